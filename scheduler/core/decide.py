@@ -194,6 +194,8 @@ def _without_nominated(
     pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
     """Return the nodes of `mask` that take the pod also if the pods come that are nominated there."""
+    if not mask.any():
+        return mask
     above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if mask.item(row)]
     refused = _refused_with(above, trials)
     if not refused:

@@ -304,6 +304,8 @@ class ClusterState:
                 # A limiting term may select the pod that declares it, which depends on the labels.
                 return False
             self._relabel(known, pod)
+        if known.pod.started != pod.started:
+            self.pods.restart(known.slot, pod.start_rank)
         known.pod = pod
         return True
 
@@ -319,7 +321,7 @@ class ClusterState:
         row, live = self.nodes.row_for(node_name), not pod.terminating
         label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
         terms = self.terms.add(label_set, pod.spec, row)
-        slot = self.pods.add(label_set.number, row, pod.priority, live=live)
+        slot = self.pods.add(label_set.number, row, pod.priority, pod.start_rank, usage.requested, live=live)
         placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
         self._on_row.setdefault(row, {})[pod.uid] = placed
         label_set.n_pods += 1

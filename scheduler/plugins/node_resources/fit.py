@@ -187,6 +187,7 @@ class _RoomFilter:
 
     def __init__(self, request: _Request, snapshot: Snapshot) -> None:
         self.request = request
+        self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
         self._nodes = snapshot.nodes
         self._snapshot = snapshot
         self._used: dict[PodSpec, tuple[int, ...]] = {}
@@ -214,8 +215,7 @@ class _RoomFilter:
             short.append(np.broadcast_to(nodes.left(name, rows) < amount, len(rows)))
             use = nodes.use(name, rows)
             unresolvable |= use is None or amount > use[1]
-        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self.request))
-        of_refused = combined_statuses(short, unresolvable, reasons)
+        of_refused = combined_statuses(short, unresolvable, self.reasons)
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
@@ -257,18 +257,16 @@ class _RoomTrial:
 
     def refusal(self) -> Status | None:
         """Return every shortage, in order."""
-        amounts = zip(self._filter.request, self._left, strict=True)
-        short = [request for request, left in amounts if request[1] > left]
-        if self._n_pods_left > 0 and not short:
-            return None
-        reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
-        reasons += [f"Insufficient {name}" for name, _ in short]
-        # More than allocatable is more than is left.
-        uses = ((self._nodes.use(name, self._row), amount) for name, amount in short)
-        is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
-        return Status(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE, tuple(reasons)
-        )
+        reasons = [] if self._n_pods_left > 0 else [TOO_MANY_PODS]
+        code = Code.UNSCHEDULABLE
+        for index, (name, amount) in enumerate(self._filter.request, 1):
+            if amount > self._left[index - 1]:
+                reasons.append(self._filter.reasons[index])
+                # More than allocatable is more than is left.
+                use = self._nodes.use(name, self._row)
+                if use is None or amount > use[1]:
+                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return Status(code, tuple(reasons)) if reasons else None
 
 
 def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:

@@ -93,7 +93,9 @@ class PodTopologySpread:
             return SKIP
         counted = counted_pods(context.pod, snapshot, constraints, topology_keys(constraints))
         rules = skew_rules(context.pod, snapshot, counted)
-        return RuleFilter(snapshot.n_rows, *rules, trial=SkewTrials(context.pod, counted))
+        # A pod that leaves makes its own domain emptier, so that the skew of this domain does not grow.
+        trials = SkewTrials(context.pod, counted)
+        return RuleFilter(snapshot.n_rows, *rules, trial=trials, needs_pods=False)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""
