@@ -111,7 +111,17 @@ def test_the_scheduler_is_that_of_the_manifests(chart):
     (text,) = one(ours, "ConfigMap")["data"].values()
     expected_text = (BASE / "configuration.yaml").read_text()
     assert yaml.safe_load(text) == yaml.safe_load(expected_text)
-    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
+    viewer = ("ClusterRole", "affinity-scheduler-viewer")
+    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration"), viewer}
+
+
+def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
+    objects = rendered(chart, EVERYTHING)
+    name = "affinity-scheduler-viewer"
+    theirs = named(resources(MANIFESTS / "explain"), "ClusterRole")[name]
+    assert alike(named(objects, "ClusterRole")[name]) == alike(theirs)
+    bindings = named(objects, "ClusterRoleBinding").values()
+    assert name not in {each["roleRef"]["name"] for each in bindings}
 
 
 def test_the_enforcer_is_that_of_the_manifests(chart):
@@ -194,7 +204,7 @@ def test_a_disabled_component_renders_no_objects(chart, component, namespace):
 
 def test_by_default_nothing_may_evict(chart):
     rules = [rule for role in named(rendered(chart), "ClusterRole").values() for rule in role["rules"]]
-    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+    assert not [rule for rule in rules if "pods/eviction" in rule.get("resources", ())]
 
 
 def test_a_dry_run_has_no_right_to_evict(chart):
