@@ -134,7 +134,9 @@ class Cluster:
                     reference.delete("Pod", one["metadata"]["namespace"], one["metadata"]["name"])
                 for one in others:
                     reference.apply(one)
-            refusals = reference.evaluate({**asked, "spec": {**asked["spec"], "nodeName": ""}}).get("filter", {})
+            refusals = reference.evaluate({**asked, "spec": {**asked["spec"], "nodeName": ""}}).get(
+                "filter", {}
+            )
             broken = {
                 plugin: by_node[node_name] for plugin, by_node in refusals.items() if node_name in by_node
             }
