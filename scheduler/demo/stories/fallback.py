@@ -50,7 +50,7 @@ def _is_relaxed(pod: Pod) -> bool:
 STORY: Final = Story(
     "Hard first, soft when it has to be",
     "A required rule keeps the last replica pending for ever where a zone is missing; a preferred one is not kept even "
-    "where it could be. With the annotation affinity-scheduler.io/fallback a rule is required for a time, and preferred "
-    "if it alone has kept its pod pending for so long.",
+    "where it could be. With the annotation affinity-scheduler.io/fallback a rule is required for a time, and "
+    "preferred if it alone has kept its pod pending for so long.",
     _play,
 )
