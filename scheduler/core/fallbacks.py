@@ -26,7 +26,7 @@ from scheduler.state.snapshot import Snapshot
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
 
-_KEPT_BY_ANNOTATIONS: Final = "only affinity that annotations declare keeps the pod pending; autoscalers do not see it and may add no node"
+_KEPT_BY_ANNOTATIONS: Final = "only affinity by annotation keeps the pod pending; autoscalers do not see it"
 
 
 @dataclass(frozen=True, slots=True)

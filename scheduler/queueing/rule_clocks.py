@@ -9,7 +9,8 @@ How long rules with a fallback have kept pending pods pending, and when a fallba
  3. What a clock has counted is saved on the pod when it starts, and whenever it has grown by `save_step_s`. A scheduler
     that starts continues from there: a restart costs the pod at most that step, and never gives it time.
  4. A set of rules is due once each of them is: its time is over, or an autoscaler has said NotTriggerScaleUp about the
-    pod and the rule accepts that. While such a rule's clock runs, its namespace is asked about at once and every `QUESTION_STEP_S`.
+    pod and the rule accepts that. While such a rule's clock runs, its namespace is asked about at once and then every
+    `QUESTION_STEP_S`.
 """
 
 from __future__ import annotations

@@ -86,6 +86,8 @@ def test_our_own_series_have_our_prefix() -> None:
         "plugin_failures_total",
         "plugin_shut_off",
         "build_info",
+        "pods_kept_by_annotations",
+        "relaxed_rules_total",
     }
 
 
