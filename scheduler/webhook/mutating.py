@@ -2,8 +2,8 @@
 Merges matchLabelKeys and mismatchLabelKeys in annotations, as the API server does in fields.
 
 Terms in the five annotations of kep-3633-alt are added to the pod's own fields. Terms in
-`affinity-scheduler.io/affinity` stay there, and are copied into fields on request (`mirroring`). Merging, validation and
-messages are Kubernetes 1.36's. kep-3633-alt differs: it made a missing selector an empty one and refused nothing.
+`affinity-scheduler.io/affinity` stay there, and are copied into fields on request (`mirroring`). Merging, validation
+and messages are Kubernetes 1.36's. kep-3633-alt differs: it made a missing selector an empty one and refused nothing.
 
 Terms are added to fields without their key lists: an API server that knows the lists would merge them again and then
 refuse the pod. An annotation records the merged label values. If other webhooks change labels, a later run

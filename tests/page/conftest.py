@@ -118,7 +118,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             if len(found) == 2:
                 break
         assert len(found) == 2, "the addresses of the API server and of the page"
-        cluster = Served(*found, folder / "kubeconfig")
+        cluster = Served(found[0], found[1], folder / "kubeconfig")
         cluster.until(lambda: _answers(f"{cluster.scheduler}/readyz"))
         _stuck_rollout(cluster)
         yield cluster
