@@ -102,7 +102,8 @@ def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
         field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
         if field.required
         else msgspec.to_builtins(
-            field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
+            enc_hook=repr,
         )
         for field in msgspec.structs.fields(kind)
     }

@@ -14,7 +14,15 @@ from scheduler.model.instructions import Attempted, EmitEvent, Instruction
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.guest_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.observe.metrics import Metrics
-from scheduler.plugin import SKIP, Action, ClusterEventWithHint, FinalScores, Resource
+from scheduler.plugin import (
+    SKIP,
+    Action,
+    ClusterEventWithHint,
+    FinalScores,
+    Resource,
+    queue_if,
+    unschedulable,
+)
 from scheduler.testing import Cluster
 from tests.observe.scheduling import Samples, samples, value
 from tests.support.driving import NAME, Driver, kinds
@@ -30,8 +38,10 @@ class Guest:
     filtering: Callable[[], Any] = staticmethod(lambda: SKIP)
     scoring: Callable[[], Any] = staticmethod(lambda: SKIP)
 
+    hinting: Callable[[], Any] = staticmethod(lambda: queue_if(True))
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return [ClusterEventWithHint(Resource.NODE, Action.ADD)]
+        return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda pod, old, new: self.hinting())]
 
     def prefilter(self, context: Any, snapshot: Any) -> Any:
         del context, snapshot
@@ -158,6 +168,24 @@ def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypa
         monkeypatch.setattr(Guest, "filtering", staticmethod((lambda: SKIP) if works else _fail))
         run.schedule(team="a")
     assert not run.is_off
+
+
+def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
+    run: _Run, monkeypatch: pytest.MonkeyPatch
+):
+    """The pod is tried in doubt; a guest that is shut off is not asked any more."""
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
+    monkeypatch.setattr(Guest, "hinting", staticmethod(_fail))
+    for number in range(MOST_FAILURES_IN_A_ROW):
+        run.driver.pod(f"waits-{number}", labels={"team": str(number)})
+        run.driver.cycle()
+    run.driver.node("n3")
+    assert run.counted("error") == MOST_FAILURES_IN_A_ROW
+    assert "KeyError: 'team' (test_shut_off.py, line " in run.failing[0].why
+    told = run.driver.handle(run.failing.pop())
+    assert _events(told, "PluginShutOff")
+    monkeypatch.setattr(Guest, "hinting", staticmethod(lambda: pytest.fail("it is shut off")))
+    run.driver.node("n4")
 
 
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(
