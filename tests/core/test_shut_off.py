@@ -41,7 +41,7 @@ class Guest:
     hinting: Callable[[], Any] = staticmethod(lambda: queue_if(True))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda pod, old, new: self.hinting())]
+        return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda *_: self.hinting())]
 
     def prefilter(self, context: Any, snapshot: Any) -> Any:
         del context, snapshot
