@@ -14,14 +14,13 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli import server_flags
+from scheduler.cli import plugin_flags, server_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import ReadProgress, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.shadow import Options, watch
 from scheduler.syntax.plurals import counted
 
@@ -50,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="decide with the first profile of this KubeSchedulerConfiguration; default: all defaults",
     )
+    plugin_flags.add_arguments(parser)
     parser.add_argument(
         "--for",
         dest="duration",
@@ -96,7 +96,7 @@ def _options(args: argparse.Namespace, progress: ReadProgress) -> Options:
     if not 0 <= percentage <= 100:
         raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
     gates = parse_feature_gates("")
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = plugin_flags.settings(args.config, gates, args.plugins)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         of=args.of,
