@@ -317,8 +317,9 @@ class Machine:
         """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
         for guest in self._profiles[failing.profile].guests:
             if guest.name == failing.plugin and not guest.shut_off:
-                guest.shut_off = failing.why
-                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                guest.shut(failing.why, is_scoring=failing.is_scoring)
+                effect = guest.effect(is_scoring=failing.is_scoring)
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 

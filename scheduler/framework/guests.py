@@ -33,6 +33,8 @@ from scheduler.state.snapshot import Snapshot
 #: The method by which a plugin runs at an extension point.
 METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueue": "admits"}
 
+#: How the `source` of a plugin of an installed package begins.
+INSTALLED: Final = "package "
 #: Runs a call of a guest outside of a cycle: extension point, pod, and the call, whose exceptions pass.
 Watched = Callable[[str, Pod, Callable[[], Any]], Any]
 
@@ -63,6 +65,11 @@ class GuestPlugin:
     default_weight: int = 0
 
     @property
+    def is_installed(self) -> bool:
+        """Whether it comes with a package, not from a file that the user named."""
+        return self.source.startswith(INSTALLED)
+
+    @property
     def args_type(self) -> type[Any] | None:
         """The type of its arguments, None if it takes none."""
         found: type[Any] | None = getattr(self.plugin_class, "args_type", None)
@@ -89,6 +96,7 @@ class GuardedPlugin:
         plugin: the guest.
         owner: identifies the guest, its profile and its arguments among the keys of derived values.
         shut_off: why the guest is not called any more, '' while it is.
+        unscored: why it is not called for scores any more, '' while it is.
         watched: runs what is called outside of a cycle.
     """
 
@@ -96,6 +104,7 @@ class GuardedPlugin:
     plugin: Any
     owner: Hashable
     shut_off: str = field(default="")
+    unscored: str = field(default="")
     watched: Watched = field(default=_unwatched, repr=False)
     #: The label without which a pod is none of the guest's business, None if every pod is.
     label: str | None = field(init=False)
@@ -112,6 +121,21 @@ class GuardedPlugin:
     def concerns(self, pod: Pod) -> bool:
         """Return whether the guest has to be asked about the pod: it may name a label without which it has not."""
         return self.label is None or self.label in pod.labels
+
+    def shut(self, why: str, *, is_scoring: bool) -> None:
+        """Call the guest no more: not for scores, or not at all."""
+        if is_scoring:
+            self.unscored = why
+        else:
+            self.shut_off = why
+
+    def effect(self, *, is_scoring: bool) -> str:
+        """Return what follows where it is shut off: as with an extender that is not ignorable, no pod gets through."""
+        if is_scoring:
+            return "its scores are left out"
+        return (
+            "all pods of the profile wait" if self.label is None else f"pods with the label {self.label} wait"
+        )
 
     def described(self, error: BaseException) -> str:
         """Return the error in one line, with the place in the guest's own file."""
@@ -180,7 +204,7 @@ class GuardedPlugin:
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Return what the guest returns, checked; SKIP if it is shut off. Raises PluginFailed."""
-        if self.shut_off or not self.concerns(context.pod):
+        if self.shut_off or self.unscored or not self.concerns(context.pod):
             return SKIP
         with self._guest.failing_at("PreScore"):
             result = self.plugin.prescore(

@@ -18,6 +18,9 @@ _N_NODES: Final = 5000
 MOST_FAILURES_IN_A_ROW: Final = 10
 
 
+_SCORING: Final = ("PreScore", "Score", "ScoreExtensionNormalize")
+
+
 class GuestCall(NamedTuple):
     """One call of a guest. `n_nodes`: that it was about, 0 outside of a cycle."""
 
@@ -34,7 +37,7 @@ class GuestWatch:
 
     Args:
         count: called with plugin, profile and "error" or "overrun" for each failure.
-        on_failing: called once per profile and guest.
+        on_failing: called once per profile and guest, and once more where first only its scores failed.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class GuestWatch:
         self._on_failing = on_failing
         #: Failures in a row by profile, plugin and extension point.
         self._n_in_a_row: Counter[tuple[str, str, str]] = Counter()
-        self._reported: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str, bool]] = set()
 
     def judge(self, call: GuestCall, elapsed_s: float, failure: str) -> None:
         """Judge a call that has just ended; `failure` is '' if it did not fail. 0.5 µs."""
@@ -56,10 +59,10 @@ class GuestWatch:
             return
         self._count(call.plugin, call.profile, "error" if failure else "overrun")
         self._n_in_a_row[key] += 1
-        guest = (call.profile, call.plugin)
+        guest = (call.profile, call.plugin, call.point in _SCORING)
         if self._n_in_a_row[key] < MOST_FAILURES_IN_A_ROW or guest in self._reported:
             return
         self._reported.add(guest)
         last = failure or f"{call.point} took {elapsed_s:.3f} s, more than {longest_s:.1f} s"
         why = f"{MOST_FAILURES_IN_A_ROW} calls in a row failed, the last one: {last}"
-        self._on_failing(PluginFailing(call.profile, call.plugin, why, call.pod))
+        self._on_failing(PluginFailing(call.profile, call.plugin, why, call.pod, call.point in _SCORING))

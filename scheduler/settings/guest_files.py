@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.framework.guest_results import described
-from scheduler.framework.guests import METHOD_BY_POINT, GuardedPlugin, GuestPlugin
+from scheduler.framework.guests import INSTALLED, METHOD_BY_POINT, GuardedPlugin, GuestPlugin
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import CONTRACT_VERSION
@@ -121,7 +121,7 @@ def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[G
 
 def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[GuestPlugin]:
     package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("", "")
-    source = f"package {package}"
+    source = INSTALLED + package
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - as above

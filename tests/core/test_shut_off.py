@@ -131,7 +131,8 @@ def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_
         assert not run.is_off
     last = run.schedule(team="a")
     (note,) = _events(last, "PluginShutOff")
-    expected = f"plugin Mine of profile {NAME} is shut off: 10 calls in a row failed, the last one: {FAILED}"
+    why = f"10 calls in a row failed, the last one: {FAILED}"
+    expected = f"plugin Mine of profile {NAME} is shut off, and pods with the label team wait: {why}"
     assert note.startswith(expected)
     assert run.is_off
     assert run.counted("error") == MOST_FAILURES_IN_A_ROW
@@ -154,11 +155,23 @@ def test_a_filter_that_takes_too_long_again_and_again_is_shut_off(run: _Run, mon
 
 
 def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    """A preference is no reason to wait; but the filter of the same guest is, so it has to be switched off with it."""
+    """A preference is no reason to wait, and the filter of the same guest works; until it fails, too."""
     monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
     for _ in range(MOST_FAILURES_IN_A_ROW):
-        assert "expected 0 to 100" in _message(run.schedule(team="a"))
+        last = run.schedule(team="a")
+        assert "expected 0 to 100" in _message(last)
+    (note,) = _events(last, "PluginShutOff")
+    assert note.startswith(
+        f"plugin Mine of profile {NAME} is shut off, and its scores are left out: 10 calls"
+    )
     assert run.is_off
+    monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: pytest.fail("it is shut off")))
+    assert kinds(run.schedule(team="a"))[0] == "Bind"
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
+    assert "no room" in _message(run.schedule(team="a"))
+    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    for _ in range(MOST_FAILURES_IN_A_ROW):
+        assert _message(run.schedule(team="a")).startswith(FAILED)
     assert "is shut off" in _message(run.schedule(team="a"))
 
 
