@@ -25,6 +25,7 @@ from scheduler.plugin import (
 )
 from scheduler.testing import Cluster
 from tests.observe.scheduling import Samples, samples, value
+from tests.support import build
 from tests.support.driving import NAME, Driver, kinds
 
 FAILED = "running PreFilter plugin \"Mine\": KeyError: 'team' (test_shut_off.py, line "
@@ -199,6 +200,20 @@ def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
     assert _events(told, "PluginShutOff")
     monkeypatch.setattr(Guest, "hinting", staticmethod(lambda: pytest.fail("it is shut off")))
     run.driver.node("n4")
+
+
+def test_nobody_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.MonkeyPatch):
+    """A failure does not end the scheduler either: right before an eviction the filters are asked again."""
+    driver = Driver(settings=Cluster(plugins=[Guest]).settings)
+    driver.node("n", allocatable={"cpu": "1"})
+    low = driver.pod("low", node="n", containers=[build.container(requests={"cpu": "1"})])
+    high = driver.pod(
+        "high", priority=9, labels={"team": "a"}, containers=[build.container(requests={"cpu": "1"})]
+    )
+    driver.cycle()
+    assert driver.machine.wants_eviction(high.uid, low.uid)
+    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    assert not driver.machine.wants_eviction(high.uid, low.uid)
 
 
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(

@@ -278,6 +278,7 @@ def test_a_plugin_that_no_configuration_names_is_off(tmp_path: Path):
     loaded = load_plugins([_written(tmp_path, RULE)], installed=False)
     settings = parse_settings(_config(None, enabled=""), "c", plugins=loaded)
     assert settings.guests == {}
+    assert settings.notes == (f"{tmp_path / 'mine.py'}: no profile switches plugin Rule on",)
     assert "Rule" not in settings.profiles[0].plugins_by_point["filter"]
 
 
