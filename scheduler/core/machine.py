@@ -30,6 +30,7 @@ from scheduler.core.fallbacks import Fallbacks, Relaxation
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
+from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.events import (
     STORAGE_RESOURCES,
@@ -352,7 +353,8 @@ class Machine:
         """
         Return whether the pod still needs the victim's place; asked right before the victim is deleted.
 
-        Not if the pod is gone, bound, or fits somewhere by now, or if the victim ends already. O(nodes).
+        Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
+        already. O(nodes).
         """
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
@@ -363,14 +365,18 @@ class Machine:
             or not self.state.node(self.state.nodes.name_of(placed.row))
         ):
             return False
-        return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+        try:
+            return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+        except PluginFailed:  # its cycle, which is next, says why
+            return False
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
         for guest in self._profiles[failing.profile].guests:
             if guest.name == failing.plugin and not guest.shut_off:
-                guest.shut_off = failing.why
-                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                guest.shut(failing.why, is_scoring=failing.is_scoring)
+                effect = guest.effect(is_scoring=failing.is_scoring)
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 

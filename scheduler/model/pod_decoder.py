@@ -41,6 +41,7 @@ from scheduler.model.fallback import (
     read_waited,
     yielding,
 )
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
 from scheduler.model.pods import (
@@ -62,7 +63,7 @@ from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
-_NO_REQUESTS: Final[Requests] = {}
+_NO_REQUESTS: Final[Requests] = FrozenDict()
 
 
 class PodDecoder:
@@ -95,7 +96,7 @@ class PodDecoder:
             name=meta.name,
             resource_version=meta.resource_version,
             generation=meta.generation,
-            labels=meta.labels or {},
+            labels=FrozenDict(meta.labels or ()),
             spec=parsed,
             scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
             node_name=spec.node_name or "",
@@ -268,7 +269,7 @@ def _container(raw: wire.Container) -> Container:
 def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     if not raw:
         return _NO_REQUESTS
-    return {name: non_negative_quantity(text) for name, text in raw.items()}
+    return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
 
 
 def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
@@ -319,7 +320,7 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
     if not containers and pod_held is None:
         return None
     return Resize(
-        containers=containers,
+        containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
         pod_allocated=_quantities(wire.decode_quantities(status.allocated_resources)),
         infeasible=any(

@@ -101,12 +101,17 @@ class BindFailed:
 
 @dataclass(frozen=True, slots=True)
 class PluginFailing:
-    """A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest."""
+    """
+    A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
+
+    `is_scoring`: at a point of scores, so that its filter works.
+    """
 
     profile: str
     plugin: str
     why: str
     pod: Pod
+    is_scoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,10 @@ class Metrics(ControllerMetrics):
         """
         guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
         self._callback(
-            PLUGIN_SHUT_OFF, lambda: {(guest.name, name): int(bool(guest.shut_off)) for guest, name in guests}
+            PLUGIN_SHUT_OFF,
+            lambda: {
+                (guest.name, name): int(bool(guest.shut_off or guest.unscored)) for guest, name in guests
+            },
         )
         observer = CycleObserver(
             profiles.values(),

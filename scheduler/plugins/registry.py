@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
-from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin, described
+from scheduler.framework.guest_results import described
+from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin
@@ -88,10 +89,13 @@ def args_type(plugin: PluginClass) -> type[Any] | None:
     return found
 
 
-def storage_kinds(names: Collection[str]) -> frozenset[StorageKind]:
+def storage_kinds(
+    names: Collection[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
-    read = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
-    return frozenset(chain.from_iterable(read))
+    in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
+    of_guests = (guest.storage_kinds for name, guest in guests.items() if name in names)
+    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_guests)))
 
 
 def build_profile(

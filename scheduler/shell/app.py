@@ -136,7 +136,7 @@ class Scheduler:
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        profiles = build_profiles(settings, Snapshot(self._state))
+        profiles = self._profiles = build_profiles(settings, Snapshot(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(
@@ -381,7 +381,11 @@ class Scheduler:
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)
-        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
+        (guest,) = (one for one in self._profiles[failing.profile].guests if one.name == failing.plugin)
+        effect = guest.effect(is_scoring=failing.is_scoring)
+        self._log.error(
+            "Plugin shut off", plugin=guest.name, profile=failing.profile, effect=effect, err=failing.why
+        )
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

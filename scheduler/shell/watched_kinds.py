@@ -57,7 +57,7 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
         kinds += workload_kinds()
     if any(map(preempts, settings.profiles)):
         kinds += (disruption_budgets(),)
-    return kinds + storage_kinds(storage_kinds_read(settings.profiles))
+    return kinds + storage_kinds(storage_kinds_read(settings))
 
 
 def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:

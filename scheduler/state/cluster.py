@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from scheduler.errors import InvariantViolation
 from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
@@ -355,7 +356,7 @@ class ClusterState:
 
 def _usage(pod: Pod) -> Usage:
     return Usage(
-        requested={name: amount for name, amount in on_node_request(pod).items() if amount},
+        requested=FrozenDict({name: amount for name, amount in on_node_request(pod).items() if amount}),
         non_zero=non_zero_on_node(pod),
         host_ports=host_ports(pod.spec),
     )

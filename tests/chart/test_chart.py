@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from scheduler.cli import enforce, run, webhook
+from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.support.build import Json
@@ -286,6 +287,31 @@ def test_the_configuration_is_merged_over_the_charts(chart):
     assert settings.leader_election.leader_elect
 
 
+def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
+    """A changed file rolls the Deployment. The enforcer runs no plugins, and reads no configuration that names one."""
+    text = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
+    profile = {
+        "schedulerName": "a",
+        "plugins": {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}},
+        "pluginConfig": [{"name": "TeamPerRack", "args": {"most": 2}}],
+    }
+    scheduler = {"configuration": {"profiles": [profile]}, "plugins": {"team_per_rack.py": text}}
+    objects = rendered(chart, {"scheduler": scheduler, "enforcer": {"enabled": True}})
+    maps = named(objects, "ConfigMap")
+    for name, content in maps["affinity-scheduler-plugins"]["data"].items():
+        (tmp_path / name).write_text(content)
+    deployment = named(objects, "Deployment")["affinity-scheduler"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(deployment)["volumeMounts"]}
+    assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
+    loaded = load_plugins([str(tmp_path)], installed=False)
+    configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
+    assert parse_settings(configuration, "ConfigMap", plugins=loaded).guests.keys() == {"TeamPerRack"}
+    parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
+    other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
+    changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]
+    assert changed["spec"]["template"] != deployment["spec"]["template"]
+
+
 def test_a_changed_configuration_rolls_the_deployment(chart):
     def checksum(values: Json) -> str:
         template = named(rendered(chart, values), "Deployment")["affinity-scheduler"]["spec"]["template"]
@@ -374,6 +400,7 @@ def test_invalid_values_are_refused(chart, values, complaint):
 def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
     values = {
         "enforcer": {"enabled": True, "dryRun": True},
+        "scheduler": {"plugins": {"mine.py": "x = 1"}},
         "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
     }
     name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]
