@@ -26,6 +26,7 @@ from typing import Final, assert_never
 from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.event_handlers import EventHandlers
+from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
@@ -40,6 +41,7 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
@@ -96,6 +98,7 @@ class Machine:
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, self._pending)
+        self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._handlers = EventHandlers(
             state=state,
             queue=queue,
@@ -103,6 +106,7 @@ class Machine:
             pending=self._pending,
             binding=self._binding,
             preemptions=self.preemptions,
+            on_member=self._groups.note,
         )
 
     @property
@@ -141,6 +145,7 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._volumes.next_wake_s(),
+            self._groups.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -163,6 +168,8 @@ class Machine:
             case TimePassed():
                 self.queue.flush(now_s)
                 self._handlers.expire_kubelet_refusals(now_s)
+                told = self._groups.report_incomplete(now_s)
+                return [*told, *self._fail_volumes(stimulus, now_s)] if self._volumes else told
             case SweepDue():
                 self.state.sweep()
             case _:
@@ -184,6 +191,8 @@ class Machine:
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             return []
+        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
+            return self._schedule_group(queued, key, profile, now_s)
         decision = decide(self._as_nominated(pod), self._snapshot, profile, self._rng, self._observer)
         match decision:
             case ScheduleResult():
@@ -194,6 +203,20 @@ class Machine:
                 return self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
+
+    def _schedule_group(
+        self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
+    ) -> list[Instruction]:
+        """Bind every member of the group that has a place, and report the others."""
+        result = self._groups.run(queued, key, profile, now_s)
+        orders: list[Instruction] = []
+        for place in result.trial.places if result.trial is not None else ():
+            member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
+            self._binding[place.pod.uid] = Binding(
+                member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
+            )
+            orders.append(place.order)
+        return [*orders, *result.told]
 
     def _assume_and_bind(self, queued: QueuedPod, result: ScheduleResult, now_s: float) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name

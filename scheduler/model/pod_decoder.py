@@ -33,6 +33,7 @@ from scheduler.model.annotations import (
 from scheduler.model.disks import disk
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
+from scheduler.model.pod_groups import group_reference
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
     ClaimVolume,
@@ -51,6 +52,7 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = {}
+_NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class PodDecoder:
@@ -100,6 +102,12 @@ class PodDecoder:
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
             is_preempted=_is_preempted(status.conditions),
+            group=group_reference(
+                meta.namespace,
+                _scheduling_group(spec),
+                meta.labels or _NO_TEXTS,
+                meta.annotations or _NO_TEXTS,
+            ),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -115,6 +123,11 @@ class PodDecoder:
             spec = within_limits(_parse_spec(namespace, raw, annotated))
             self._specs[key] = spec
         return spec
+
+
+def _scheduling_group(raw: wire.PodSpec) -> str:
+    """Return the name of the PodGroup, empty if there is none."""
+    return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.model.disks import Disk
+from scheduler.model.pod_groups import GroupReference
 from scheduler.model.terms import (
     PodAffinity,
     PreferredNodeTerm,
@@ -173,6 +174,8 @@ class Pod:
     started: str = ""
     #: Whether its condition DisruptionTarget says that a scheduler preempts it.
     is_preempted: bool = False
+    #: The group with which it is placed; None if it names none.
+    group: GroupReference | None = None
 
     @property
     def key(self) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
 
@@ -162,6 +163,20 @@ class DisruptionBudgetGone:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupSeen:
+    """A watch or list showed this PodGroup."""
+
+    group: PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupGone:
+    """The PodGroup was deleted."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -189,6 +204,8 @@ WatchEvent = (
     | StorageGone
     | DisruptionBudgetSeen
     | DisruptionBudgetGone
+    | PodGroupSeen
+    | PodGroupGone
 )
 
 Stimulus = (

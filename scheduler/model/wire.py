@@ -214,6 +214,12 @@ class Volume(Wire, frozen=True):
         )
 
 
+class SchedulingGroup(Wire, frozen=True):
+    """spec.schedulingGroup of a pod (kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Wire, frozen=True):
     """spec of a pod."""
 
@@ -234,6 +240,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[Named, ...] | None = None
     host_network: bool | None = None
     host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class Condition(Wire, frozen=True):

@@ -1,0 +1,383 @@
+"""
+Searches a place for every member of a group, on a trial state.
+
+    greedy      each component in one domain after the other, tightest first; members by kind, kinds that wait for
+                others last
+    as many     if the group needs fewer than it has: as many as fit, where most do
+    exhaustive  every order of kinds and every node, depth first, no assignment twice; skipped where greedy is a proof
+
+A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
+by a member that comes later. The exhaustive search finds one if there is one, unless it runs out of decisions, which
+the message then says. The same state and the same members give the same places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.core.decide import CycleError, ScheduleResult
+from scheduler.core.group_members import (
+    Component,
+    Kind,
+    components_of,
+    has_closed_form,
+    is_selected,
+    kinds_of,
+)
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+from scheduler.state.columns import ABSENT
+
+#: Domains in which as many members as fit are placed on trial, if no domain has room for all.
+_PARTIAL_DOMAINS: Final = 8
+
+
+class Stuck(NamedTuple):
+    """The most members that one attempt placed, in which domain, and why the next member was refused."""
+
+    n_placed: int
+    domain: str
+    pod: Pod
+    error: FitError
+
+
+@dataclass(slots=True)
+class Outcome:
+    """
+    What became of the group.
+
+    Attributes:
+        is_placed: whether enough members have places, which are in the trial.
+        error: the error that ended the search.
+        stuck: where the search came furthest.
+        key: the topology key whose domains had too little room; empty if none had to be shared.
+        room: how many members the domains have room for, by the key's value.
+        rejecting: the plugins that refused a member, by its UID.
+        refusals: why a member was refused last, by its UID.
+        is_cut_short: whether the search ran out of decisions.
+    """
+
+    is_placed: bool = False
+    error: CycleError | None = None
+    stuck: Stuck | None = None
+    key: str = ""
+    room: dict[str, int] = field(default_factory=dict)
+    rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
+    refusals: dict[str, FitError] = field(default_factory=dict)
+    is_cut_short: bool = False
+
+
+class Domain(NamedTuple):
+    """A domain, its id in the column of its key, and how many of the component's largest kind it has room for."""
+
+    value: str
+    number: int
+    room: int
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
+
+    kinds: list[Kind]
+    rows: Mask
+    is_deferring: bool = False
+
+
+def search(
+    members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
+) -> Outcome:
+    """
+    Place at least `n_needed` of the members, and as many as it can.
+
+    Args:
+        members: pending pods of one profile.
+        n_needed: from 1 to their number.
+        topology_key: a node label of which all members share the value; empty for none.
+        rows: the only nodes that may be chosen.
+        trial: without places; has the places afterwards if the outcome `is_placed`, none otherwise.
+
+    Cost: one decision per member if the first domain has room for all.
+    """
+    one = _Search(members, n_needed, topology_key, rows, trial)
+    try:
+        one.outcome.is_placed = one.run()
+    except OutOfDecisionsError:
+        one.outcome.is_cut_short = True
+    except CycleBrokenError as broken:
+        one.outcome.error = broken.error
+    if not one.outcome.is_placed:
+        one.take_back(0)
+    return one.outcome
+
+
+class _Search:
+    def __init__(
+        self, members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
+    ) -> None:
+        self.outcome = Outcome(key=topology_key)
+        self._trial = trial
+        self._snapshot = trial.snapshot
+        self._rows = rows
+        self._n_members = len(members)
+        self._n_needed = n_needed
+        self._key = topology_key
+        self._kinds = kinds_of(members, self._snapshot)
+        self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
+        self._components = components_of(self._kinds, self._snapshot)
+        self._liftable = {one.name for one in trial.profile.filters if is_lifted_by_siblings(one)}
+        #: The domain that is tried, for the message.
+        self._domain = ""
+        #: Whether a kind has no place even on the untouched state, whatever its siblings do.
+        self._is_hopeless = False
+
+    def run(self) -> bool:
+        """Return whether enough members have places."""
+        scopes = self._scopes()
+        if any(self._place_all(scope) for scope in scopes):
+            return True
+        if self._n_needed < self._n_members:
+            self._place_best([partial(self._place_most, scope) for scope in scopes])
+            if len(self._trial.places) >= self._n_needed and self._trial.is_settled():
+                return True
+            self.take_back(0)
+        return not self._is_proven() and any(self._exhaust(scope) for scope in scopes)
+
+    # Places.
+
+    def take_back(self, n_kept: int) -> None:
+        """Take back the last places."""
+        while len(self._trial.places) > n_kept:
+            self._kind_of[self._trial.take_back().uid].n_placed -= 1
+
+    def _place(self, kind: Kind, result: ScheduleResult, *, is_owed: bool) -> None:
+        self._trial.place(kind.left[0], result, is_owed=is_owed)
+        kind.n_placed += 1
+
+    def _try(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> FitError | None:
+        """Place the next member of the kind; return why it has no place."""
+        decision = self._trial.decide(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            self._place(kind, decision, is_owed=bool(siblings))
+            return None
+        self._note(kind, decision, is_everywhere=rows is self._rows)
+        return decision
+
+    def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
+        outcome, n_placed = self.outcome, len(self._trial.places)
+        for member in kind.left:
+            outcome.refusals[member.uid] = error
+            outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
+        if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
+            outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)
+        if is_everywhere and not n_placed:
+            self._is_hopeless |= error.rejecting.isdisjoint(self._liftable)
+
+    def _siblings(self, kind: Kind) -> list[Pod]:
+        """Return the members still to be placed after the next one of the kind that its affinity waits for."""
+        others = (one.left[1:2] if one is kind else one.left[:1] for one in self._kinds)
+        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self._snapshot)]
+
+    # Greedy.
+
+    def _place_all(self, scope: Mask) -> bool:
+        """Place every member within the scope; a component that fails after others is tried first once more."""
+        components = self._components
+        for _ in range(2):
+            failed = next((one for one in components if not self._place_component(one, scope)), None)
+            if failed is None and self._trial.is_settled():
+                return True
+            self.take_back(0)
+            if failed is None or failed is components[0]:
+                return False
+            components = [failed, *(one for one in components if one is not failed)]
+        return False
+
+    def _place_component(self, component: Component, scope: Mask) -> bool:
+        n_before = len(self._trial.places)
+        n_wanted = max(len(kind.pods) for kind in component.kinds)
+        domains = self._domains(component, scope)
+        # If none has room, the roomiest is tried for the message.
+        for domain in [one for one in domains if one.room >= n_wanted] or domains[:1]:
+            self._domain = domain.value
+            is_filled = self._fill(component.kinds, self._within(domain, component.key, scope))
+            self._domain = ""
+            if is_filled:
+                return True
+            self.outcome.room[domain.value] = len(self._trial.places) - n_before
+            self.take_back(n_before)
+        # Without a key; and running pods may meet its affinity in several domains.
+        return (not component.key or bool(domains)) and self._fill(component.kinds, scope)
+
+    def _fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> bool:
+        """
+        Place the members of the kinds; a kind that others may help waits for them. Return whether all have places.
+
+        `is_partial`: go on without a kind that has none.
+        """
+        waiting = [kind for kind in kinds if kind.left]
+        while waiting:
+            n_before = len(self._trial.places)
+            for kind in list(waiting):
+                refusal = None
+                while kind.left and refusal is None:
+                    refusal = self._try(kind, rows)
+                if refusal is not None and not refusal.rejecting.isdisjoint(self._liftable):
+                    continue
+                if refusal is not None and not is_partial:
+                    return False
+                waiting.remove(kind)
+            if waiting and len(self._trial.places) == n_before and not self._defer(waiting, rows):
+                return False
+        return True
+
+    def _defer(self, waiting: Sequence[Kind], rows: Mask) -> bool:
+        """Place one member whose affinity waits for a sibling; return whether there is one."""
+        return any(
+            bool(siblings := self._siblings(kind)) and self._try(kind, rows, siblings) is None
+            for kind in waiting
+        )
+
+    # As many as fit.
+
+    def _place_most(self, scope: Mask) -> None:
+        """Place as many members as the first domain that is best for its component takes."""
+        for component in self._components:
+            domains = [
+                domain
+                for index, domain in enumerate(
+                    sorted(self._domains(component, scope), key=lambda one: -one.room)
+                )
+                if index < _PARTIAL_DOMAINS or domain.room >= self._n_needed
+            ]
+            options = [self._within(domain, component.key, scope) for domain in domains] or [scope]
+            self._place_best(
+                [partial(self._fill, component.kinds, rows, is_partial=True) for rows in options]
+            )
+
+    def _place_best(self, options: Sequence[Callable[[], object]]) -> None:
+        """Place what the option places that places most."""
+        n_before = len(self._trial.places)
+        best: list[tuple[Kind, str, bool]] = []
+        for option in options:
+            option()
+            places = self._trial.places[n_before:]
+            if len(places) > len(best):
+                best = [(self._kind_of[one.pod.uid], one.node_name, one.is_owed) for one in places]
+            self.take_back(n_before)
+        for kind, node_name, is_owed in best:
+            only = np.zeros_like(self._rows)
+            only[self._snapshot.nodes.row_by_name[node_name]] = True
+            self._try(kind, only, self._siblings(kind) if is_owed else ())
+
+    # Domains.
+
+    def _scopes(self) -> list[Mask]:
+        """Return the rows among which all members have to be: one domain of the group's topology key after another."""
+        if not self._key:
+            return [self._rows]
+        component = Component(tuple(self._kinds), self._key)
+        domains = self._domains(component, self._rows)
+        return [self._within(domain, self._key, self._rows) for domain in domains]
+
+    def _within(self, domain: Domain, key: str, scope: Mask) -> Mask:
+        rows: Mask = scope & (self._snapshot.column(key).ids[: len(scope)] == domain.number)
+        return rows
+
+    def _domains(self, component: Component, scope: Mask) -> list[Domain]:
+        """
+        Return the domains with room for the component's largest kind, the tightest first, then too small ones.
+
+        Room is counted by resources, so there may be less. None if the component has no key.
+        """
+        kind = max(component.kinds, key=lambda one: len(one.left))
+        if not component.key or not kind.left:
+            return []
+        decision = self._trial.decide(kind.left[0], scope)
+        if isinstance(decision, FitError) and (siblings := self._siblings(kind)):
+            decision = self._trial.decide(kind.left[0], scope, siblings)
+        if isinstance(decision, FitError):
+            self._note(kind, decision, is_everywhere=scope is self._rows)
+            return []
+        column, n_wanted = self._snapshot.column(component.key), len(kind.left)
+        filtered = decision.scores.filtered
+        copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, n_wanted)
+        room = column.per_domain(np.where(decision.scores.feasible.mask, copies, 0)).amounts
+        refusing = frozenset(refusal.plugin for refusal in filtered.refusals)
+        for member in kind.left:
+            known = self.outcome.rejecting.get(member.uid, frozenset())
+            self.outcome.rejecting[member.uid] = known | refusing
+        domains = [
+            Domain(column.value_of(number), number, room.item(number))
+            for number in np.flatnonzero(room).tolist()
+            if number != ABSENT
+        ]
+        if not self._key or component.key == self._key:
+            self.outcome.key = component.key
+            self.outcome.room.update((domain.value, domain.room) for domain in domains)
+        return sorted(
+            domains,
+            key=lambda one: (one.room < n_wanted, one.room if one.room >= n_wanted else -one.room, one.value),
+        )
+
+    # Exhaustive.
+
+    def _is_proven(self) -> bool:
+        """Return whether the greedy search has shown that there is no placement."""
+        if self._is_hopeless and self._n_needed == self._n_members:
+            return True
+        return len(self._kinds) == 1 and has_closed_form(self._kinds[0], self._snapshot)
+
+    def _exhaust(self, scope: Mask) -> bool:
+        """Try every order of kinds and every node of the scope, depth first."""
+        seen: set[Hashable] = set()
+        frames = [_Frame(list(self._kinds), scope.copy())]
+        while frames:
+            n_placed = len(self._trial.places)
+            if n_placed >= self._n_needed and self._trial.is_settled():
+                self._fill(self._kinds, scope, is_partial=True)
+                if not self._trial.is_settled():
+                    self.take_back(n_placed)
+                return True
+            if not self._advance(frames[-1], scope):
+                frames.pop()
+                self.take_back(max(0, len(frames) - 1))
+                continue
+            assignment = self._assignment()
+            if assignment in seen:
+                self.take_back(len(frames) - 1)
+                continue
+            seen.add(assignment)
+            frames.append(_Frame([kind for kind in self._kinds if kind.left], scope.copy()))
+        return False
+
+    def _advance(self, frame: _Frame, scope: Mask) -> bool:
+        """Place one more member in a way that the frame has not tried; return whether there was one."""
+        while frame.kinds:
+            kind = frame.kinds[0]
+            siblings = self._siblings(kind) if frame.is_deferring else ()
+            decision = self._trial.decide(kind.left[0], frame.rows, siblings)
+            if isinstance(decision, ScheduleResult):
+                frame.rows[decision.scores.chosen] = False
+                self._place(kind, decision, is_owed=frame.is_deferring)
+                return True
+            if not frame.is_deferring and self._siblings(kind):
+                frame.is_deferring = True
+                continue
+            frame.kinds.pop(0)
+            frame.rows, frame.is_deferring = scope.copy(), False
+        return False
+
+    def _assignment(self) -> Hashable:
+        """Return which kinds are on which nodes, and which of them wait for siblings."""
+        places = ((id(self._kind_of[one.pod.uid]), one.node_name, one.is_owed) for one in self._trial.places)
+        return frozenset(Counter(places).items())
