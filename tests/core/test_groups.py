@@ -148,9 +148,7 @@ def test_a_surplus_member_waits_alone(cluster: Driver) -> None:
     told = run(cluster)
     assert len(binds(told)) == 3
     (text,) = conditions(told).values()
-    assert text == (
-        "the pod group is placed without this pod: 0/3 nodes are available: 3 Insufficient cpu."
-    )
+    assert text == ("the pod group is placed without this pod: 0/3 nodes are available: 3 Insufficient cpu.")
 
 
 def test_a_small_group_is_not_held_up_by_a_large_one(cluster: Driver) -> None:
