@@ -62,5 +62,5 @@ def _room(room: Mapping[str, int], n_wanted: int) -> str:
     texts = [f"{name} has room for {min(room[name], n_wanted)}" for name in named]
     if others:
         others_text = f"{len(others)} others" if len(others) > 1 else "1 other"
-        texts.append(f"{others_text} for {room[others[0]]} at most")
+        texts.append(f"{others_text} for at most {room[others[0]]}")
     return ", ".join(texts)

@@ -333,9 +333,35 @@ class _Search:
 
     def _is_proven(self) -> bool:
         """Return whether the greedy search has shown that there is no placement."""
-        if self._is_hopeless and self._n_needed == self._n_members:
+        if self._n_needed == self._n_members and (
+            self._is_hopeless or any(self._most_of(kind) < len(kind.pods) for kind in self._kinds)
+        ):
             return True
         return len(self._kinds) == 1 and has_closed_form(self._kinds[0], self._snapshot)
+
+    def _most_of(self, kind: Kind) -> int:
+        """Return an upper bound of the members of the kind that have places, by resources. One decision."""
+        decision = self._trial.decide(kind.first, self._rows, self._siblings(kind))
+        if isinstance(decision, FitError):
+            return 0 if decision.rejecting.isdisjoint(self._liftable) else len(kind.pods)
+        filtered, possible = decision.scores.filtered, decision.scores.feasible.mask.copy()
+        for refusal in filtered.refusals:
+            if refusal.plugin in self._liftable:
+                possible |= refusal.rows
+        copies = most_copies(filtered.filters, self._snapshot.n_rows)
+        room = np.where(possible, np.clip(copies, 0, len(kind.pods)), 0)
+        if key := self._key or self._one_domain_key(kind):
+            return int(self._snapshot.column(key).per_domain(room).amounts.max(initial=0))
+        return int(room.sum())
+
+    def _one_domain_key(self, kind: Kind) -> str:
+        """Return a key of which all members of the kind have to share the value, empty if none is known."""
+        selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._snapshot)]
+        if kind.needs is None or selected != [kind]:
+            # Members of another kind that it needs may be in several domains.
+            return ""
+        is_met = self._snapshot.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+        return "" if is_met else kind.keys[0]
 
     def _exhaust(self, scope: Mask) -> bool:
         """Try every order of kinds and every node of the scope, depth first."""

@@ -87,8 +87,8 @@ def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> Non
     told = cluster.cycle()
     assert binds(told) == {}
     text = (
-        "pod group default/train needs 8 places in one rack: b has room for 6, a has room for 5, 2 others for 2 at"
-        " most; the next, w-6 in b: 0/6 nodes are available: 6 Insufficient cpu."
+        "pod group default/train needs 8 places in one rack: b has room for 6, a has room for 5, 2 others for at"
+        " most 2; the next, w-6 in b: 0/6 nodes are available: 6 Insufficient cpu."
     )
     assert conditions(told) == {f"w-{index}": text for index in range(8)}
     assert len(cluster.state.placed) == 0
