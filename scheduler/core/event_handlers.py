@@ -36,6 +36,7 @@ from scheduler.model.stimuli import (
     PodGone,
     PodGroupGone,
     PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
@@ -116,6 +117,8 @@ class EventHandlers:
             case PodGroupSeen(group):
                 self._state.groups.upsert(group)
                 self._on_member(group.key, None, now_s)
+            case PodGroupsServed(group_kind):
+                self._state.groups.serve(group_kind)
             case PodGroupGone(key):
                 self._state.groups.remove(key)
                 self._on_member(key, None, now_s)

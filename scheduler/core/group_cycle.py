@@ -11,7 +11,7 @@ has to be kept for a restart between two binds. An incomplete group that waits f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +21,7 @@ from scheduler.core.decide import ScheduleResult
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial
-from scheduler.core.outcomes import attempted, report_failure
+from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer
@@ -95,7 +95,7 @@ class GroupCycles:
                 "all pods in a single pod group should have the same .spec.schedulerName set,"
                 f' got: "{popped.profile}" and "{others[0]}"'
             )
-            return self._put_back_all(entries, text, now_s, Outcome(), unschedulable=False)
+            return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=False)
         entries = {uid: one for uid, one in entries.items() if not self._is_left_out(one)}
         return self._place(entries, key, profile, now_s) if entries else GroupResult({}, None, [])
 
@@ -111,7 +111,7 @@ class GroupCycles:
         if group is None or problem or n_needed > len(entries):
             self._incomplete_since_s.setdefault(key, now_s)
             text = waiting_message(key, group, problem)
-            return self._put_back_all(entries, text, now_s, Outcome(), unschedulable=True)
+            return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=True)
         trial = GroupTrial(
             self._state,
             self._volumes,
@@ -128,7 +128,7 @@ class GroupCycles:
             is_error = outcome.error is not None and not outcome.error.unschedulable
             if outcome.error is not None:
                 text = f"pod group {key.text}: {outcome.error.message}"
-            return self._put_back_all(entries, text, now_s, outcome, unschedulable=not is_error)
+            return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=not is_error)
         self._groups.note_whole(key)
         placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
         told = [one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)]
@@ -159,6 +159,7 @@ class GroupCycles:
     def _put_back_all(
         self,
         entries: Mapping[str, QueuedPod],
+        key: GroupKey,
         text: str,
         now_s: float,
         outcome: Outcome,
@@ -166,7 +167,8 @@ class GroupCycles:
         unschedulable: bool,
     ) -> GroupResult:
         """Put every member back; one event and one attempt for all, and a condition for each that changes."""
-        told: list[Instruction] = []
+        reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
+        told = report_group(self._groups.get(key), reason, text)
         result: Final = "unschedulable" if unschedulable else "error"
         # Whatever helps one member may help the group.
         of_group = _BY_GANG_SCHEDULING.union(*outcome.rejecting.values())
@@ -232,6 +234,15 @@ class GroupCycles:
         queued = self._queue.get(pod.uid)
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
+    def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
+        """Return the condition of the member's PodGroup once no bind is in flight of as many members as it needs."""
+        key = None if pod.group is None else self._groups.key_of(pod)
+        group = None if key is None else self._groups.get(key)
+        if key is None or group is None or not group.api_version or group.was_scheduled:
+            return []
+        placed = [one for one in self._groups.placed(key) if one.uid not in binding]
+        return report_group(group, "Scheduled") if len(placed) >= group.min_count else []
+
     # Time.
 
     def next_wake_s(self) -> float | None:
@@ -247,10 +258,12 @@ class GroupCycles:
                 break
             del self._incomplete_since_s[key]
             self._reported.add(key)
+            group = self._groups.get(key)
+            told += report_group(group, "Unschedulable", waiting_message(key, group, ""))
             for pod in self._groups.pending(key):
                 if self._waits_for_group(pod):
                     problem = pod.group.problem if pod.group is not None else ""
-                    text = waiting_message(key, self._groups.get(key), problem)
+                    text = waiting_message(key, group, problem)
                     reported = report_failure(pod, text, unschedulable=True, nominated=None)
                     told += reported if len(reported) > 1 else []
         return told

@@ -349,7 +349,10 @@ class Machine:
         if uid in self._pending and not self.state.is_assumed(uid):
             # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
             self.queue.add(self._pending[uid], now_s)
-        return report_bound(binding)
+        told = report_bound(binding)
+        if binding.pod.group is not None:
+            told += self._groups.on_bound(binding.pod, self._binding)
+        return told
 
     def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
         """Forget the pod, take back what is assumed of its volumes and was not written, and try it again."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -101,4 +102,23 @@ class Attempted:
     record: str = ""
 
 
-Instruction = Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted
+@dataclass(frozen=True, slots=True)
+class PatchPodGroup:
+    """Say in the status of a PodGroup of scheduling.k8s.io whether it is placed."""
+
+    group: PodGroup
+    is_scheduled: bool
+    reason: Literal["Scheduled", "Unschedulable", "SchedulerError"]
+    message: str
+
+
+Instruction = (
+    Bind
+    | WriteVolumes
+    | PatchCondition
+    | PatchPodGroup
+    | ClearNomination
+    | EvictVictim
+    | EmitEvent
+    | Attempted
+)

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+import msgspec
+
+from scheduler.model import nesting, wire
+from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.selectors import escaped
 
 #: The group's name, as label or annotation of its members.
@@ -21,6 +25,9 @@ GROUP: Final = "affinity-scheduler.io/pod-group"
 MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
 #: The label of scheduler-plugins' coscheduling.
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+
+#: The condition that says whether a PodGroup of scheduling.k8s.io was placed, by the version of its API.
+CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled"}
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
@@ -65,18 +72,59 @@ class GroupReference:
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """
-    A PodGroup object.
+    A PodGroup object, or what the members of a group of our own say.
 
     `min_count`: members of which all are placed or none; 1 without a gang. `topology_key`: a node label of which all
-    members share the value; empty for none. `was_scheduled`: its status says that it was placed once.
+    members share the value; empty for none. `api_version`: of scheduling.k8s.io if its status is ours to write.
     """
 
     key: GroupKey
     min_count: int
     topology_key: str = ""
-    was_scheduled: bool = False
-    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
     generation: int = 0
+    conditions: tuple[wire.GroupCondition, ...] = ()
+
+    @property
+    def scheduled_condition(self) -> wire.GroupCondition | None:
+        """Return the condition that says whether the group was placed; None if there is none."""
+        return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+
+    @property
+    def was_scheduled(self) -> bool:
+        """Return whether the status says that it was placed once, which is never taken back."""
+        condition = self.scheduled_condition
+        return condition is not None and condition.status == "True"
+
+
+_DECODER: Final = msgspec.json.Decoder(wire.PodGroup)
+
+
+def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
+    """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
+    try:
+        raw = nesting.read(_DECODER.decode, data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedObjectError(f"PodGroup: {error}") from error
+    meta, spec = raw.metadata, raw.spec
+    if not meta.name or not meta.namespace:
+        raise MalformedObjectError("PodGroup: metadata.name and metadata.namespace are required")
+    policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
+    gang = None if policy is None else policy.gang
+    topology = () if constraints is None else constraints.topology or ()
+    min_count = (
+        spec.min_member if kind is GroupKind.COSCHEDULING else None if gang is None else gang.min_count
+    )
+    return PodGroup(
+        key=GroupKey(kind, meta.namespace, meta.name),
+        min_count=max(1, min_count or 1),
+        topology_key=topology[0].key if topology else "",
+        api_version=api_version if kind is GroupKind.KUBERNETES else "",
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        conditions=raw.status.conditions or (),
+    )
 
 
 def group_reference(

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
-from scheduler.model.pod_groups import GroupKey, PodGroup
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
 
@@ -170,6 +170,13 @@ class PodGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupsServed:
+    """The API server has this kind of groups, whose PodGroups have all been seen."""
+
+    kind: GroupKind
+
+
+@dataclass(frozen=True, slots=True)
 class PodGroupGone:
     """The PodGroup was deleted."""
 
@@ -206,6 +213,7 @@ WatchEvent = (
     | DisruptionBudgetGone
     | PodGroupSeen
     | PodGroupGone
+    | PodGroupsServed
 )
 
 Stimulus = (

@@ -43,6 +43,7 @@ from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
@@ -248,6 +249,12 @@ class Scheduler:
             on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
             may_write=self._leads,
         )
+        groups = PodGroupStatusWriter(
+            self._client,
+            clock_s=self._clock_s,
+            on_failed=self._on_group_status_failed,
+            may_write=self._leads,
+        )
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -261,6 +268,7 @@ class Scheduler:
                 on_failed=self._on_eviction_failed,
             ),
             conditions=conditions,
+            groups=groups,
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
@@ -277,6 +285,7 @@ class Scheduler:
             on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
+        tasks.append(group.create_task(groups.run(), name="PodGroup statuses"))
         if self._stopping:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
@@ -379,6 +388,9 @@ class Scheduler:
 
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
+
+    def _on_group_status_failed(self, group: str, message: str) -> None:
+        self._log.error("Failed to write the condition of a PodGroup", group=group, err=message)
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)

@@ -15,12 +15,14 @@ from scheduler.model.instructions import (
     EvictVictim,
     Instruction,
     PatchCondition,
+    PatchPodGroup,
     WriteVolumes,
 )
 from scheduler.model.stimuli import BindDone, BindFailed
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder, pod_reference
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
@@ -37,6 +39,7 @@ class ClusterOutbox:
         volumes: VolumeWriter,
         victims: VictimEvictor,
         conditions: ConditionWriter,
+        groups: PodGroupStatusWriter,
         recorder: EventRecorder,
         inbox: Inbox,
         hostname: str,
@@ -47,6 +50,7 @@ class ClusterOutbox:
         self._volumes = volumes
         self._victims = victims
         self._conditions = conditions
+        self._groups = groups
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
@@ -65,6 +69,8 @@ class ClusterOutbox:
                 self._start("eviction", self._evict(instruction), instruction.victim.key)
             case PatchCondition() | ClearNomination():
                 self._conditions.write(instruction)
+            case PatchPodGroup():
+                self._groups.write(instruction)
             case EmitEvent():
                 self._emit(instruction)
             case Attempted():

@@ -15,6 +15,7 @@ from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
@@ -57,6 +58,9 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 client, clock_s=lambda: 0.0, pause=binder.pause, is_wanted=lambda _pod, _victim: True
             ),
             conditions=conditions,
+            groups=PodGroupStatusWriter(
+                client, clock_s=lambda: 0.0, on_failed=lambda _group, _cause: None, may_write=lambda: True
+            ),
             recorder=recorder,
             inbox=inbox,
             hostname="host",
