@@ -34,7 +34,7 @@ from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisi
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Mask, Rows
 from scheduler.state.columns import ABSENT
 
 #: Domains in which as many members as fit are placed on trial, if no domain has room for all.
@@ -77,11 +77,19 @@ class Outcome:
 
 
 class Domain(NamedTuple):
-    """A domain, its id in the column of its key, and how many of the component's largest kind it has room for."""
+    """A domain: the value of its key, how many of the component's largest kind it has room for, and what makes it."""
 
     value: str
-    number: int
     room: int
+    scope: Mask
+    ids: Rows
+    number: int
+
+    @property
+    def rows(self) -> Mask:
+        """Return the rows of the scope that are in the domain."""
+        rows: Mask = self.scope & (self.ids == self.number)
+        return rows
 
 
 @dataclass(slots=True)
@@ -143,14 +151,16 @@ class _Search:
     def run(self) -> bool:
         """Return whether enough members have places."""
         scopes = self._scopes()
-        if any(self._place_all(scope) for scope in scopes):
+        n_largest = max(len(kind.pods) for kind in self._kinds)
+        # If none has room, the roomiest is tried for the message.
+        if any(self._place_all(scope) for scope in _with_room(scopes, n_largest)):
             return True
         if self._n_needed < self._n_members:
-            self._place_best([partial(self._place_most, scope) for scope in scopes])
+            self._place_best([partial(self._place_most, scope.rows) for scope in scopes])
             if len(self._trial.places) >= self._n_needed and self._trial.is_settled():
                 return True
             self.take_back(0)
-        return not self._is_proven() and any(self._exhaust(scope) for scope in scopes)
+        return not self._is_proven() and any(self._exhaust(scope.rows) for scope in scopes)
 
     # Places.
 
@@ -169,7 +179,7 @@ class _Search:
         if isinstance(decision, ScheduleResult):
             self._place(kind, decision, is_owed=bool(siblings))
             return None
-        self._note(kind, decision, is_everywhere=rows is self._rows)
+        self._note(kind, decision, is_everywhere=self._is_everywhere(rows))
         return decision
 
     def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
@@ -182,6 +192,9 @@ class _Search:
         if is_everywhere and not n_placed:
             self._is_hopeless |= error.rejecting.isdisjoint(self._liftable)
 
+    def _is_everywhere(self, rows: Mask) -> bool:
+        return rows is self._rows or np.array_equal(rows, self._rows)
+
     def _siblings(self, kind: Kind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
         others = (one.left[1:2] if one is kind else one.left[:1] for one in self._kinds)
@@ -189,13 +202,16 @@ class _Search:
 
     # Greedy.
 
-    def _place_all(self, scope: Mask) -> bool:
+    def _place_all(self, scope: Domain) -> bool:
         """Place every member within the scope; a component that fails after others is tried first once more."""
         components = self._components
         for _ in range(2):
-            failed = next((one for one in components if not self._place_component(one, scope)), None)
+            self._domain = scope.value
+            failed = next((one for one in components if not self._place_component(one, scope.rows)), None)
             if failed is None and self._trial.is_settled():
                 return True
+            if scope.value:
+                self.outcome.room[scope.value] = len(self._trial.places)
             self.take_back(0)
             if failed is None or failed is components[0]:
                 return False
@@ -203,17 +219,17 @@ class _Search:
         return False
 
     def _place_component(self, component: Component, scope: Mask) -> bool:
-        n_before = len(self._trial.places)
+        n_before, outer = len(self._trial.places), self._domain
         n_wanted = max(len(kind.pods) for kind in component.kinds)
         domains = self._domains(component, scope)
-        # If none has room, the roomiest is tried for the message.
-        for domain in [one for one in domains if one.room >= n_wanted] or domains[:1]:
-            self._domain = domain.value
-            is_filled = self._fill(component.kinds, self._within(domain, component.key, scope))
-            self._domain = ""
+        for domain in _with_room(domains, n_wanted):
+            self._domain = outer or domain.value
+            is_filled = self._fill(component.kinds, domain.rows)
+            self._domain = outer
             if is_filled:
                 return True
-            self.outcome.room[domain.value] = len(self._trial.places) - n_before
+            if not outer:
+                self.outcome.room[domain.value] = len(self._trial.places) - n_before
             self.take_back(n_before)
         # Without a key; and running pods may meet its affinity in several domains.
         return (not component.key or bool(domains)) and self._fill(component.kinds, scope)
@@ -259,7 +275,7 @@ class _Search:
                 )
                 if index < _PARTIAL_DOMAINS or domain.room >= self._n_needed
             ]
-            options = [self._within(domain, component.key, scope) for domain in domains] or [scope]
+            options = [domain.rows for domain in domains] or [scope]
             self._place_best(
                 [partial(self._fill, component.kinds, rows, is_partial=True) for rows in options]
             )
@@ -281,17 +297,12 @@ class _Search:
 
     # Domains.
 
-    def _scopes(self) -> list[Mask]:
-        """Return the rows among which all members have to be: one domain of the group's topology key after another."""
+    def _scopes(self) -> list[Domain]:
+        """Return the domains of which all members share one: of the group's topology key, or all rows without one."""
         if not self._key:
-            return [self._rows]
-        component = Component(tuple(self._kinds), self._key)
-        domains = self._domains(component, self._rows)
-        return [self._within(domain, self._key, self._rows) for domain in domains]
-
-    def _within(self, domain: Domain, key: str, scope: Mask) -> Mask:
-        rows: Mask = scope & (self._snapshot.column(key).ids[: len(scope)] == domain.number)
-        return rows
+            everywhere = np.zeros(len(self._rows), dtype=np.intp)
+            return [Domain("", self._n_members, self._rows, everywhere, 0)]
+        return self._domains(Component(tuple(self._kinds), self._key), self._rows)
 
     def _domains(self, component: Component, scope: Mask) -> list[Domain]:
         """
@@ -306,18 +317,19 @@ class _Search:
         if isinstance(decision, FitError) and (siblings := self._siblings(kind)):
             decision = self._trial.decide(kind.left[0], scope, siblings)
         if isinstance(decision, FitError):
-            self._note(kind, decision, is_everywhere=scope is self._rows)
+            self._note(kind, decision, is_everywhere=self._is_everywhere(scope))
             return []
         column, n_wanted = self._snapshot.column(component.key), len(kind.left)
         filtered = decision.scores.filtered
         copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, n_wanted)
         room = column.per_domain(np.where(decision.scores.feasible.mask, copies, 0)).amounts
+        ids = column.ids[: len(scope)]
         refusing = frozenset(refusal.plugin for refusal in filtered.refusals)
         for member in kind.left:
             known = self.outcome.rejecting.get(member.uid, frozenset())
             self.outcome.rejecting[member.uid] = known | refusing
         domains = [
-            Domain(column.value_of(number), number, room.item(number))
+            Domain(column.value_of(number), room.item(number), scope, ids, number)
             for number in np.flatnonzero(room).tolist()
             if number != ABSENT
         ]
@@ -357,10 +369,10 @@ class _Search:
     def _one_domain_key(self, kind: Kind) -> str:
         """Return a key of which all members of the kind have to share the value, empty if none is known."""
         selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._snapshot)]
-        if kind.needs is None or selected != [kind]:
+        if kind not in selected or any((one.needs, one.keys) != (kind.needs, kind.keys) for one in selected):
             # Members of another kind that it needs may be in several domains.
             return ""
-        is_met = self._snapshot.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+        is_met = kind.needs is None or self._snapshot.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
         return "" if is_met else kind.keys[0]
 
     def _exhaust(self, scope: Mask) -> bool:
@@ -407,3 +419,8 @@ class _Search:
         """Return which kinds are on which nodes, and which of them wait for siblings."""
         places = ((id(self._kind_of[one.pod.uid]), one.node_name, one.is_owed) for one in self._trial.places)
         return frozenset(Counter(places).items())
+
+
+def _with_room(domains: Sequence[Domain], n_wanted: int) -> Sequence[Domain]:
+    """Return the domains with room for so many, else the first."""
+    return [one for one in domains if one.room >= n_wanted] or domains[:1]
