@@ -111,7 +111,9 @@ class GroupCycles:
         if group is None or problem or n_needed > len(entries):
             self._incomplete_since_s.setdefault(key, now_s)
             text = waiting_message(key, group, problem)
-            return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=True)
+            return self._put_back_all(
+                entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
+            )
         trial = GroupTrial(
             self._state,
             self._volumes,
@@ -165,16 +167,20 @@ class GroupCycles:
         outcome: Outcome,
         *,
         unschedulable: bool,
+        is_incomplete: bool = False,
     ) -> GroupResult:
         """Put every member back; one event and one attempt for all, and a condition for each that changes."""
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         told = report_group(self._groups.get(key), reason, text)
         result: Final = "unschedulable" if unschedulable else "error"
-        # Whatever helps one member may help the group.
-        of_group = _BY_GANG_SCHEDULING.union(*outcome.rejecting.values())
+        # Whatever helps one member may help the group. Without a refusal it is tried again after its backoff.
+        of_group = frozenset().union(*outcome.rejecting.values())
+        if of_group or is_incomplete:
+            of_group |= _BY_GANG_SCHEDULING
         for index, queued in enumerate(entries.values()):
-            rejecting = outcome.rejecting.get(queued.uid, of_group) | _BY_GANG_SCHEDULING
-            self._queue.put_back(queued, rejecting if unschedulable else frozenset(), now_s)
+            own = outcome.rejecting.get(queued.uid)
+            rejecting = own | _BY_GANG_SCHEDULING if own else of_group
+            self._queue.put_back(queued, frozenset() if outcome.error else rejecting, now_s)
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=None)
             if not index:
                 told.append(attempted(queued, result, now_s, message=text))

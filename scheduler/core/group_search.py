@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler.core.decide import CycleError, ScheduleResult
+from scheduler.core.group_domains import Domain, Domains
 from scheduler.core.group_members import (
     Component,
     Kind,
@@ -34,9 +35,9 @@ from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisi
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask, Rows
-from scheduler.state.columns import ABSENT
+from scheduler.state.arrays import Mask
 
+_NO_DOMAINS: Final = Domains(None, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.bool_))
 #: Domains in which as many members as fit are placed on trial, if no domain has room for all.
 _PARTIAL_DOMAINS: Final = 8
 
@@ -76,22 +77,6 @@ class Outcome:
     is_cut_short: bool = False
 
 
-class Domain(NamedTuple):
-    """A domain: the value of its key, how many of the component's largest kind it has room for, and what makes it."""
-
-    value: str
-    room: int
-    scope: Mask
-    ids: Rows
-    number: int
-
-    @property
-    def rows(self) -> Mask:
-        """Return the rows of the scope that are in the domain."""
-        rows: Mask = self.scope & (self.ids == self.number)
-        return rows
-
-
 @dataclass(slots=True)
 class _Frame:
     """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
@@ -124,7 +109,7 @@ def search(
     except CycleBrokenError as broken:
         one.outcome.error = broken.error
     if not one.outcome.is_placed:
-        one.take_back(0)
+        one.end()
     return one.outcome
 
 
@@ -147,20 +132,31 @@ class _Search:
         self._domain = ""
         #: Whether a kind has no place even on the untouched state, whatever its siblings do.
         self._is_hopeless = False
+        #: The domains of `outcome.key`, and the plugins that refused a node of others.
+        self._shared = _NO_DOMAINS
+        self._refusing: set[str] = set()
 
     def run(self) -> bool:
         """Return whether enough members have places."""
         scopes = self._scopes()
         n_largest = max(len(kind.pods) for kind in self._kinds)
         # If none has room, the roomiest is tried for the message.
-        if any(self._place_all(scope) for scope in _with_room(scopes, n_largest)):
+        if any(self._place_all(scope) for scope in scopes.with_room(n_largest)):
             return True
         if self._n_needed < self._n_members:
-            self._place_best([partial(self._place_most, scope.rows) for scope in scopes])
+            best = scopes.roomiest(_PARTIAL_DOMAINS, self._n_needed)
+            self._place_best([partial(self._place_most, scope.rows) for scope in best])
             if len(self._trial.places) >= self._n_needed and self._trial.is_settled():
                 return True
             self.take_back(0)
-        return not self._is_proven() and any(self._exhaust(scope.rows) for scope in scopes)
+        return not self._is_proven() and any(self._exhaust(scope.rows) for scope in scopes.with_room(1))
+
+    def end(self) -> None:
+        """Complete the outcome of a group without places."""
+        self.take_back(0)
+        self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        for uid in self._kind_of:
+            self.outcome.rejecting[uid] = self.outcome.rejecting.get(uid, frozenset()) | self._refusing
 
     # Places.
 
@@ -222,7 +218,7 @@ class _Search:
         n_before, outer = len(self._trial.places), self._domain
         n_wanted = max(len(kind.pods) for kind in component.kinds)
         domains = self._domains(component, scope)
-        for domain in _with_room(domains, n_wanted):
+        for domain in domains.with_room(n_wanted):
             self._domain = outer or domain.value
             is_filled = self._fill(component.kinds, domain.rows)
             self._domain = outer
@@ -268,13 +264,7 @@ class _Search:
     def _place_most(self, scope: Mask) -> None:
         """Place as many members as the first domain that is best for its component takes."""
         for component in self._components:
-            domains = [
-                domain
-                for index, domain in enumerate(
-                    sorted(self._domains(component, scope), key=lambda one: -one.room)
-                )
-                if index < _PARTIAL_DOMAINS or domain.room >= self._n_needed
-            ]
+            domains = self._domains(component, scope).roomiest(_PARTIAL_DOMAINS, self._n_needed)
             options = [domain.rows for domain in domains] or [scope]
             self._place_best(
                 [partial(self._fill, component.kinds, rows, is_partial=True) for rows in options]
@@ -297,49 +287,35 @@ class _Search:
 
     # Domains.
 
-    def _scopes(self) -> list[Domain]:
+    def _scopes(self) -> Domains:
         """Return the domains of which all members share one: of the group's topology key, or all rows without one."""
         if not self._key:
-            everywhere = np.zeros(len(self._rows), dtype=np.intp)
-            return [Domain("", self._n_members, self._rows, everywhere, 0)]
+            return Domains.one(self._rows)
         return self._domains(Component(tuple(self._kinds), self._key), self._rows)
 
-    def _domains(self, component: Component, scope: Mask) -> list[Domain]:
+    def _domains(self, component: Component, scope: Mask) -> Domains:
         """
-        Return the domains with room for the component's largest kind, the tightest first, then too small ones.
+        Return the domains with room for the component's largest kind; none if it has no key.
 
-        Room is counted by resources, so there may be less. None if the component has no key.
+        Room is counted by resources, so there may be less.
         """
         kind = max(component.kinds, key=lambda one: len(one.left))
         if not component.key or not kind.left:
-            return []
+            return _NO_DOMAINS
         decision = self._trial.decide(kind.left[0], scope)
         if isinstance(decision, FitError) and (siblings := self._siblings(kind)):
             decision = self._trial.decide(kind.left[0], scope, siblings)
         if isinstance(decision, FitError):
             self._note(kind, decision, is_everywhere=self._is_everywhere(scope))
-            return []
-        column, n_wanted = self._snapshot.column(component.key), len(kind.left)
-        filtered = decision.scores.filtered
-        copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, n_wanted)
-        room = column.per_domain(np.where(decision.scores.feasible.mask, copies, 0)).amounts
-        ids = column.ids[: len(scope)]
-        refusing = frozenset(refusal.plugin for refusal in filtered.refusals)
-        for member in kind.left:
-            known = self.outcome.rejecting.get(member.uid, frozenset())
-            self.outcome.rejecting[member.uid] = known | refusing
-        domains = [
-            Domain(column.value_of(number), room.item(number), scope, ids, number)
-            for number in np.flatnonzero(room).tolist()
-            if number != ABSENT
-        ]
+            return _NO_DOMAINS
+        filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
+        copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, len(kind.left))
+        column = self._snapshot.column(component.key)
+        domains = Domains(column, column.per_domain(np.where(feasible, copies, 0)).amounts, scope)
+        self._refusing |= {refusal.plugin for refusal in filtered.refusals}
         if not self._key or component.key == self._key:
-            self.outcome.key = component.key
-            self.outcome.room.update((domain.value, domain.room) for domain in domains)
-        return sorted(
-            domains,
-            key=lambda one: (one.room < n_wanted, one.room if one.room >= n_wanted else -one.room, one.value),
-        )
+            self.outcome.key, self._shared = component.key, domains
+        return domains
 
     # Exhaustive.
 
@@ -419,8 +395,3 @@ class _Search:
         """Return which kinds are on which nodes, and which of them wait for siblings."""
         places = ((id(self._kind_of[one.pod.uid]), one.node_name, one.is_owed) for one in self._trial.places)
         return frozenset(Counter(places).items())
-
-
-def _with_room(domains: Sequence[Domain], n_wanted: int) -> Sequence[Domain]:
-    """Return the domains with room for so many, else the first."""
-    return [one for one in domains if one.room >= n_wanted] or domains[:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from scheduler.model.instructions import Bind, Instruction, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone
+from scheduler.model.stimuli import BindDone, TimePassed
+from scheduler.settings.loading import load_settings
 from tests.support.build import Json, affinity, container, selector, spread, term
-from tests.support.driving import Driver
+from tests.support.daemon import plugin_config, profiles
+from tests.support.driving import NAME, Driver
 
 RACK = "rack"
 HOSTNAME = "kubernetes.io/hostname"
@@ -173,8 +176,6 @@ def test_a_group_that_stays_incomplete_is_told_once(cluster: Driver) -> None:
     racks(cluster, a=3)
     member(cluster, "w-0", n=3)
     cluster.now_s += 6
-    from scheduler.model.stimuli import TimePassed
-
     told = cluster.handle(TimePassed())
     text = "pod group default/train waits until 3 of its pods exist that may be placed (minCount)"
     assert conditions(told) == {"w-0": text}
@@ -223,6 +224,43 @@ def test_an_order_that_pod_by_pod_would_miss_is_found(cluster: Driver) -> None:
     member(cluster, "s", n=2, cpu="1")
     member(cluster, "l", n=2, cpu="4")
     assert binds(cluster.cycle()) == {"s": "small", "l": "big"}
+
+
+def test_a_group_without_nodes_is_tried_again_by_backoff(cluster: Driver) -> None:
+    workers(cluster, 2)
+    told = cluster.cycle()
+    assert conditions(told)["w-0"] == "pod group default/train: no nodes available to schedule pods"
+    assert not cluster.machine.has_work()
+    racks(cluster, a=2)
+    cluster.pass_time(2.0)
+    assert len(binds(run(cluster))) == 2
+
+
+def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
+    """Two kinds, each of which fits alone, but not both: nothing cheaper than trying all would prove that."""
+    file = tmp_path / "config.yaml"
+    args = plugin_config("GangScheduling", maxSearchDecisions=3)
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    cluster = Driver(settings=load_settings(str(file)))
+    for index in range(4):
+        cluster.node(f"n-{index}", allocatable={"cpu": "3"})
+    for index in range(4):
+        member(cluster, f"l-{index}", n=8, cpu="2")
+        member(cluster, f"m-{index}", n=8, cpu="1500m")
+    text = conditions(cluster.cycle())["l-0"]
+    assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
+    cluster.audit()
+
+
+def test_members_of_two_profiles_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(profiles({"schedulerName": NAME}, {"schedulerName": "other"}))
+    cluster = Driver(settings=load_settings(str(file)))
+    racks(cluster, a=2)
+    member(cluster, "w-0", n=2)
+    member(cluster, "w-1", n=2, scheduler="other")
+    text = conditions(cluster.cycle())["w-0"]
+    assert "all pods in a single pod group should have the same .spec.schedulerName set" in text
 
 
 def test_members_spread_over_zones(cluster: Driver) -> None:
