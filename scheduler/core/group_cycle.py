@@ -27,7 +27,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Instruction
+from scheduler.model.instructions import GroupAttempted, Instruction
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
@@ -132,9 +132,10 @@ class GroupCycles:
                 text = f"pod group {key.text}: {outcome.error.message}"
             return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=not is_error)
         self._groups.note_whole(key)
+        attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
         told = [one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)]
-        return GroupResult(placed, trial, told)
+        return GroupResult(placed, trial, [attempt, *told])
 
     def _n_needed(self, key: GroupKey, group: PodGroup | None, n_running: int) -> int:
         """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
@@ -171,8 +172,10 @@ class GroupCycles:
     ) -> GroupResult:
         """Put every member back; one event and one attempt for all, and a condition for each that changes."""
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
-        told = report_group(self._groups.get(key), reason, text)
         result: Final = "unschedulable" if unschedulable else "error"
+        profile = next(iter(entries.values())).profile
+        told: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
+        told += report_group(self._groups.get(key), reason, text)
         # Whatever helps one member may help the group. Without a refusal it is tried again after its backoff.
         of_group = frozenset().union(*outcome.rejecting.values())
         if of_group or is_incomplete:

@@ -65,6 +65,7 @@ class Outcome:
         rejecting: the plugins that refused a member, by its UID.
         refusals: why a member was refused last, by its UID.
         is_cut_short: whether the search ran out of decisions.
+        n_decisions: that it took.
     """
 
     is_placed: bool = False
@@ -75,6 +76,7 @@ class Outcome:
     rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
     refusals: dict[str, FitError] = field(default_factory=dict)
     is_cut_short: bool = False
+    n_decisions: int = 0
 
 
 @dataclass(slots=True)
@@ -108,6 +110,7 @@ def search(
         one.outcome.is_cut_short = True
     except CycleBrokenError as broken:
         one.outcome.error = broken.error
+    one.outcome.n_decisions = trial.n_decisions
     if not one.outcome.is_placed:
         one.end()
     return one.outcome

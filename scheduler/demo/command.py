@@ -29,6 +29,7 @@ from scheduler.demo.stories import (
     customers,
     database,
     enforced,
+    groups,
     own_rules,
     racks,
     rolling_update,
@@ -50,6 +51,7 @@ STORIES: Final[Sequence[Story]] = (
     backport.STORY,
     database.STORY,
     own_rules.STORY,
+    groups.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3

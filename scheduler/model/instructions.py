@@ -112,6 +112,20 @@ class PatchPodGroup:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class GroupAttempted:
+    """
+    Report the end of an attempt to place a group, for metrics.
+
+    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: that the search took; 0 without a search.
+    """
+
+    profile: str
+    result: Literal["scheduled", "unschedulable", "error"]
+    started_s: float
+    n_decisions: int
+
+
 Instruction = (
     Bind
     | WriteVolumes
@@ -121,4 +135,5 @@ Instruction = (
     | EvictVictim
     | EmitEvent
     | Attempted
+    | GroupAttempted
 )

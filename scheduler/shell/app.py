@@ -273,6 +273,7 @@ class Scheduler:
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
+            on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
         )
         self._loop = SchedulingLoop(
             self._machine,

@@ -13,6 +13,7 @@ from scheduler.model.instructions import (
     ClearNomination,
     EmitEvent,
     EvictVictim,
+    GroupAttempted,
     Instruction,
     PatchCondition,
     PatchPodGroup,
@@ -44,6 +45,7 @@ class ClusterOutbox:
         inbox: Inbox,
         hostname: str,
         on_attempt: Callable[[Attempted], None],
+        on_group_attempt: Callable[[GroupAttempted], None] = lambda _: None,
     ) -> None:
         self._binds = binds
         self._binder = binder
@@ -55,6 +57,7 @@ class ClusterOutbox:
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
+        self._on_group_attempt = on_group_attempt
         #: Binds, writes of volumes and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
@@ -75,6 +78,8 @@ class ClusterOutbox:
                 self._emit(instruction)
             case Attempted():
                 self._on_attempt(instruction)
+            case GroupAttempted():
+                self._on_group_attempt(instruction)
             case _:
                 assert_never(instruction)
 
