@@ -30,6 +30,7 @@ from scheduler.demo.stories import (
     database,
     enforced,
     fallback,
+    groups,
     own_rules,
     racks,
     rolling_update,
@@ -52,6 +53,7 @@ STORIES: Final[Sequence[Story]] = (
     database.STORY,
     own_rules.STORY,
     fallback.STORY,
+    groups.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3

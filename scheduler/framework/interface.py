@@ -26,10 +26,15 @@ from scheduler.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """The pod under decision and its label set."""
+    """
+    The pod under decision and its label set.
+
+    `siblings`: pods of its group that will be placed after it, and of which its required affinity may select one.
+    """
 
     pod: Pod
     label_set: LabelSet
+    siblings: Sequence[Pod] = ()
 
 
 class NodeTrial(Protocol):

@@ -44,6 +44,7 @@ from scheduler.model.fallback import (
 from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
+from scheduler.model.pod_groups import group_reference
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
     ClaimVolume,
@@ -64,6 +65,7 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = FrozenDict()
+_NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class PodDecoder:
@@ -116,6 +118,12 @@ class PodDecoder:
             disruption=_disruption(status.conditions),
             fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
+            group=group_reference(
+                meta.namespace,
+                _scheduling_group(spec),
+                meta.labels or _NO_TEXTS,
+                meta.annotations or _NO_TEXTS,
+            ),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -164,6 +172,11 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
+
+
+def _scheduling_group(raw: wire.PodSpec) -> str:
+    """Return the name of the PodGroup, empty if there is none."""
+    return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:

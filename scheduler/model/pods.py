@@ -12,6 +12,7 @@ from typing import Final
 
 from scheduler.model.disks import Disk
 from scheduler.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
+from scheduler.model.pod_groups import GroupReference
 from scheduler.model.terms import (
     AffinityTerm,
     PodAffinity,
@@ -197,6 +198,8 @@ class Pod:
     fallback_waited_s: tuple[tuple[str, int], ...] = ()
     #: The rules that are preferences since the bind, as the pod's mark says.
     relaxed: tuple[RelaxedRule, ...] = ()
+    #: The group with which it is placed; None if it names none.
+    group: GroupReference | None = None
 
     @property
     def key(self) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
 
@@ -174,6 +175,27 @@ class ScaleUpNotTriggered:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupSeen:
+    """A watch or list showed this PodGroup."""
+
+    group: PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupsServed:
+    """The API server has this kind of groups, whose PodGroups have all been seen."""
+
+    kind: GroupKind
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupGone:
+    """The PodGroup was deleted."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -201,6 +223,9 @@ WatchEvent = (
     | StorageGone
     | DisruptionBudgetSeen
     | DisruptionBudgetGone
+    | PodGroupSeen
+    | PodGroupGone
+    | PodGroupsServed
 )
 
 Stimulus = (

@@ -21,6 +21,7 @@ from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -51,6 +52,8 @@ NO_GUESTS: Final[Mapping[str, GuestPlugin]] = {}
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
 ALWAYS_LAST: Final = KubeletRefusal
+#: A plugin of every profile too, which costs nothing for pods without a group.
+ALWAYS_LAST_TO_ADMIT: Final = GangScheduling.name
 
 #: Every plugin that a configuration can name, by upstream's name.
 IN_TREE: Final[Mapping[str, PluginClass]] = {
@@ -73,6 +76,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
+        GangScheduling,
     )
 }
 
@@ -129,6 +133,7 @@ def build_profile(
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
     extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
     """
+    pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
     built = {
@@ -138,6 +143,9 @@ def build_profile(
         for name in dict.fromkeys(used)
     }
     admitting = [built[name] for name in pre_enqueue]
+    gang_scheduling = built[ALWAYS_LAST_TO_ADMIT]
+    if not isinstance(gang_scheduling, GangScheduling):
+        raise InvariantViolation(f"plugin {ALWAYS_LAST_TO_ADMIT} was replaced")
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
@@ -152,6 +160,7 @@ def build_profile(
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
+        max_search_decisions=gang_scheduling.args.max_search_decisions,
     )
 
 

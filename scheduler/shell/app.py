@@ -44,6 +44,7 @@ from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
@@ -241,6 +242,12 @@ class Scheduler:
             on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
             may_write=self._leads,
         )
+        groups = PodGroupStatusWriter(
+            self._client,
+            clock_s=self._clock_s,
+            on_failed=self._on_group_status_failed,
+            may_write=self._leads,
+        )
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -255,11 +262,13 @@ class Scheduler:
             ),
             conditions=conditions,
             autoscalers=self._autoscalers,
+            groups=groups,
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
             on_evicted=self._page.on_evicted,
+            on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
         )
         self._loop = SchedulingLoop(
             self._machine,
@@ -272,6 +281,7 @@ class Scheduler:
             on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
+        tasks.append(group.create_task(groups.run(), name="PodGroup statuses"))
         if self._stopping:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
@@ -375,6 +385,9 @@ class Scheduler:
 
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
+
+    def _on_group_status_failed(self, group: str, message: str) -> None:
+        self._log.error("Failed to write the condition of a PodGroup", group=group, err=message)
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)

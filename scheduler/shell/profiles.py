@@ -36,6 +36,7 @@ def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profi
         snapshot.namespace_labels,
         snapshot.is_kept_apart,
         snapshot.is_preempting,
+        snapshot.is_group_complete,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

@@ -41,6 +41,7 @@ from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
+from scheduler.state.pod_groups import PodGroups
 from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
@@ -95,6 +96,7 @@ class ClusterState:
         self.volumes = Volumes(self.nodes, self.log)
         self.budgets = DisruptionBudgets()
         self.nominated = NominatedPods()
+        self.groups = PodGroups()
         #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
         self.preempting: set[str] = set()
         #: Every placed or assumed pod by UID.
@@ -298,6 +300,7 @@ class ClusterState:
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
             and known.pod.priority == pod.priority
+            and known.pod.group == pod.group
         ):
             return False
         if known.pod.labels != pod.labels:
@@ -332,6 +335,8 @@ class ClusterState:
         if pod.spec.disks or pod.spec.claim_volumes:
             self.disks.add(row, pod.spec.disks)
             self.volumes.add_pod(pod, node_name)
+        if pod.group is not None:
+            self.groups.place(pod)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -346,6 +351,8 @@ class ClusterState:
         if spec.disks or spec.claim_volumes:
             self.disks.remove(row, spec.disks)
             self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
+        if placed.pod.group is not None:
+            self.groups.displace(placed.pod)
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed

@@ -226,6 +226,10 @@ class Snapshot:
         """Return whether pods are being evicted for the pod."""
         return pod.uid in self._state.preempting
 
+    def is_group_complete(self, pod: Pod) -> bool:
+        """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
+        return self._state.groups.is_complete(pod)
+
     def budgets_of(self, label_set: LabelSet) -> Sequence[DisruptionBudget]:
         """
         Return the budgets that select pods of the label set.

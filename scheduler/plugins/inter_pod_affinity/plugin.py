@@ -49,6 +49,8 @@ class InterPodAffinity:
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
     default_weight: ClassVar = 2
     args_type: ClassVar = InterPodAffinityArgs
+    reads_siblings: ClassVar = True
+    lifted_by_siblings: ClassVar = True
 
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._args = args

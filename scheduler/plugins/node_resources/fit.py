@@ -31,6 +31,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.pod_groups import CountsCopies
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
@@ -182,7 +183,7 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter:
+class _RoomFilter(CountsCopies):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, snapshot: Snapshot) -> None:
@@ -195,6 +196,14 @@ class _RoomFilter:
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
         return self._snapshot.per_row((NAME, self.request), self._fitting, np.bool_)
+
+    def copies(self) -> Amounts:
+        """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
+        rows, nodes = slice(0, self._snapshot.n_rows), self._nodes
+        most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
+        for name, amount in self.request:
+            np.minimum(most, np.asarray(nodes.left(name, rows)) // amount, out=most)
+        return most
 
     def _fitting(self, rows: RowIndex) -> Truth:
         fitting = self._nodes.pods_left(rows) > 0

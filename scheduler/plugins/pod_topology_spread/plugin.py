@@ -50,6 +50,7 @@ class PodTopologySpread:
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
     default_weight: ClassVar = 2
     args_type: ClassVar = PodTopologySpreadArgs
+    lifted_by_siblings: ClassVar = True
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         #: Returns the constraints of a pod.
