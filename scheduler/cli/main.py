@@ -36,6 +36,7 @@ _COMMANDS: Final = (
         "scheduler.cli.shadow",
         "watch what another scheduler decides, and report what would be otherwise here",
     ),
+    ("record", "scheduler.cli.record", "save what a watch of a cluster shows, for `shadow --recording`"),
     ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
     (

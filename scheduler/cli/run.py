@@ -12,7 +12,6 @@ from typing import Final
 
 from scheduler.cli import election_flags, kube_scheduler_flags, plugin_flags, server_flags, serving_flags
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
 from scheduler.shell.app import Options, serve
@@ -96,7 +95,11 @@ def run(args: argparse.Namespace) -> int:
         election=_election(settings.leader_election),
         master=args.master,
         serving=serving,
-        max_in_unschedulable_s=_duration_s(args.pod_max_in_unschedulable_pods_duration),
+        max_in_unschedulable_s=server_flags.duration_s(
+            "--pod-max-in-unschedulable-pods-duration",
+            args.pod_max_in_unschedulable_pods_duration,
+            such_as="5m",
+        ),
         seed=args.seed,
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
@@ -155,10 +158,3 @@ def _election(settings: LeaderElection) -> ElectionSettings | None:
     if not settings.leader_elect:
         return None
     return server_flags.election(settings, namespace=settings.resource_namespace, name=settings.resource_name)
-
-
-def _duration_s(text: str) -> float:
-    duration_ns = parse_duration_ns(text)
-    if duration_ns is None or duration_ns <= 0:
-        raise SettingsError("--pod-max-in-unschedulable-pods-duration", "", text, "a duration such as 5m")
-    return duration_ns / 1e9

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.errors import SettingsError
+from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.leader_election import ElectionSettings
 
@@ -57,6 +58,14 @@ def verbosity(args: argparse.Namespace) -> int:
     if not 0 <= level <= 10:
         raise SettingsError("-v", "", str(level), "a verbosity from 0 to 10")
     return level
+
+
+def duration_s(flag: str, text: str, *, such_as: str) -> float:
+    """Return the value of a flag with a duration above zero, in seconds. Raises SettingsError."""
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns <= 0:
+        raise SettingsError(flag, "", text, f"a duration such as {such_as}")
+    return duration_ns / 1e9
 
 
 def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:

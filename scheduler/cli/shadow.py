@@ -14,17 +14,19 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli import server_flags
+from scheduler.cli import plugin_flags, server_flags, serving_flags
+from scheduler.cli.query.recordings import recorded_events
 from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import ReadProgress, escape_control_characters
+from scheduler.cli.query.terminal import LiveLines, escape_control_characters
 from scheduler.errors import SettingsError
+from scheduler.explain.shadow import RACE_S
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
-from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
-from scheduler.settings.loading import default_settings, load_settings
-from scheduler.shell.shadow import Options, watch
+from scheduler.settings.resolved import Settings
+from scheduler.shell.shadow import Options, replay, watch
 from scheduler.syntax.plurals import counted
 
+_NO_PORT: Final = 0
 #: Differences in the text of a report.
 _SHOWN: Final = 100
 _HEAD: Final = ("POD", "CAUSE", "THERE", "HERE", "BEHIND", "BY", "WHY")
@@ -46,15 +48,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="schedulerName of the pods to compare (default %(default)s)",
     )
     parser.add_argument(
+        "--recording",
+        metavar="FILE",
+        help="compare what the command record saw, instead of watching a cluster",
+    )
+    parser.add_argument(
         "--config",
         metavar="FILE",
-        help="decide with the first profile of this KubeSchedulerConfiguration; default: all defaults",
+        help="decide with a profile of this KubeSchedulerConfiguration; default: all defaults",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="schedulerName of the profile that decides; default: the configuration's first",
+    )
+    plugin_flags.add_arguments(parser)
+    parser.add_argument(
+        "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
     )
     parser.add_argument(
         "--for",
         dest="duration",
         metavar="DURATION",
-        help="stop after this time, such as 10m; default: at SIGINT or SIGTERM",
+        help="stop after this time, such as 10m; default: at SIGINT or SIGTERM, or at the recording's end",
     )
     parser.add_argument(
         "--percentage-of-nodes-to-score",
@@ -65,6 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tells what its sample of the nodes explains",
     )
     parser.add_argument(
+        "--race-window",
+        default=f"{RACE_S:g}s",
+        metavar="DURATION",
+        help="changes this close to a decision may have been in another order for the other scheduler "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("text", "json", "markdown"),
@@ -73,14 +96,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server_flags.add_server(parser)
     server_flags.add_logging(parser)
+    serving_flags.add_arguments(parser, port=_NO_PORT)
     parser.set_defaults(verbosity=0)
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare, and print the report. Return 0 without a difference by rule or score, else 1. Raises SettingsError."""
-    progress = ReadProgress(sys.stderr, os.environ)
-    report = asyncio.run(watch(_options(args, progress), os.environ))
-    progress.clear()
+    live = LiveLines(sys.stderr, os.environ)
+    options = _options(args, live)
+    try:
+        if args.recording:
+            report = replay(options, recorded_events(args.recording, options.settings))
+        else:
+            report = asyncio.run(watch(options, os.environ))
+    finally:
+        live.clear()
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
@@ -88,25 +118,38 @@ def run(args: argparse.Namespace) -> int:
     return 1 if report.causes.get(Cause.RULE) or report.causes.get(Cause.SCORE) else 0
 
 
-def _options(args: argparse.Namespace, progress: ReadProgress) -> Options:
-    duration_ns = None if args.duration is None else parse_duration_ns(args.duration)
-    if args.duration is not None and (duration_ns is None or duration_ns <= 0):
-        raise SettingsError("--for", "", args.duration, "a duration such as 10m")
+def _options(args: argparse.Namespace, live: LiveLines) -> Options:
     percentage = args.percentage_of_nodes_to_score
     if not 0 <= percentage <= 100:
         raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
-    gates = parse_feature_gates("")
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    for flag, value in (("--kubeconfig", args.kubeconfig), ("--master", args.master)):
+        if args.recording and value:
+            raise SettingsError("--recording", "", f"{flag} as well", "one of them")
+    settings = plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
+        profile=_profile(settings, args.profile),
         of=args.of,
         percentage=percentage,
-        duration_s=None if duration_ns is None else duration_ns / 1e9,
+        duration_s=None
+        if args.duration is None
+        else server_flags.duration_s("--for", args.duration, such_as="10m"),
+        race_s=server_flags.duration_s("--race-window", args.race_window, such_as="2s"),
         master=args.master,
+        serving=serving_flags.listening(args),
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
-        on_progress=lambda report: progress.show("; ".join(summary(report))),
+        on_progress=lambda report: live.show(text(report)),
     )
+
+
+def _profile(settings: Settings, name: str | None) -> str:
+    names = [profile.scheduler_name for profile in settings.profiles]
+    if name is None:
+        return names[0]
+    if name not in names:
+        raise SettingsError("--profile", "", name, f"one of {', '.join(names)}")
+    return name
 
 
 def summary(report: ShadowReport) -> list[str]:
@@ -118,7 +161,7 @@ def summary(report: ShadowReport) -> list[str]:
     ]
     others = report.n_pending - report.n_same_reasons
     lines.append(
-        f"{report.n_pending:,} {'pod' if report.n_pending == 1 else 'pods'} left pending: "
+        f"{report.n_pending:,} {'time' if report.n_pending == 1 else 'times'} a pod left pending: "
         f"{report.n_same_reasons:,} for the reasons that we see, {others:,} for others"
     )
     if report.n_unseen:

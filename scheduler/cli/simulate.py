@@ -132,7 +132,7 @@ def simulate_manifest(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
     node_names: list[str] = []
-    first_unplaced = None
+    first_unplaced, notes = None, tuple[str, ...]()
     if pods:
         profile, _ = cluster.profile_for(pods[0])
         placed = place_replicas(
@@ -143,6 +143,7 @@ def simulate_manifest(
             go_on=manifest.is_daemon_set,
         )
         node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
+        notes = placed.notes()
     shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
         manifest_kind=manifest.kind,
@@ -154,7 +155,7 @@ def simulate_manifest(
         nodes=shares,
         n_more_nodes=n_more,
         next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
-        notes=tuple(cluster.assumptions),
+        notes=(*cluster.assumptions, *notes),
     )
 
 

@@ -3,15 +3,16 @@ The record of a decision, which a bound pod has as an annotation. It is written 
 
     {"v":1,"evaluated":5000,"feasible":4980,
      "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
-     "rejected":{"node(s) had untolerated taint(s)":20}}
+     "rejected":{"node(s) had untolerated taint(s)":20},
+     "relaxed":["podAntiAffinity by topology.kubernetes.io/zone"]}         required rules that counted as preferred
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
-reason, as the text of an event does. A single feasible node is not scored.
+reason, as the text of an event does. A single feasible node is not scored. `relaxed` is left out if no rule was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,9 +46,10 @@ class DecisionRecord(msgspec.Struct, frozen=True):
     feasible: int
     top: tuple[RankedNode, ...] = ()
     rejected: Mapping[str, int] = {}
+    relaxed: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-def decision_record(result: ScheduleResult, nodes: NodeTable) -> str:
+def decision_record(result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[str] = ()) -> str:
     """
     Return the record as JSON of at most `RECORD_LIMIT_BYTES`; call it before the next stimulus.
 
@@ -55,15 +57,19 @@ def decision_record(result: ScheduleResult, nodes: NodeTable) -> str:
     """
     top = ranked_nodes(result.scores, nodes, _N_TOP)
     rejected = dict(sorted(result.scores.filtered.reason_counts().items()))
+    names = tuple(relaxed) or msgspec.UNSET
     while True:
-        record = DecisionRecord(_VERSION, result.n_evaluated, result.n_feasible, top, rejected)
+        record = DecisionRecord(_VERSION, result.n_evaluated, result.n_feasible, top, rejected, names)
         encoded = _ENCODER.encode(record)
         if len(encoded) <= RECORD_LIMIT_BYTES:
             return encoded.decode()
         if top:
             top = top[:-1]
-        else:
+        elif rejected:
             rejected = {}
+        else:
+            # The mark has them too.
+            names = msgspec.UNSET
 
 
 def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tuple[RankedNode, ...]:

@@ -6,9 +6,10 @@ Source: pkg/scheduler/eventhandlers.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, MutableMapping
+from collections.abc import Callable, Collection, Container, MutableMapping
 from typing import assert_never
 
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.preemption import Preemptions
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -24,7 +25,8 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.model.nodes import Namespace, Node, Workload
-from scheduler.model.pods import Pod
+from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pods import Pod, as_relaxed
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
     DisruptionBudgetSeen,
@@ -33,6 +35,9 @@ from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
@@ -58,6 +63,8 @@ class EventHandlers:
         pending: MutableMapping[str, Pod],
         binding: Container[str],
         preemptions: Preemptions,
+        fallbacks: Fallbacks,
+        on_member: Callable[[GroupKey, Pod | None, float], None],
     ) -> None:
         """
         Args:
@@ -67,6 +74,8 @@ class EventHandlers:
             pending: unassigned pods of ours as last seen, by UID; kept here.
             binding: the UIDs of the pods that are being bound.
             preemptions: learn of pods that are placed, leave or are gone.
+            fallbacks: learn of pods that are placed or gone.
+            on_member: called after a member of a group came, changed or left, or its PodGroup did.
         """
         self._state = state
         self._queue = queue
@@ -75,6 +84,8 @@ class EventHandlers:
         self._pending = pending
         self._binding = binding
         self._preemptions = preemptions
+        self._fallbacks = fallbacks
+        self._on_member = on_member
 
     def handle(self, event: WatchEvent, now_s: float) -> None:
         """Apply the event. `now_s`: seconds of a monotonic clock."""
@@ -82,7 +93,9 @@ class EventHandlers:
             case PodSeen(pod):
                 self._on_pod(pod, now_s)
             case PodGone(uid):
-                self._on_pod_deleted(uid, now_s)
+                left = self._on_pod_deleted(uid, now_s)
+                if left is not None and left.group is not None:
+                    self._on_member(left.group.key, left, now_s)
             case NodeSeen(node):
                 self._on_node(node, now_s)
             case NodeGone(name):
@@ -105,6 +118,14 @@ class EventHandlers:
                 self._state.upsert_budget(budget)
             case DisruptionBudgetGone(namespace_name, name):
                 self._state.remove_budget(namespace_name, name)
+            case PodGroupSeen(group):
+                self._state.groups.upsert(group)
+                self._on_member(group.key, None, now_s)
+            case PodGroupsServed(group_kind):
+                self._state.groups.serve(group_kind)
+            case PodGroupGone(key):
+                self._state.groups.remove(key)
+                self._on_member(key, None, now_s)
             case _:
                 assert_never(event)
 
@@ -128,11 +149,15 @@ class EventHandlers:
             self._on_assigned_pod(pod, now_s)
         elif pod.scheduler_name in self._profile_names:
             self._on_pending_pod(pod, now_s)
+        if pod.group is not None:
+            self._on_member(pod.group.key, pod, now_s)
 
     def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
         self._pending.pop(pod.uid, None)
+        self._state.groups.remove_pending(pod)
         self._queue.delete(pod.uid)
         self._preemptions.on_placed(pod.uid, pod.node_name)
+        self._fallbacks.forget(pod.uid)
         if pod.terminating:
             self._preemptions.on_leaving(pod.uid)
         known = self._state.placed.get(pod.uid)
@@ -156,13 +181,14 @@ class EventHandlers:
         if old is not None and old.resource_version == pod.resource_version:
             return
         self._pending[pod.uid] = pod
+        self._state.groups.add_pending(pod)
         if self._state.is_assumed(pod.uid):
             if pod.terminating:
                 # The API server does not bind a pod that is being deleted.
                 self.forget(pod.uid, now_s)
             else:
                 # Changed while its bind is in flight. Upstream counts the old object until the bind is seen.
-                self._state.update_assumed(pod)
+                self._state.update_assumed(as_relaxed(pod, self._state.placed[pod.uid].pod.spec))
             return
         if (lost := self._state.remove_pod(pod.uid)) is not None:
             # Shown unbound although it was bound: the server was restored or lags behind.
@@ -184,17 +210,21 @@ class EventHandlers:
             node_name = self._state.nominated.node_of(pod.uid)
         self._state.nominate(pod, node_name)
 
-    def _on_pod_deleted(self, uid: str, now_s: float) -> None:
+    def _on_pod_deleted(self, uid: str, now_s: float) -> Pod | None:
         pending = self._pending.pop(uid, None)
+        if pending is not None:
+            self._state.groups.remove_pending(pending)
         self._queue.delete(uid)
         self._state.nominated.remove(uid)
         self._preemptions.on_leaving(uid)
         self._preemptions.on_gone(uid)
+        self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
+        return pending or placed
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
         """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""

@@ -6,10 +6,20 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition
+from scheduler.core.fallbacks import Relaxation
+from scheduler.model.instructions import (
+    Attempted,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+    PatchPodGroup,
+    SaveWaits,
+)
+from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 
@@ -30,13 +40,20 @@ class Binding:
     started_s: float
     #: The decision annotation, '' if it has none.
     record: str
+    #: The rules that were relaxed for it, None if none was.
+    relaxation: Relaxation | None = None
+    #: What its rules with fallbacks have waited, empty if none has.
+    waited_s: Mapping[str, int] = field(default_factory=dict)
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
-    """Return the event of a bound pod, and its attempt."""
+    """Return the events of a bound pod, and its attempt."""
     note = f"Successfully assigned {binding.pod.key} to {binding.node_name}"
+    relaxation = binding.relaxation
     return [
         EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
+        *([] if relaxation is None else [relaxation.event(binding.pod)]),
+        *([SaveWaits(binding.pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",
@@ -45,6 +62,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_feasible=binding.n_feasible,
             message=binding.node_name,
             record=binding.record,
+            relaxed=() if relaxation is None else tuple(one.kind for one in relaxation.pod.spec.relaxed),
         ),
     ]
 
@@ -66,6 +84,18 @@ def report_failure(
     if not unchanged or changed is not None:
         instructions.append(PatchCondition(pod, reason, message, changed))
     return instructions
+
+
+def report_group(
+    group: PodGroup | None, reason: Literal["Scheduled", "Unschedulable", "SchedulerError"], message: str = ""
+) -> list[Instruction]:
+    """Return the condition of a PodGroup whose status is ours to write, if it changes; one that was True stays so."""
+    if group is None or not group.api_version or group.was_scheduled:
+        return []
+    known = group.scheduled_condition
+    if known is not None and (known.reason, known.message) == (reason, message):
+        return []
+    return [PatchPodGroup(group, reason == "Scheduled", reason, message)]
 
 
 def failed_event(pod: Pod, note: str) -> EmitEvent:
@@ -93,6 +123,7 @@ def attempted(
     tried_preemption: bool = False,
     n_victims: int = 0,
     record: str = "",
+    relaxed: tuple[str, ...] = (),
 ) -> Attempted:
     """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
     return Attempted(
@@ -108,4 +139,5 @@ def attempted(
         tried_preemption=tried_preemption,
         n_victims=n_victims,
         record=record,
+        relaxed=relaxed,
     )

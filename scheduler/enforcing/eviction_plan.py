@@ -210,6 +210,7 @@ class EvictionPlanner:
             for placed in self._state.placed_on(row)
             if violation.rule.selects(placed.label_set)
             and not placed.pod.terminating
+            and placed.pod.uid not in violation.rule.relaxed.row_by_uid
             and placed.pod.uid not in leaving
         }
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
@@ -46,6 +48,18 @@ class RuleSpec:
     keys: tuple[str, ...]
     #: Anti-affinity only: the most selected pods per domain, the declaring pod included.
     max_pods: int = 1
+    #: Anti-affinity only: as `AffinityTerm`.
+    yields: bool = False
+    by_annotation: bool = False
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class RelaxedPods:
+    """The pods that have relaxed one anti-affinity rule, and their rows: the rule yields to them."""
+
+    row_by_uid: dict[str, int] = field(default_factory=dict)
+    #: Changes whenever such a pod comes or goes.
+    version: int = 0
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -55,6 +69,8 @@ class Rule:
     spec: RuleSpec
     label_set: LabelSet
     label_sets: LabelSets
+    #: Shared by all rules of an equal spec.
+    relaxed: RelaxedPods
     #: UIDs of the declaring pods by row, without terminating pods.
     uids_by_row: dict[int, dict[str, None]] = field(default_factory=dict)
     #: Changes whenever a declaring pod comes or goes.
@@ -70,6 +86,15 @@ class Rule:
         return self.label_sets.matches(self.spec.matcher, label_set)
 
 
+class _Indexed(NamedTuple):
+    """What is in the index because of one pod."""
+
+    placed: PlacedPod
+    label_set: LabelSet
+    rules: tuple[Rule, ...]
+    relaxed: tuple[RelaxedPods, ...]
+
+
 class RuleIndex:
     """The rules of all placed pods. Its one writer, the Enforcer, updates it after each change of the state."""
 
@@ -83,8 +108,10 @@ class RuleIndex:
         #: Pods with terms that count only if their namespace may cross, by namespace.
         self._crossing: dict[str, set[str]] = {}
         self._rules: dict[tuple[RuleSpec, LabelSet], Rule] = {}
+        #: As long as a rule or a pod refers to it.
+        self._relaxed: WeakValueDictionary[RuleSpec, RelaxedPods] = WeakValueDictionary()
         #: What `_add` indexed for each pod, for `_remove`.
-        self._indexed: dict[str, tuple[PlacedPod, LabelSet, tuple[Rule, ...]]] = {}
+        self._indexed: dict[str, _Indexed] = {}
         #: Pods with an enforced rule that are not terminating, by namespace.
         self.n_enforced_by_namespace: Counter[str] = Counter()
 
@@ -98,20 +125,19 @@ class RuleIndex:
         placed = self._state.placed.get(uid)
         known = self._indexed.get(uid)
         if known is not None:
-            before, label_set, rules = known
             # A change of labels alone replaces `label_set` in the same PlacedPod.
-            if before is placed and placed.label_set is label_set:
+            if known.placed is placed and placed.label_set is known.label_set:
                 return
-            self._remove(uid, before, rules)
+            self._remove(uid, known)
         if placed is not None:
             self._add(uid, placed)
 
     def sync_namespace(self, name: str) -> None:
         """Update the index after a change of the namespace's labels. O(its pods that need them)."""
         for uid in list(self._crossing.get(name, ())):
-            placed, _, rules = self._indexed[uid]
-            self._remove(uid, placed, rules)
-            self._add(uid, placed)
+            known = self._indexed[uid]
+            self._remove(uid, known)
+            self._add(uid, known.placed)
 
     def rules(self) -> Iterable[Rule]:
         """Return the rules of all placed pods."""
@@ -124,15 +150,23 @@ class RuleIndex:
         if pod.spec.affinity.crosses_by_annotation():
             self._crossing.setdefault(pod.namespace, set()).add(uid)
         rules = tuple(self._rule(spec, placed.label_set) for spec in specs)
-        self._indexed[uid] = (placed, placed.label_set, rules)
+        relaxed = () if pod.terminating else tuple(map(self._relaxed_of, pod.spec.relaxed_anti))
+        self._indexed[uid] = _Indexed(placed, placed.label_set, rules, relaxed)
+        for one in relaxed:
+            one.row_by_uid[uid] = placed.row
+            one.version += 1
         for rule in rules:
             rule.uids_by_row.setdefault(placed.row, {})[uid] = None
             rule.version += 1
         if _enforces(rules):
             self.n_enforced_by_namespace[pod.namespace] += 1
 
-    def _remove(self, uid: str, placed: PlacedPod, rules: tuple[Rule, ...]) -> None:
+    def _remove(self, uid: str, known: _Indexed) -> None:
+        placed, rules = known.placed, known.rules
         del self._indexed[uid]
+        for one in known.relaxed:
+            one.row_by_uid.pop(uid, None)
+            one.version += 1
         if (crossing := self._crossing.get(placed.pod.namespace)) is not None:
             crossing.discard(uid)
             if not crossing:
@@ -149,8 +183,18 @@ class RuleIndex:
         key = (spec, label_set)
         rule = self._rules.get(key)
         if rule is None:
-            rule = self._rules[key] = Rule(spec, label_set, self._state.label_sets)
+            relaxed = self._shared(spec)
+            rule = self._rules[key] = Rule(spec, label_set, self._state.label_sets, relaxed)
         return rule
+
+    def _relaxed_of(self, term: AffinityTerm) -> RelaxedPods:
+        return self._shared(self._anti_affinity_spec(term))
+
+    def _shared(self, spec: RuleSpec) -> RelaxedPods:
+        relaxed = self._relaxed.get(spec)
+        if relaxed is None:
+            relaxed = self._relaxed[spec] = RelaxedPods()
+        return relaxed
 
     def _specs_of(self, pod: Pod, *, may_cross: bool) -> tuple[RuleSpec, ...]:
         """Return the rules of the pod's spec that count, each once."""
@@ -171,7 +215,15 @@ class RuleIndex:
 
     def _anti_affinity_spec(self, term: AffinityTerm) -> RuleSpec:
         matcher = declared_matcher(term, self._exempt_namespaces)
-        return RuleSpec(Side.ANTI_AFFINITY, term.enforced, matcher, (term.topology_key,), term.max_pods)
+        return RuleSpec(
+            Side.ANTI_AFFINITY,
+            term.enforced,
+            matcher,
+            (term.topology_key,),
+            term.max_pods,
+            term.yields,
+            term.by_annotation,
+        )
 
 
 def _affinity_spec(terms: tuple[AffinityTerm, ...], *, enforced: bool) -> RuleSpec:

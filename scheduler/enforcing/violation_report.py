@@ -54,6 +54,7 @@ def _other_pod(state: ClusterState, violation: Violation, about: str) -> Pod | N
     for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
         for placed in state.placed_on(row):
             uid = placed.pod.uid
-            if rule.selects(placed.label_set) and uid not in (about, violation.uid):
+            is_other = uid not in (about, violation.uid) and uid not in rule.relaxed.row_by_uid
+            if is_other and rule.selects(placed.label_set):
                 return placed.pod
     return None

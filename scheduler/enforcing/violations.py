@@ -5,6 +5,7 @@ Finds rules that do not hold, from the counts that the state keeps.
                     Terminating pods do not count, since they leave already.
     affinity        broken if some key's domain has no other pod that all terms select, unless the pod is the first of
                     its kind. Terminating pods count until they are gone.
+    Pods that have relaxed an equal anti-affinity rule do not count: it yields to them (`model.fallback`).
 
 A pod is the first of its kind if it matches its own terms, its node has all keys, and no other matching pod that is
 not terminating runs anywhere (interpodaffinity/filtering.go, satisfyPodAffinity, 1.36).
@@ -21,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from scheduler.enforcing.rules import Rule, RuleIndex, Side
-from scheduler.state.arrays import Mask, Rows
+from scheduler.state.arrays import Counts, Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT
 from scheduler.state.counts import PodCounts
@@ -38,7 +39,7 @@ class Violation:
 
 #: Versions of everything that a rule's violations depend on. `Rule.selects_itself` needs none: when it changes, the
 #: counts change too.
-_Stamp = tuple[int, int, int, int]
+_Stamp = tuple[int, int, int, int, int]
 
 
 class ViolationDetector:
@@ -61,6 +62,7 @@ class ViolationDetector:
         every, live = counts_of(self._state, rule)
         stamp = (
             rule.version,
+            rule.relaxed.version,
             every.version,
             live.version,
             self._state.log.restarted_at,
@@ -84,7 +86,8 @@ class ViolationDetector:
     def _exceeds_limit(self, rule: Rule, rows: Rows, live: PodCounts) -> Mask:
         nodes = self._state.nodes
         (key, *_) = rule.spec.keys
-        selected = nodes.column(key).per_domain(live.by_row).on_nodes()[rows]
+        counted = staying_by_row(rule, live, self._state)
+        selected = nodes.column(key).per_domain(counted).on_nodes()[rows]
         exceeds: Mask = selected - int(rule.selects_itself) >= rule.spec.max_pods
         return exceeds
 
@@ -99,6 +102,16 @@ class ViolationDetector:
         if rule.selects_itself and n_staying(self._state, rule, live) <= 1:
             lonely &= ~has_keys
         return lonely
+
+
+def staying_by_row(rule: Rule, live: PodCounts, state: ClusterState) -> Counts:
+    """Return per row the pods that count against an anti-affinity rule: int32 array of shape (n_rows,)."""
+    if not rule.relaxed.row_by_uid:
+        return live.by_row
+    counted = live.by_row.copy()
+    for uid, row in rule.relaxed.row_by_uid.items():
+        counted[row] -= rule.selects(state.placed[uid].label_set)
+    return counted
 
 
 def counts_of(state: ClusterState, rule: Rule) -> tuple[PodCounts, PodCounts]:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.explain.explanation import Domain, PodRef, Pods, Rule
 from scheduler.explain.inspection import Inspection
+from scheduler.explain.sentences import rule_text
 from scheduler.framework.explaining import BlockingRule
 from scheduler.model.pods import Pod
 from scheduler.state.columns import ABSENT
@@ -26,7 +28,7 @@ def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
     domains, n_more = _domains(rule)
     name_of = inspection.context.snapshot.nodes.name_of
     declaring, required = rule.find_declaring_pods, rule.required_pods
-    return Rule(
+    described = Rule(
         kind=rule.kind,
         declared_by=None if declaring is None else _first_pods(rule, declaring(), name_of),
         topology_key=rule.topology_key,
@@ -39,6 +41,7 @@ def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
         domains=domains,
         n_more_domains=n_more,
     )
+    return replace(described, text=rule_text(described))
 
 
 def _first_pods(rule: BlockingRule, pods: Iterable[tuple[Pod, int]], name_of: Callable[[int], str]) -> Pods:

@@ -246,6 +246,9 @@ def unbound(pod: Pod) -> Pod:
     """Return the pod as its replacement is created: without a node, a nomination or a resize."""
     return replace(
         pod,
+        # A new pod begins with all of its rules.
+        spec=pod.spec.unrelaxed or pod.spec,
+        relaxed=(),
         node_name="",
         nominated_node_name="",
         phase="Pending",

@@ -18,6 +18,7 @@ from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranke
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
+from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
@@ -155,7 +156,10 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
         _explanation(request, "unschedulable", error.message()),
         notes=(*request.notes, *_preemption_notes(error)),
     )
-    profile = request.new_profile(Snapshot(request.state))
+    snapshot = Snapshot(request.state)
+    profile = request.new_profile(snapshot)
+    fallbacks = tuple(pending_notes(request.pod, snapshot, profile))
+    explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
@@ -194,11 +198,12 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
-    where = "; ".join(
+    texts = (
         plugin.explain_rejection(context)
         for plugin in profile.filters
         if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
     )
+    where = "; ".join(filter(None, texts))
     return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
 
 
@@ -233,7 +238,7 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
         scores=scores,
         n_feasible=n_feasible,
         recorded=request.recorded,
-        notes=(*request.notes, *notes),
+        notes=(*request.notes, *bound_notes(request.pod), *notes),
     )
 
 

@@ -13,8 +13,10 @@ beside each has the total or the number left out.
      "rules": [{"kind": "requiredAffinity" | "requiredAntiAffinity" | "existingAntiAffinity" | "topologySpread",
                 "declaredBy": Pods or null for the pod itself, "topologyKey", "selects", "namespaces",
                 "nodes": nodes that it refuses, "pods": Pods, "pending": Pods, "skew": null or {...},
-                "domains": [{"domain", "nodes", "pods", "most", "allowed"}], "moreDomains"}], "moreRules",
-     "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get}],
+                "domains": [{"domain", "nodes", "pods", "most", "allowed"}], "moreDomains",
+                "text": the rule as a sentence}], "moreRules",
+     "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get,
+                      "texts": [each change as a sentence]}],
      "scores": [{"node", "total", "scores": {plugin: weighted points}}],
      "recorded": the annotation's record or null, "notes": [texts]}
 
@@ -106,13 +108,20 @@ class Rule(JsonStruct, frozen=True):
     skew: Skew | None
     domains: tuple[Domain, ...]
     n_more_domains: int
+    #: The rule as a sentence.
+    text: str = ""
 
 
 class Suggestion(JsonStruct, frozen=True):
-    """Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed."""
+    """
+    Changes that together let the pod schedule to `node`. A decision confirmed it, and each change is needed.
+
+    `texts`: each change as a sentence.
+    """
 
     changes: Changes
     node: str
+    texts: tuple[str, ...]
 
 
 class Explanation(JsonStruct, frozen=True, kw_only=True):

@@ -3,19 +3,22 @@ Decides what another scheduler decides, on the state as it stood then, and compa
 
     a pod is seen with a node    decide without the pod -> is its node among the best -> then count it
     ... and it is not            decide again without what changed shortly before: a race if that explains it
-    a bind shortly after         decide again with it: a race if that explains an earlier difference
+    a change shortly after       decide again with it: a race if that explains an earlier difference
     a pod is reported pending    decide -> the same reasons?
 
 The other scheduler knows its own binds before a watch shows them, and does not know yet what a watch has just shown: so
-two changes within `RACE_S` may have been in the other order for it. Pods that it bound and that were not seen pending
+two changes within `race_s` may have been in the other order for it. Pods that it bound and that were not seen pending
 before are counted, not compared.
+
+A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
+`nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,70 +26,54 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.explain.inspection import Inspection, inspect_pod
+from scheduler.explain.recent_changes import MAX_RECENT, Change, RecentChanges
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    DisruptionBudgetSeen,
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    Stimulus,
-    StorageGone,
-    StorageSeen,
-    WorkloadGone,
-    WorkloadSeen,
-)
+from scheduler.model.pods import Pod, may_use_claim
+from scheduler.model.stimuli import PodGone, PodSeen, StorageSeen, WatchEvent
+from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
 RACE_S: Final = 2.0
-#: Changes that are taken back, and differences that wait for later binds; each costs a decision.
-_MAX_RECENT: Final = 50
 _MAX_DIFFERENCES: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Recent:
-    """A pod that was counted, or was not counted any more, at a time."""
-
-    pod: Pod
-    came: bool
-    at_s: float
+#: Of differences in a report.
+_ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
+#: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
+_FEW: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """A difference that a later bind may explain, and the pod as it was before its bind."""
+    """A difference that a later change may explain, and whether the pod would now be decided as by the other one."""
 
-    pod: Pod
-    node: str
+    uid: str
+    agrees: Callable[[], bool]
     at_s: float
 
 
 @dataclass(slots=True)
-class _Counts:
+class Counts:
+    """The numbers of a `ShadowReport`."""
+
     bound: int = 0
     alike: int = 0
     tied: int = 0
     unseen: int = 0
-    #: Whether the reasons were the same, by pod.
-    pending: dict[str, bool] = field(default_factory=dict)
+    pending: int = 0
+    same_reasons: int = 0
 
 
 class Shadow:
     """
     One comparison. Not thread-safe; nothing inside awaits.
 
-    `sample_percentage`: the other scheduler's percentageOfNodesToScore, 0 for its default. Cost: one decision per bind
-    and reported reason, and up to 100 more per difference.
+    `sample_percentage`: the other scheduler's percentageOfNodesToScore, 0 for its default. `race_s`: within which
+    changes may have been in another order for it. Cost: one decision per bind
+    and reported reason, and up to 150 more per difference.
     """
 
     def __init__(
@@ -97,163 +84,184 @@ class Shadow:
         rng: Rng,
         *,
         sample_percentage: int = 0,
+        race_s: float = RACE_S,
     ) -> None:
         self.scheduler_name, self.state = scheduler_name, state
         self._profile, self._rng, self._percentage = profile, rng, sample_percentage
         #: Pods of the scheduler without a node, as they were last seen, by UID.
         self._waiting: dict[str, Pod] = {}
-        self._recent: deque[_Recent] = deque(maxlen=_MAX_RECENT)
+        self._race_s = race_s
+        self._recent = RecentChanges(state, window_s=race_s)
         self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
         self._differences: OrderedDict[str, Difference] = OrderedDict()
-        self._causes: Counter[Cause] = Counter()
-        self._counts = _Counts()
+        self.causes: Counter[Cause] = Counter()
+        self.counts = Counts()
         #: False until the first lists are handled: the binds that they show are of long ago.
         self.compares = False
 
-    def apply(self, stimulus: Stimulus, now_s: float) -> None:
-        """Compare what the stimulus tells of a decision, and take it over into the state."""
-        match stimulus:
-            case PodSeen(pod):
+    def apply(self, event: WatchEvent, now_s: float) -> None:
+        """Compare what the event tells of a decision, and take it over into the state."""
+        match event:
+            case PodSeen(pod) if not pod.is_terminal and pod.scheduler_name == self.scheduler_name:
                 self._see_pod(pod, now_s)
-            case PodGone(uid):
+                return
+            case PodSeen(Pod(uid=uid)) | PodGone(uid):
                 self._waiting.pop(uid, None)
-                self._unsettled.pop(uid, None)
-                self._uncount(uid, now_s)
-            case NodeSeen(node):
-                self.state.upsert_node(node)
-            case NodeGone(name):
-                self.state.remove_node(name)
-            case NamespaceSeen(namespace):
-                self.state.upsert_namespace(namespace)
-            case NamespaceGone(name):
-                self.state.remove_namespace(name)
-            case WorkloadSeen(workload):
-                self.state.upsert_workload(workload)
-            case WorkloadGone(kind, namespace, name):
-                self.state.remove_workload(kind, namespace, name)
-            case StorageSeen(obj):
-                self.state.upsert_storage(obj)
-            case StorageGone(storage_kind, key):
-                self.state.remove_storage(storage_kind, key)
-            case DisruptionBudgetSeen(budget):
-                self.state.upsert_budget(budget)
-            case DisruptionBudgetGone(namespace, name):
-                self.state.remove_budget(namespace, name)
-            case _:
-                raise TypeError(f"a watch made {type(stimulus).__name__}")
+            case StorageSeen(PersistentVolumeClaim(key=key, selected_node=str(node))):
+                self._see_choice(key, node, now_s)
+            case StorageSeen(PersistentVolume(claim=ClaimReference(key=key))):
+                self._see_choice(key, "", now_s)
+        self._take_over(event, now_s)
 
     def report(self) -> ShadowReport:
         """Return what was compared until now."""
-        counts = self._counts
+        counts = self.counts
         return ShadowReport(
             scheduler=self.scheduler_name,
             n_bound=counts.bound,
             n_alike=counts.alike,
             n_tied=counts.tied,
-            n_pending=len(counts.pending),
-            n_same_reasons=sum(counts.pending.values()),
+            n_pending=counts.pending,
+            n_same_reasons=counts.same_reasons,
             n_unseen=counts.unseen,
-            causes={cause: count for cause, count in sorted(self._causes.items()) if count},
-            differences=tuple(self._differences.values()),
-            n_more_differences=self._causes.total() - len(self._differences),
+            causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
+            differences=tuple(sorted(self._differences.values(), key=lambda each: _ORDER.index(each.cause))),
+            n_more_differences=self.causes.total() - len(self._differences),
         )
 
-    def _see_pod(self, pod: Pod, now_s: float) -> None:
-        if pod.is_terminal:
-            self._waiting.pop(pod.uid, None)
-            self._uncount(pod.uid, now_s)
-            return
-        if not pod.node_name:
-            if pod.scheduler_name == self.scheduler_name:
-                self._see_waiting(pod, now_s)
-            return
-        is_new = pod.uid not in self.state.placed
-        if is_new and self.compares and pod.scheduler_name == self.scheduler_name:
-            waiting = self._waiting.pop(pod.uid, None)
-            if waiting is None:
-                self._counts.unseen += 1
-            else:
-                self._compare_bind(waiting, pod.node_name, now_s)
-        self.state.upsert_pod(pod)
-        if is_new:
-            self._recent.append(_Recent(pod, True, now_s))
-            self._settle(now_s)
+    def _take_over(self, event: WatchEvent, now_s: float) -> None:
+        change = self._recent.apply(event, now_s)
+        if change is not None and self._unsettled:
+            self._settle(change, now_s)
 
-    def _uncount(self, uid: str, now_s: float) -> None:
-        gone = self.state.remove_pod(uid)
-        if gone is not None:
-            self._recent.append(_Recent(gone, False, now_s))
+    def _see_pod(self, pod: Pod, now_s: float) -> None:
+        """Take over a pod of the other scheduler that has not finished."""
+        waiting = self._waiting.get(pod.uid)
+        node = pod.node_name
+        if not node and waiting is not None and self._is_chosen(waiting, pod):
+            node = pod.nominated_node_name
+        if not node:
+            if self._is_assumed(pod):
+                # Its node was chosen and its volumes are being bound.
+                return
+            self._see_waiting(pod, now_s)
+            return
+        placed = self.state.placed.get(pod.uid)
+        if self.compares and (placed is None or placed.pod.node_name != node):
+            if waiting is None:
+                self.counts.unseen += 1
+            else:
+                self._recent.apply(PodGone(pod.uid), now_s)
+                self._compare_bind(waiting, node, now_s)
+        if pod.node_name:
+            self._waiting.pop(pod.uid, None)
+        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+
+    def _is_chosen(self, before: Pod, pod: Pod) -> bool:
+        """
+        Return whether the nomination says where the pod is about to be bound, once its volumes are.
+
+        Preemption nominates pods too, to nodes that refuse them yet.
+
+        Source: schedule_one.go, bindingCycle; gate NominatedNodeNameForExpectation (kubernetes 1.36).
+        """
+        node = pod.nominated_node_name
+        if node in ("", before.nominated_node_name) or not pod.spec.claim_volumes:
+            return False
+        if pod.scheduled_condition != before.scheduled_condition:
+            return False
+        return _is_feasible(self._decide(before), self.state.nodes.row_by_name.get(node))
+
+    def _is_assumed(self, pod: Pod) -> bool:
+        """Return whether the pod without a node counts on one, and nothing says that its bind has failed."""
+        known, waiting = self.state.placed.get(pod.uid), self._waiting.get(pod.uid)
+        return (
+            known is not None
+            and waiting is not None
+            and waiting.scheduled_condition == pod.scheduled_condition
+        )
+
+    def _see_choice(self, claim_key: str, node: str, now_s: float) -> None:
+        """
+        Count the pod for whose claim a node or a volume is chosen as bound: to this node, or where it is nominated.
+
+        What a watch shows again changes nothing: the pod is counted by then, or has no place yet.
+        """
+        users = [pod for pod in self._waiting.values() if may_use_claim(pod, claim_key)]
+        claim = self.state.volumes.get(StorageKind.CLAIM, claim_key)
+        if len(users) != 1 or not isinstance(claim, PersistentVolumeClaim) or claim.volume_name:
+            return
+        pod = users[0]
+        node = node or pod.nominated_node_name
+        if node and pod.uid not in self.state.placed:
+            self._count_bind(pod, node, now_s)
+
+    def _count_bind(self, pod: Pod, node: str, now_s: float) -> None:
+        if self.compares:
+            self._compare_bind(pod, node, now_s)
+        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
 
     # -- binds -----------------------------------------------------------------------------------------------
 
     def _compare_bind(self, pod: Pod, node: str, now_s: float) -> None:
-        self._counts.bound += 1
+        """Compare the choice of the node for the waiting pod, which does not count there yet."""
+        self.counts.bound += 1
         decision = self._decide(pod)
         n_best = _n_best(decision, self.state, node)
         if n_best:
-            self._counts.alike += 1
-            self._counts.tied += n_best > 1
+            self.counts.alike += 1
+            self.counts.tied += n_best > 1
             return
         difference = self._difference(pod, node, decision)
-        earlier = self._before_recent_changes(
-            lambda: bool(_n_best(self._decide(pod), self.state, node)), now_s
+        # The other one may have dropped the pod's nomination; no watch shows when.
+        variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
+        self._explain(
+            f"{pod.uid} bound {self.counts.bound}",
+            difference,
+            _Unsettled(
+                pod.uid,
+                lambda: any(_n_best(self._decide(each), self.state, node) for each in variants),
+                now_s,
+            ),
         )
-        if earlier is not None:
-            difference = _as_race(difference, earlier)
-        else:
-            self._unsettled[pod.uid] = _Unsettled(pod, node, now_s)
-        self._note(pod.uid, difference)
 
-    def _before_recent_changes(self, agrees: Callable[[], bool], now_s: float) -> Pod | None:
-        """Take recent changes back, the last one first, until the decisions agree; return the last one's pod."""
-        undone: list[_Recent] = []
-        found: Pod | None = None
-        for recent in reversed(self._recent):
-            if now_s - recent.at_s > RACE_S:
-                break
-            if recent.came == (recent.pod.uid in self.state.placed):
-                self._redo(recent, came=not recent.came)
-                undone.append(recent)
-                if agrees():
-                    found = recent.pod
-                    break
-        for recent in reversed(undone):
-            self._redo(recent, came=recent.came)
-        return found
+    def _explain(self, key: str, difference: Difference, unsettled: _Unsettled) -> None:
+        """Note the difference, as a race if a recent change explains it; else a later one may."""
+        other = (
+            "the end of its nomination"
+            if unsettled.agrees()
+            else self._recent.explains(unsettled.agrees, unsettled.at_s, but=unsettled.uid)
+        )
+        self._note(key, _as_race(difference, other) if other else difference)
+        if not other and len(self._unsettled) < MAX_RECENT:
+            self._unsettled[key] = unsettled
 
-    def _redo(self, recent: _Recent, *, came: bool) -> None:
-        if came:
-            self.state.upsert_pod(recent.pod)
-        else:
-            self.state.remove_pod(recent.pod.uid)
+    def _settle(self, latest: Change, now_s: float) -> None:
+        """Decide again about recent differences, with what changed since: it may have been decided with it."""
+        for key, unsettled in list(self._unsettled.items()):
+            if now_s - unsettled.at_s > self._race_s:
+                del self._unsettled[key]
+            elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
+                del self._unsettled[key]
+                if (difference := self._differences.get(key)) is not None:
+                    self._note(key, _as_race(difference, latest.what))
 
-    def _settle(self, now_s: float) -> None:
-        """Decide again about recent differences, with what was bound since: it may have been decided earlier."""
-        for uid, unsettled in list(self._unsettled.items()):
-            placed = self.state.placed.get(uid)
-            if now_s - unsettled.at_s > RACE_S or placed is None or len(self._unsettled) > _MAX_RECENT:
-                del self._unsettled[uid]
-                continue
-            latest = self._recent[-1].pod
-            if latest.uid == uid:
-                continue
-            bound = placed.pod
-            self.state.remove_pod(uid)
-            explained = _n_best(self._decide(unsettled.pod), self.state, unsettled.node)
+    def _is_explained(self, unsettled: _Unsettled, now_s: float) -> bool:
+        """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
+        placed = self.state.placed.get(unsettled.uid)
+        bound = None if placed is None else placed.pod
+        self.state.remove_pod(unsettled.uid)
+        is_explained = unsettled.agrees()
+        if not is_explained and len(self._unsettled) <= _FEW:
+            is_explained = bool(self._recent.explains(unsettled.agrees, now_s, but=unsettled.uid))
+        if bound is not None:
             self.state.upsert_pod(bound)
-            if explained:
-                del self._unsettled[uid]
-                self._explain_as_race(uid, latest)
-
-    def _explain_as_race(self, uid: str, other: Pod) -> None:
-        difference = self._differences.get(uid)
-        if difference is not None:
-            self._note(uid, _as_race(difference, other))
+        return is_explained
 
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         row = self.state.nodes.row_by_name.get(node)
-        if isinstance(decision, ScheduleResult) and row is not None and decision.scores.feasible.mask[row]:
+        if isinstance(decision, ScheduleResult) and row is not None and _is_feasible(decision, row):
             behind, plugin, lack = _behind(decision, row)
             cause = Cause.SAMPLING if self._may_be_sampled(decision) else Cause.SCORE
             text = f"{here} has {behind} points more, {lack} of them by {plugin}"
@@ -272,7 +280,8 @@ class Shadow:
             status = statuses.at(row)
             if status is not None:
                 return plugin.name, status.message
-        return "", "PreFilter leaves it out"
+        nominated = pod.nominated_node_name
+        return "", f"the pod is nominated to {nominated}" if nominated else "PreFilter leaves it out"
 
     def _may_be_sampled(self, decision: ScheduleResult) -> bool:
         """
@@ -291,18 +300,22 @@ class Shadow:
         self._waiting[pod.uid] = pod
         condition = pod.scheduled_condition
         is_new = before is None or before.scheduled_condition != condition
-        if not (self.compares and is_new and condition is not None and condition.reason == "Unschedulable"):
-            return
+        if self.compares and is_new and condition is not None and condition.reason == "Unschedulable":
+            self._compare_reasons(pod if before is None else before, condition.message, now_s)
+        self._take_over(PodSeen(pod), now_s)
+
+    def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
+        """Compare why the pod is left pending."""
         decision = self._decide(pod)
-        same = _says(decision, condition.message)
-        self._counts.pending[pod.uid] = same
-        if same:
+        self.counts.pending += 1
+        if _says(decision, message):
+            self.counts.same_reasons += 1
             return
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
-        difference = _of(pod, Cause.RULE, "", here, f"there: {condition.message} here: {ours}")
-        earlier = self._before_recent_changes(lambda: _says(self._decide(pod), condition.message), now_s)
-        self._note(f"{pod.uid} pending", difference if earlier is None else _as_race(difference, earlier))
+        difference = _of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
+        unsettled = _Unsettled(pod.uid, lambda: _says(self._decide(pod), message), now_s)
+        self._explain(f"{pod.uid} pending {self.counts.pending}", difference, unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -310,19 +323,30 @@ class Shadow:
         return decide(pod, Snapshot(self.state), self._profile, self._rng, Unobserved())
 
     def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, in place of an earlier one of the key, and keep it if there is room."""
+        """Count the difference, in place of an earlier one of the key, and keep it if there is room: races give way."""
         earlier = self._differences.get(key)
         if earlier is not None:
-            self._causes[earlier.cause] -= 1
-        self._causes[difference.cause] += 1
-        if earlier is not None or len(self._differences) < _MAX_DIFFERENCES:
-            self._differences[key] = difference
+            self.causes[earlier.cause] -= 1
+        self.causes[difference.cause] += 1
+        if earlier is None and len(self._differences) >= _MAX_DIFFERENCES:
+            races = (key for key, each in self._differences.items() if each.cause is Cause.RACE)
+            dropped = next(races, None)
+            if dropped is None or difference.cause is Cause.RACE:
+                return
+            del self._differences[dropped]
+        self._differences[key] = difference
+
+
+def _is_feasible(decision: Decision, row: int | None) -> bool:
+    return (
+        row is not None and isinstance(decision, ScheduleResult) and bool(decision.scores.feasible.mask[row])
+    )
 
 
 def _n_best(decision: Decision, state: ClusterState, node: str) -> int:
     """Return how many nodes share the most points if the node is one of them, else 0."""
     row = state.nodes.row_by_name.get(node)
-    if row is None or not isinstance(decision, ScheduleResult) or not decision.scores.feasible.mask[row]:
+    if not isinstance(decision, ScheduleResult) or not _is_feasible(decision, row):
         return 0
     totals = decision.scores.totals
     most = totals.max()
@@ -352,8 +376,8 @@ def _behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
     return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
 
 
-def _as_race(difference: Difference, other: Pod) -> Difference:
-    text = f"{difference.explanation}; not so if {other.key} came in the other order"
+def _as_race(difference: Difference, other: str) -> Difference:
+    text = f"{difference.explanation}; not so if {other} came in the other order"
     return with_parts(difference, cause=Cause.RACE, explanation=text)
 
 

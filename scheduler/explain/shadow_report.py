@@ -45,8 +45,8 @@ class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     What was compared, and each difference, up to a number of them.
 
     `n_bound`: binds compared, of which `n_alike` went to a node that is among the best here; `n_tied`: those of them
-    where another node is as good. `n_pending`: pods without a node whose reasons were compared, `n_same_reasons`: those
-    for which we would say the same. `n_unseen`: bound pods that were not seen pending before, and not compared.
+    where another node is as good. `n_pending`: how often a pod was left pending for new reasons, `n_same_reasons`: how
+    often we would give the same. `n_unseen`: bound pods that were not seen pending before, and not compared.
     """
 
     api_version: str = API_VERSION

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.explain.fallbacks import first_to_relax, relaxed_by, relaxed_text
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -18,6 +20,7 @@ from scheduler.model.terms import ZONE_KEY
 from scheduler.model.volumes import ClaimReference
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 #: Nodes listed, those with most pods first.
 _SHOWN_NODES: Final = 50
@@ -58,16 +61,28 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
     nodes: tuple[NodeShare, ...]
     n_more_nodes: int
     next: Explanation | None
-    #: Assumptions about claims that do not exist yet.
+    #: Assumptions about claims that do not exist yet, and replicas that need relaxed rules.
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedReplicas:
-    """The replicas that found a node, in order, and the first one that did not."""
+    """
+    The replicas that found a node, in order, and the first one that did not.
+
+    `relaxed`: how many of them found it only with rules relaxed, by which these are.
+    """
 
     pods: Sequence[tuple[Pod, str]]
     first_unplaced: Pod | None
+    relaxed: Mapping[str, int]
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each set of relaxed rules."""
+        return tuple(
+            f"{counted(n, 'replica')} {'fits' if n == 1 else 'fit'} only once {text}"
+            for text, n in self.relaxed.items()
+        )
 
 
 def place_replicas(
@@ -76,13 +91,19 @@ def place_replicas(
     """
     Decide and assume pod after pod, until one does not fit; with `go_on` also the pods after it, which may differ.
 
-    Afterwards the state contains the placed pods. Cost: one decision per pod, 0.3 ms at 5,000 nodes.
+    A pod that fits nowhere is placed with its fallbacks, as if their time had come. Afterwards the state contains the
+    placed pods. Cost: one decision per pod, 0.3 ms at 5,000 nodes.
     """
     snapshot = Snapshot(state)
     placed: list[tuple[Pod, str]] = []
+    relaxed: Counter[str] = Counter()
     first_unplaced: Pod | None = None
     for pod in pods:
         decision = decide(pod, snapshot, profile, rng, Unobserved())
+        if isinstance(decision, FitError) and (rules := first_to_relax(pod, snapshot, profile)) is not None:
+            pod = relaxed_by(pod, rules)
+            decision = decide(pod, snapshot, profile, rng, Unobserved())
+            relaxed[relaxed_text(rules)] += 1
         if not isinstance(decision, ScheduleResult):
             first_unplaced = first_unplaced or pod
             if go_on:
@@ -90,7 +111,7 @@ def place_replicas(
             break
         reserve(pod, decision, state)
         placed.append((pod, decision.node_name))
-    return PlacedReplicas(placed, first_unplaced)
+    return PlacedReplicas(placed, first_unplaced, relaxed)
 
 
 def reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:

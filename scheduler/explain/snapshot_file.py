@@ -17,6 +17,7 @@ from typing import Final
 
 from scheduler.explain.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.volumes import (
     BIND_COMPLETED,
     CLASS_ANNOTATION,
@@ -92,7 +93,7 @@ _POD: Final[FieldTree] = {
         **_META,
         "deletionTimestamp": True,
         "creationTimestamp": True,
-        "annotations": {AFFINITY: True, MODE: True},
+        "annotations": {AFFINITY: True, MODE: True, FALLBACK: True, RELAXED: True},
         "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
     },
     "spec": {

@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.explain.explanation import Suggestion
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.rule_repairs import rule_repair
+from scheduler.explain.sentences import change_text
 from scheduler.explain.what_if import WhatIf
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
@@ -125,7 +126,7 @@ def _confirm(what_if: WhatIf, changes: Changes) -> Suggestion | None:
                 node_with_fewer = what_if.node_after(fewer) if fewer else None
                 if node_with_fewer is not None:
                     needed, node = fewer, node_with_fewer
-    return Suggestion(needed, node)
+    return Suggestion(needed, node, tuple(map(change_text, needed)))
 
 
 def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:

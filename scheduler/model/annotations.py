@@ -160,6 +160,13 @@ class AnnotatedAffinity:
     preferred_nodes: tuple[PreferredNodeTerm, ...]
     replaces: bool
 
+    @property
+    def is_required(self) -> bool:
+        """Whether a pod without it could go to other nodes."""
+        affinity = self.pod_affinity
+        terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
+        return bool(terms) or self.replaces
+
 
 class _MalformedError(Exception):
     """Raised and caught in this module, with a JSON path and the problem there."""
@@ -324,6 +331,7 @@ class _TermParser:
             max_pods=_max_pods(path, raw, is_anti=is_anti),
             enforced=enforced,
             crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
+            by_annotation=True,
         )
 
     def _namespaces(self, raw: _Term) -> frozenset[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -44,6 +45,26 @@ class PatchCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveWaits:
+    """
+    Set the condition that has the seconds for which each rule with a fallback has kept the pod pending.
+
+    `is_over`: the pod is bound.
+    """
+
+    pod: Pod
+    waited_s: Mapping[str, int] = field(hash=False)
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FindScaleUpEvents:
+    """Find the pods of the namespace that an autoscaler has given up; answered by ScaleUpNotTriggered for each."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClearNomination:
     """Clear the pod's status.nominatedNodeName."""
 
@@ -64,7 +85,9 @@ class EmitEvent:
 
     pod: Pod
     type: Literal["Normal", "Warning"]
-    reason: Literal["Scheduled", "FailedScheduling", "Preempted", "PluginShutOff"]
+    reason: Literal[
+        "Scheduled", "FailedScheduling", "Preempted", "PluginShutOff", "RuleRelaxed", "KeptByAnnotations"
+    ]
     action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
     reported_by: str = ""
@@ -85,6 +108,7 @@ class Attempted:
         tried_preemption: whether PostFilter ran.
         n_victims: pods whose eviction began.
         record: the decision annotation of a bound pod; '' if it has none.
+        relaxed: the kinds of the rules that were relaxed for a bound pod.
     """
 
     pod: Pod
@@ -99,6 +123,51 @@ class Attempted:
     tried_preemption: bool = False
     n_victims: int = 0
     record: str = ""
+    relaxed: tuple[str, ...] = ()
 
 
-Instruction = Bind | WriteVolumes | PatchCondition | ClearNomination | EvictVictim | EmitEvent | Attempted
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Report that a placed pod ends by a disruption (`Pod.disruption`), once per pod, for the page."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPodGroup:
+    """Say in the status of a PodGroup of scheduling.k8s.io whether it is placed."""
+
+    group: PodGroup
+    is_scheduled: bool
+    reason: Literal["Scheduled", "Unschedulable", "SchedulerError"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAttempted:
+    """
+    Report the end of an attempt to place a group, for metrics.
+
+    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: that the search took; 0 without a search.
+    """
+
+    profile: str
+    result: Literal["scheduled", "unschedulable", "error"]
+    started_s: float
+    n_decisions: int
+
+
+Instruction = (
+    Bind
+    | WriteVolumes
+    | PatchCondition
+    | SaveWaits
+    | FindScaleUpEvents
+    | PatchPodGroup
+    | ClearNomination
+    | EvictVictim
+    | EmitEvent
+    | Attempted
+    | Evicted
+    | GroupAttempted
+)

@@ -8,6 +8,7 @@ until the spec is seen for the first time; after that a pod costs one look-up of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -31,8 +32,19 @@ from scheduler.model.annotations import (
     parse_grace_period,
 )
 from scheduler.model.disks import disk
+from scheduler.model.fallback import (
+    CONDITION,
+    FALLBACK,
+    RELAXED,
+    parse_fallbacks,
+    read_mark,
+    read_waited,
+    yielding,
+)
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
+from scheduler.model.pod_groups import group_reference
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
     ClaimVolume,
@@ -45,12 +57,15 @@ from scheduler.model.pods import (
     PodSpec,
     Requests,
     Resize,
+    relaxed_spec,
+    rules_of,
 )
 from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
-_NO_REQUESTS: Final[Requests] = {}
+_NO_REQUESTS: Final[Requests] = FrozenDict()
+_NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class PodDecoder:
@@ -76,14 +91,15 @@ class PodDecoder:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         if not meta.name or not meta.namespace:
             raise MalformedObjectError("pod: metadata.name and metadata.namespace are required")
+        parsed = self._spec(meta, meta.namespace, spec)
         return Pod(
             uid=meta.uid or f"{meta.namespace}/{meta.name}",
             namespace=meta.namespace,
             name=meta.name,
             resource_version=meta.resource_version,
             generation=meta.generation,
-            labels=meta.labels or {},
-            spec=self._spec(meta, meta.namespace, spec),
+            labels=FrozenDict(meta.labels or ()),
+            spec=parsed,
             scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
             node_name=spec.node_name or "",
             nominated_node_name=status.nominated_node_name or "",
@@ -99,7 +115,15 @@ class PodDecoder:
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
-            is_preempted=_is_preempted(status.conditions),
+            disruption=_disruption(status.conditions),
+            fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
+            relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
+            group=group_reference(
+                meta.namespace,
+                _scheduling_group(spec),
+                meta.labels or _NO_TEXTS,
+                meta.annotations or _NO_TEXTS,
+            ),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -109,12 +133,50 @@ class PodDecoder:
             # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too.
             labels = frozenset((meta.labels or {}).items())
             key = (*key, annotations[AFFINITY], annotations.get(MODE), MERGED_LABELS in annotations, labels)
+        if FALLBACK in annotations:
+            key = (*key, FALLBACK, annotations[FALLBACK])
         spec = self._specs.get(key)
         if spec is None:
-            annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
-            spec = within_limits(_parse_spec(namespace, raw, annotated))
-            self._specs[key] = spec
+            spec = self._specs[key] = _new_spec(meta, namespace, raw)
+        if raw.node_name and spec.fallbacks and RELAXED in annotations:
+            return self._relaxed(key, spec, annotations)
         return spec
+
+    def _relaxed(self, key: tuple[object, ...], spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
+        """Return the spec of a bound pod with the rules relaxed that its mark names."""
+        names = {one.rule for one in read_mark(annotations)}
+        entries = tuple(one for one in spec.fallbacks if one.name in names)
+        if not entries:
+            return spec
+        relaxed = self._specs.get((*key, entries))
+        # A spec that was forgotten and parsed again is another object.
+        if relaxed is None or relaxed.unrelaxed is not spec:
+            relaxed = self._specs[*key, entries] = relaxed_spec(spec, entries)
+        return relaxed
+
+
+def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
+    annotations = meta.annotations or {}
+    annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
+    spec = within_limits(_parse_spec(namespace, raw, annotated))
+    if isinstance(annotated, AnnotatedAffinity) and annotated.is_required:
+        bare = within_limits(_parse_spec(namespace, raw, None))
+        spec = replace(spec, without_annotations=replace(bare, ignores_annotations=True))
+    # Rules that count as absent cannot be relaxed.
+    if FALLBACK not in annotations or spec.exceeded_limits or spec.annotation_problem:
+        return spec
+    fallbacks = parse_fallbacks(annotations)
+    if isinstance(fallbacks, Problem):
+        return replace(spec, annotation_problem=fallbacks.cause)
+    marked = yielding(rules_of(spec), fallbacks)
+    if isinstance(marked, Problem):
+        return replace(spec, annotation_problem=marked.cause)
+    return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
+
+
+def _scheduling_group(raw: wire.PodSpec) -> str:
+    """Return the name of the PodGroup, empty if there is none."""
+    return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
@@ -220,7 +282,7 @@ def _container(raw: wire.Container) -> Container:
 def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     if not raw:
         return _NO_REQUESTS
-    return {name: non_negative_quantity(text) for name, text in raw.items()}
+    return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
 
 
 def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
@@ -237,12 +299,19 @@ def _scheduled_condition(conditions: tuple[wire.Condition, ...] | None) -> PodCo
     return None
 
 
-def _is_preempted(conditions: tuple[wire.Condition, ...] | None) -> bool:
+def _waited_s(conditions: tuple[wire.Condition, ...] | None) -> tuple[tuple[str, int], ...]:
+    for condition in conditions or ():
+        if condition.type == CONDITION:
+            return tuple(read_waited(condition.message or "").items())
+    return ()
+
+
+def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:
     """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
     for condition in conditions or ():
         if condition.type == "DisruptionTarget":
-            return (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
-    return False
+            return condition.reason or "" if condition.status == "True" else ""
+    return ""
 
 
 def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
@@ -264,7 +333,7 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
     if not containers and pod_held is None:
         return None
     return Resize(
-        containers=containers,
+        containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
         pod_allocated=_quantities(wire.decode_quantities(status.allocated_resources)),
         infeasible=any(

@@ -6,12 +6,15 @@ Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.model.disks import Disk
+from scheduler.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
+from scheduler.model.pod_groups import GroupReference
 from scheduler.model.terms import (
+    AffinityTerm,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
@@ -24,6 +27,12 @@ from scheduler.syntax.quantity import Quantity
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 Requests = Mapping[str, Quantity]
+
+#: The start rank of a pod that has not started, which counts as starting now: behind every time of the API server.
+NOT_STARTED: Final = 1 << 62
+
+#: Deletes what is between the digits of a time, such as 2026-01-02T03:04:05Z.
+_DIGITS_ONLY: Final = dict.fromkeys(map(ord, "-:TZ"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +118,25 @@ class PodSpec:
     #: Drivers of inline `csi` volumes.
     csi_drivers: tuple[str, ...]
     resource_claims: tuple[str, ...]
-    #: Why the affinity annotation does not parse, in which case it counts as absent; None if there is no such problem.
+    #: Why an annotation about affinity does not parse, in which case it counts as absent; None if all parse.
     annotation_problem: str | None
     host_network: bool
     #: `hostUsers: false`.
     uses_user_namespace: bool
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
+    #: Required rules that may become preferences.
+    fallbacks: tuple[Fallback, ...] = ()
+    #: Those of them that are preferences now.
+    relaxed: tuple[Fallback, ...] = ()
+    #: The required anti-affinity terms that count as preferred for the pod: equal terms of others yield to it.
+    relaxed_anti: tuple[AffinityTerm, ...] = ()
+    #: The spec before its rules were relaxed; None if none is.
+    unrelaxed: PodSpec | None = None
+    #: The spec without what annotations declare, as autoscalers read it; None if they declare no required term.
+    without_annotations: PodSpec | None = None
+    #: Whether this is such a spec. Terms that running pods declare by annotation then do not count either.
+    ignores_annotations: bool = False
 
     @property
     def claims(self) -> Iterator[str]:
@@ -171,13 +192,32 @@ class Pod:
     may_preempt: bool = True
     #: When the kubelet first saw it, as the API server writes it; empty before.
     started: str = ""
-    #: Whether its condition DisruptionTarget says that a scheduler preempts it.
-    is_preempted: bool = False
+    #: Why the condition DisruptionTarget says that it is ended, such as EvictionByEvictionAPI; empty without one.
+    disruption: str = ""
+    #: The seconds that each rule with a fallback has kept the pod pending alone, as last saved: name, seconds.
+    fallback_waited_s: tuple[tuple[str, int], ...] = ()
+    #: The rules that are preferences since the bind, as the pod's mark says.
+    relaxed: tuple[RelaxedRule, ...] = ()
+    #: The group with which it is placed; None if it names none.
+    group: GroupReference | None = None
 
     @property
     def key(self) -> str:
         """Return `namespace/name`, as logs and messages show it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_preempted(self) -> bool:
+        """Return whether a scheduler preempts it."""
+        return self.disruption == "PreemptionByScheduler"
+
+    @property
+    def start_rank(self) -> int:
+        """Return a number that is the smaller the earlier the pod started, below 2**63. 0.5 µs."""
+        if not self.started:
+            return NOT_STARTED
+        digits = self.started[:19].translate(_DIGITS_ONLY)[:18]
+        return int(digits) if digits.isdecimal() else NOT_STARTED
 
     @property
     def is_terminal(self) -> bool:
@@ -196,6 +236,33 @@ def may_use_claim(pod: Pod, key: str) -> bool:
         name.endswith(f"-{volume.name}") if volume.is_ephemeral else name == volume.name
         for volume in pod.spec.claim_volumes
     )
+
+
+def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
+    """Return a copy of the spec in which the terms of these of its fallbacks count as preferred. O(terms)."""
+    rules, relaxed_anti = relaxed_rules(rules_of(spec), entries)
+    return replace(
+        spec,
+        affinity=rules.affinity,
+        spread=rules.spread,
+        required_node_affinity=rules.required_nodes,
+        preferred_nodes=rules.preferred_nodes,
+        relaxed=tuple(entries),
+        relaxed_anti=relaxed_anti,
+        unrelaxed=spec,
+    )
+
+
+def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
+    """Return the pod with the rules relaxed that are relaxed in `spec`, of another version of it."""
+    names = {one.name for one in spec.relaxed}
+    entries = tuple(one for one in pod.spec.fallbacks if one.name in names)
+    return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
+
+
+def rules_of(spec: PodSpec) -> Rules:
+    """Return the parts of the spec that fallbacks are about."""
+    return Rules(spec.affinity, spec.spread, spec.required_node_affinity, spec.preferred_nodes)
 
 
 def term_problem(pod: Pod) -> str | None:

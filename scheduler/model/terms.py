@@ -41,6 +41,8 @@ class AffinityTerm:
         enforced: whether the rule has to hold while the pod runs; only by annotation.
         crosses_by_annotation: whether an annotation declares it and it is not about the pod's own namespace alone. It
             counts only if an administrator lets the namespace do that: quotas do not see annotations.
+        by_annotation: whether an annotation declares it, so that autoscalers do not see it.
+        yields: whether this required anti-affinity gives way to a pod that has relaxed an equal term; see `fallback`.
     """
 
     selector: Selector
@@ -51,6 +53,8 @@ class AffinityTerm:
     max_pods: int = 1
     enforced: bool = False
     crosses_by_annotation: bool = False
+    by_annotation: bool = False
+    yields: bool = False
 
 
 #: A parsed list of terms, or why it did not parse: the first bad term makes the whole list a problem.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
-from scheduler.model.terms import NodeRequirement
+from scheduler.model.terms import NodeRequirement, RequiredNodeAffinity
 from scheduler.syntax.selectors import Requirement, Selector
 
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
@@ -50,6 +50,18 @@ def namespaces_text(names: Collection[str], selector: Selector) -> str:
     if not selector.is_nothing:
         parts.append(f"namespaces with {selector_text(selector)}")
     return " and ".join(parts) or "no namespace"
+
+
+def node_rule_text(rule: RequiredNodeAffinity) -> str:
+    """Return the nodes that satisfy the rule, to follow the word `on`."""
+    pairs = [f"{key}={value}" for key, value in rule.node_selector or ()]
+    terms = [
+        ",".join(requirement_text(each) for each in (*term.expressions, *term.names)) or "nothing"
+        for term in rule.terms or ()
+    ]
+    if terms:
+        pairs.append(terms[0] if len(terms) == 1 else f"one of ({'; '.join(terms)})")
+    return f"nodes with {','.join(pairs)}" if pairs else "all nodes"
 
 
 def taint_text(key: str, value: str, effect: str) -> str:

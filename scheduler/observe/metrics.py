@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Attempted
+from scheduler.model.instructions import Attempted, GroupAttempted
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
@@ -132,6 +132,15 @@ LEFT_OUT: Final = Family(
     "affinity_scheduler_left_out_nodes",
     "Number of pairs of pod spec and node that are excluded now because the kubelet rejected such a pod.",
 )
+KEPT_BY_ANNOTATIONS: Final = Family(
+    "affinity_scheduler_pods_kept_by_annotations",
+    "Number of pending pods that would fit if no annotation declared affinity; autoscalers may add no node for them.",
+)
+RELAXED_RULES: Final = Family(
+    "affinity_scheduler_relaxed_rules_total",
+    "Number of required rules that counted as preferred when their pod was bound, since their fallback was due.",
+    ("rule",),
+)
 
 PREEMPTION_ATTEMPTS: Final = Family(
     "scheduler_preemption_attempts_total",
@@ -141,6 +150,22 @@ PREEMPTION_VICTIMS: Final = Family(
     "scheduler_preemption_victims",
     "[STABLE] Number of selected preemption victims.",
     bounds=exponential_bounds(1, 2, 7),
+)
+GROUP_ATTEMPTS: Final = Family(
+    "scheduler_podgroup_schedule_attempts_total",
+    "[ALPHA] Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be "
+    "scheduled, while 'error' means an internal scheduler problem.",
+    ("result", "profile"),
+)
+GROUP_ALGORITHM_DURATION: Final = Family(
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+    "[ALPHA] Pod group scheduling algorithm latency in seconds",
+    bounds=exponential_bounds(0.001, 2, 15),
+)
+GROUP_DECISIONS: Final = Family(
+    "affinity_scheduler_podgroup_search_decisions",
+    "Number of decisions on members that one attempt to place a pod group took.",
+    bounds=exponential_bounds(1, 4, 8),
 )
 EVICTIONS_IN_VAIN: Final = Family(
     "affinity_scheduler_evictions_in_vain_total",
@@ -181,13 +206,22 @@ class Metrics(ControllerMetrics):
         self._event_handling = self._histogram(EVENT_HANDLING_DURATION)
         self._preemption_attempts = self._counter(PREEMPTION_ATTEMPTS)
         self._preemption_victims = self._histogram(PREEMPTION_VICTIMS).labels()
+        self._group_attempts = self._counter(GROUP_ATTEMPTS)
+        self._group_duration = self._histogram(GROUP_ALGORITHM_DURATION).labels()
+        self._group_decisions = self._histogram(GROUP_DECISIONS).labels()
         self._divergences = self._counter(CACHE_DIVERGENCES)
         self._unreadable_binds = self._counter(UNREADABLE_BINDS)
         self._loop_lag = self._histogram(LOOP_LAG).labels()
         self._plugin_failures = self._counter(PLUGIN_FAILURES)
+        self._relaxed_rules = self._counter(RELAXED_RULES)
 
     def register_state(
-        self, queue: PodQueue, state: ClusterState, evictions_in_vain: Mapping[str, int]
+        self,
+        queue: PodQueue,
+        state: ClusterState,
+        evictions_in_vain: Mapping[str, int],
+        *,
+        n_kept_by_annotations: Callable[[], int] = lambda: 0,
     ) -> None:
         """Read the numbers of queue and cluster state at every scrape. Call once."""
         self._callback(PENDING_PODS, queue.depths)
@@ -195,6 +229,7 @@ class Metrics(ControllerMetrics):
         self._callback(UNSCHEDULABLE_PODS, lambda: queue.unschedulable_by_plugin)
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
+        self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
@@ -215,7 +250,10 @@ class Metrics(ControllerMetrics):
         """
         guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
         self._callback(
-            PLUGIN_SHUT_OFF, lambda: {(guest.name, name): int(bool(guest.shut_off)) for guest, name in guests}
+            PLUGIN_SHUT_OFF,
+            lambda: {
+                (guest.name, name): int(bool(guest.shut_off or guest.unscored)) for guest, name in guests
+            },
         )
         observer = CycleObserver(
             profiles.values(),
@@ -247,6 +285,15 @@ class Metrics(ControllerMetrics):
         self._sli_duration.labels(label).observe(now_s - attempt.first_active_s)
         if attempt.after_flush:
             self._after_flush.add()
+        for rule in attempt.relaxed:
+            self._relaxed_rules.add(rule)
+
+    def on_group_attempt(self, attempt: GroupAttempted, now_s: float) -> None:
+        """Observe an attempt to place a group that ended at `now_s` of the machine's clock."""
+        self._group_attempts.add(attempt.result, attempt.profile)
+        self._group_duration.observe(now_s - attempt.started_s)
+        if attempt.n_decisions:
+            self._group_decisions.observe(attempt.n_decisions)
 
     def on_event_handled(self, event: str, seconds: float) -> None:
         """Observe the handling of one stimulus."""

@@ -1,4 +1,4 @@
-"""The last attempts to schedule a pod, for the live feed."""
+"""The last attempts to schedule a pod, and the last evictions, for the live feed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Final
 from scheduler.core.decision_annotation import RankedNode, read_record
 from scheduler.explain.explanation import API_VERSION, JsonStruct
 from scheduler.model.instructions import Attempted
+from scheduler.model.pods import Pod
 
-#: Attempts that are remembered, at most 3 KB each.
+#: Attempts and evictions that are remembered, at most 3 KB each.
 MAX_DECISIONS: Final = 500
 _MAX_MESSAGE: Final = 2048
 
@@ -40,15 +41,37 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     rejected: Mapping[str, int]
 
 
+class Eviction(JsonStruct, frozen=True, kw_only=True):
+    """
+    One pod that was evicted from its node, numbered with the attempts.
+
+    `reason`: of its condition DisruptionTarget, such as EvictionByEvictionAPI (the enforcer, a drain).
+    """
+
+    number: int
+    at: float
+    namespace: str
+    pod: str
+    node: str
+    priority: int
+    reason: str
+
+
 class Decisions(JsonStruct, frozen=True, kw_only=True):
-    """Attempts, the newest first. `n_hidden`: attempts between them about pods that the viewer may not list."""
+    """
+    Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
+
+    `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
+    """
 
     api_version: str = API_VERSION
     kind: str = "Decisions"
     decisions: tuple[Decision, ...]
+    evictions: tuple[Eviction, ...]
     n_hidden: int
-    #: The number of the newest attempt of all, 0 before the first.
+    #: The number of the newest attempt or eviction of all, 0 before the first.
     newest: int
+    began: float
 
 
 @dataclass(slots=True)
@@ -72,10 +95,11 @@ class _Entry:
 
 
 class DecisionFeed:
-    """The last `MAX_DECISIONS` attempts. Recording costs 1 µs; records are decoded for viewers alone."""
+    """The last `MAX_DECISIONS` attempts and evictions. Recording costs 1 µs; viewers alone cost decoding of records."""
 
-    def __init__(self) -> None:
-        self._entries: deque[_Entry] = deque(maxlen=MAX_DECISIONS)
+    def __init__(self, began_s: float) -> None:
+        self._entries: deque[_Entry | Eviction] = deque(maxlen=MAX_DECISIONS)
+        self._began = round(began_s, 3)
         self.newest = 0
 
     def record(self, attempt: Attempted, seconds: float, at_s: float) -> None:
@@ -90,23 +114,47 @@ class DecisionFeed:
             )
         )  # fmt: skip
 
+    def record_eviction(self, pod: Pod, at_s: float) -> None:
+        """Remember that the pod is evicted from its node."""
+        self.newest += 1
+        self._entries.append(
+            Eviction(
+                number=self.newest,
+                at=round(at_s, 3),
+                namespace=pod.namespace,
+                pod=pod.name,
+                node=pod.node_name,
+                priority=pod.priority,
+                reason=pod.disruption,
+            )
+        )
+
     def after(self, number: int, may_see: Callable[[str], bool], most: int) -> Decisions:
-        """Return the newest attempts with a greater number whose namespace may be seen, at most `most`."""
-        found: list[Decision] = []
+        """Return the newest entries with a greater number whose namespace may be seen, at most `most`."""
+        decisions: list[Decision] = []
+        evictions: list[Eviction] = []
         n_hidden = 0
         for entry in reversed(self._entries):
-            if entry.number <= number or len(found) == most:
+            if entry.number <= number or len(decisions) + len(evictions) == most:
                 break
-            if may_see(entry.namespace):
+            if not may_see(entry.namespace):
+                n_hidden += 1
+            elif isinstance(entry, Eviction):
+                evictions.append(entry)
+            else:
                 if entry.decision is None:
                     entry.decision = _decision(entry)
-                found.append(entry.decision)
-            else:
-                n_hidden += 1
-        return Decisions(decisions=tuple(found), n_hidden=n_hidden, newest=self.newest)
+                decisions.append(entry.decision)
+        return Decisions(
+            decisions=tuple(decisions),
+            evictions=tuple(evictions),
+            n_hidden=n_hidden,
+            newest=self.newest,
+            began=self._began,
+        )
 
     def namespaces(self) -> set[str]:
-        """Return the namespaces of the remembered attempts."""
+        """Return the namespaces of the remembered attempts and evictions."""
         return {entry.namespace for entry in self._entries}
 
 

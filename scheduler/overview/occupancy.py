@@ -78,6 +78,9 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
             fewest, (room, states) = 0, _anti_affinity(rule.limit, n_pods, selected, others)
         case "requiredAffinity":
             fewest, (room, states) = 0, _affinity(n_pods, selected, others)
+        case "preferredAffinity" | "preferredAntiAffinity":
+            room = np.full(len(ids), UNLIMITED, dtype=np.int64)
+            fewest, states = 0, np.where(n_pods > 0, DomainState.ROOM, DomainState.EMPTY)
         case "topologySpread":
             fewest = int(n_pods.min()) if len(ids) and len(ids) >= rule.min_domains else 0
             room, states = _spread(rule, n_pods, fewest)

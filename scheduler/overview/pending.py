@@ -21,6 +21,8 @@ _PODS_PER_PIECE: Final = 200
 _POSTFILTER: Final = " preemption: "
 #: A count of nodes in the message of a FitError.
 _COUNT: Final = re.compile(r"(?<![\w/.-])\d+ (?=\D)")
+#: Names of a namespace's objects, such as claims, and what a pod's annotation has: parts of a reason.
+_NAMES: Final = re.compile(r'(?<=").*(?=")|\bannotation ([^:]*): .*', re.DOTALL)
 _TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
 
 Visible = Callable[[str], bool]
@@ -105,7 +107,8 @@ def grouped(
             if is_search and not (is_visible and search.matches(queued.pod)):
                 continue
             n_matching += 1
-            key = (reason_of(queued, message_of(queued, messages)), queued.sub_queue.value)
+            reason = reason_of(queued, message_of(queued, messages))
+            key = (reason if is_visible else without_names(reason), queued.sub_queue.value)
             group = groups.setdefault(key, _Group())
             # RFC 3339 in UTC, as the API server writes it: the order of texts is the order of times.
             group.oldest = min(group.oldest or queued.pod.created, queued.pod.created)
@@ -146,6 +149,11 @@ def reason_of(queued: QueuedPod, message: str) -> str:
         return "not tried yet"
     refusals = message.partition(_POSTFILTER)[0]
     return _COUNT.sub("", _TOTAL.sub("", refusals)).rstrip(".")
+
+
+def without_names(reason: str) -> str:
+    """Return the reason of a pod that may not be named, without the names of other objects of its namespace."""
+    return _NAMES.sub(lambda found: f"annotation {found[1]}: ..." if found[1] else "...", reason)
 
 
 def _answer(reason: str, queue: str, group: _Group, messages: Mapping[str, str]) -> PendingGroup:

@@ -79,11 +79,9 @@ class TaintToleration:
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped. If no node has an untolerated soft taint, every node scores 100."""
         counts = snapshot.n_untolerated_taints(context.pod.spec.tolerations, _SOFT_EFFECTS)
-        if not counts.any():
-            return FinalScores(
-                snapshot.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16))
-            )
-        return _TaintScorer(counts, feasible)
+        if counts.item(counts.argmax()):
+            return _TaintScorer(counts, feasible)
+        return FinalScores(snapshot.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16)))
 
 
 class _TaintScorer:

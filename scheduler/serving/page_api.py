@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
 import msgspec
@@ -28,6 +28,7 @@ from aiohttp import web
 
 from scheduler.errors import SchedulerError, SettingsError
 from scheduler.explain.explanation import Explanation
+from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
@@ -145,33 +146,30 @@ class PageApi:
         app.router.add_get("/ui", files.index)
         app.router.add_get("/ui/", files.index)
         app.router.add_get("/ui/{name:.+}", files.file)
-        for path, answer in (
-            ("now", self._now),
-            ("stream", self._stream),
-            ("rules", self._rules),
-            ("rules/{id}", self._domain_map),
-            ("rules/{id}/cell", self._cell),
-            ("node-labels", self._node_labels),
-            ("weights", self._weights),
-            ("pending", self._pending),
-            ("decisions", self._decisions),
-            ("pods/{namespace}/{name}", self._explanation),
+        for path, answer, parameters in (
+            ("now", self._now, ()),
+            ("stream", self._stream, ()),
+            ("rules", self._rules, ()),
+            ("rules/{id}", self._domain_map, ("groupBy",)),
+            ("rules/{id}/cell", self._cell, ("domain",)),
+            ("node-labels", self._node_labels, ()),
+            ("weights", self._weights, ()),
+            ("pending", self._pending, ("namespace", "name", "label")),
+            ("decisions", self._decisions, ("after", "limit")),
+            ("pods/{namespace}/{name}", self._explanation, ("changes",)),
         ):
-            app.router.add_get(f"/api/v1/{path}", self._checked(answer), allow_head=False)
-        app.router.add_post("/api/v1/what-if", self._checked(self._what_if))
+            app.router.add_get(f"/api/v1/{path}", self._checked(answer, parameters), allow_head=False)
+        app.router.add_post("/api/v1/what-if", self._checked(self._what_if, ()))
         app.on_shutdown.append(self._end_streams)
 
-    def _checked(self, answer: _Handler) -> _Handler:
-        """Return the handler behind the checks of the request, with errors as JSON."""
+    def _checked(self, answer: _Handler, parameters: Collection[str]) -> _Handler:
+        """Return the handler behind the checks of the request, with errors as JSON. `parameters`: of its query."""
 
         async def checked(request: web.Request) -> web.StreamResponse:
             if (problem := self._access.problem(request)) is not None:
                 return _error(403, problem)
-            if (
-                max(map(len, (*request.match_info.values(), *request.query.values())), default=0)
-                > _NAME_LIMIT
-            ):
-                return _error(400, f"expected parameters of at most {_NAME_LIMIT} characters")
+            if (problem := _parameter_problem(request, parameters)) is not None:
+                return _error(400, problem)
             if not self._source.is_synced:
                 return _error(503, "nodes, namespaces and pods are still being listed", retry_after_s=1)
             try:
@@ -227,6 +225,8 @@ class PageApi:
             return may_see.response()
         query = request.query
         search = Search(query.get("namespace", ""), query.get("name", ""), query.get("label", ""))
+        if search.label.startswith("="):
+            return _error(400, f"label: found {quoted(search.label)}, expected KEY or KEY=VALUE")
         if search == Search() and may_see is everything:
             return await self._share("pending", lambda: self._source.pending(search, everything), "pods")
         return _json(await self._source.pending(search, may_see))
@@ -237,7 +237,7 @@ class PageApi:
             return may_see.response()
         after, limit = request.query.get("after", "0"), request.query.get("limit", "100")
         if not (after.isdecimal() and limit.isdecimal() and after.isascii() and limit.isascii()):
-            return _error(400, "expected numbers for after and limit")
+            return _error(400, "after and limit: expected numbers")
         return _json(self._source.decisions(int(after), may_see, min(int(limit), MAX_DECISIONS)))
 
     async def _explanation(self, request: web.Request) -> web.Response:
@@ -247,7 +247,9 @@ class PageApi:
             return may_see.response()
         if not may_see(namespace):
             return _error(403, f"you may not list the pods of namespace {namespace}")
-        tries_changes = request.query.get("changes") == "true"
+        if (changes := request.query.get("changes", "false")) not in ("true", "false"):
+            return _error(400, f"changes: found {quoted(changes)}, expected true or false")
+        tries_changes = changes == "true"
         found = await self._source.explanation(namespace, name, may_see, tries_changes=tries_changes)
         return _found(found, "pod")
 
@@ -334,6 +336,20 @@ class PageApi:
 
     async def _end_streams(self, _: web.Application) -> None:
         self._stopping.set()
+
+
+def _parameter_problem(request: web.Request, known: Collection[str]) -> str | None:
+    """Return what is wrong with the names or the length of the request's parameters, None if nothing."""
+    for name in request.query:
+        if name not in known:
+            return (
+                f"found the parameter {quoted(name[:_NAME_LIMIT])}, expected {' or '.join(known) or 'none'}"
+            )
+        if len(request.query.getall(name)) > 1:
+            return f"found the parameter {name} more than once, expected it once"
+    if max(map(len, (*request.match_info.values(), *request.query.values())), default=0) > _NAME_LIMIT:
+        return f"expected parameters of at most {_NAME_LIMIT} characters"
+    return None
 
 
 def _event(name: str, data: object) -> bytes:

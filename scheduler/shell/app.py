@@ -31,18 +31,20 @@ from scheduler.settings.writing import as_json
 from scheduler.shell import cache_comparison
 from scheduler.shell.attempt_log import AttemptLog
 from scheduler.shell.audit import audit_periodically
+from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.connection import connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer
+from scheduler.shell.informers import Informer, informers_of
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
@@ -135,7 +137,7 @@ class Scheduler:
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        profiles = build_profiles(settings, Snapshot(self._state))
+        profiles = self._profiles = build_profiles(settings, Snapshot(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(
@@ -146,17 +148,23 @@ class Scheduler:
             observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
         )
-        metrics.register_state(self._queue, self._state, self._machine.preemptions.in_vain)
+        metrics.register_state(
+            self._queue,
+            self._state,
+            self._machine.preemptions.in_vain,
+            n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
+        )
         self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
-        self._informers = self._new_informers()
+        self._informers = informers_of(kinds_for(settings), client, self._inbox, metrics, log, now_s=now_s)
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
         self._page = self._new_page()
         self._attempt_log = AttemptLog(log, now_s)
         self._recorder = EventRecorder(
             client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
         )
+        self._autoscalers = AutoscalerEvents(client, self._inbox, log=log, leads=self._leads)
         #: None before `run` has started it.
         self._loop: SchedulingLoop | None = None
         self._stopping = False
@@ -176,20 +184,6 @@ class Scheduler:
             clock_s=self._clock_s,
             now_s=self._now_s,
         )
-
-    def _new_informers(self) -> list[Informer]:
-        return [
-            Informer(
-                kind,
-                self._client,
-                self._inbox,
-                log=self._log,
-                on_malformed=self._metrics.on_malformed,
-                on_interrupted=self._metrics.on_watch_restart,
-                now_s=self._now_s,
-            )
-            for kind in kinds_for(self._options.settings)
-        ]
 
     def stop(self) -> None:
         """Start no further cycle; `run` returns once binds and events are written, within about 20 s."""
@@ -248,6 +242,12 @@ class Scheduler:
             on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
             may_write=self._leads,
         )
+        groups = PodGroupStatusWriter(
+            self._client,
+            clock_s=self._clock_s,
+            on_failed=self._on_group_status_failed,
+            may_write=self._leads,
+        )
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -261,10 +261,14 @@ class Scheduler:
                 on_failed=self._on_eviction_failed,
             ),
             conditions=conditions,
+            autoscalers=self._autoscalers,
+            groups=groups,
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
+            on_evicted=self._page.on_evicted,
+            on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
         )
         self._loop = SchedulingLoop(
             self._machine,
@@ -277,6 +281,7 @@ class Scheduler:
             on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
+        tasks.append(group.create_task(groups.run(), name="PodGroup statuses"))
         if self._stopping:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
@@ -339,6 +344,7 @@ class Scheduler:
         start("page", self._page.run())
         start("events", self._recorder.run())
         start("conditions", conditions.run())
+        start("events of autoscalers", self._autoscalers.run())
         start("garbage collection", freeze_periodically())
         for informer in self._informers:
             start(f"informer {informer.kind}", self._run_informer(informer))
@@ -380,12 +386,19 @@ class Scheduler:
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
 
+    def _on_group_status_failed(self, group: str, message: str) -> None:
+        self._log.error("Failed to write the condition of a PodGroup", group=group, err=message)
+
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)
-        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
+        (guest,) = (one for one in self._profiles[failing.profile].guests if one.name == failing.plugin)
+        effect = guest.effect(is_scoring=failing.is_scoring)
+        self._log.error(
+            "Plugin shut off", plugin=guest.name, profile=failing.profile, effect=effect, err=failing.why
+        )
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

@@ -1,5 +1,5 @@
 """
-Writes PodScheduled conditions and nominations: per pod only the newest, in order, and never after the pod's bind.
+Writes conditions and nominations of pending pods: per pod only the newest, in order, and never after the pod's bind.
 
 A waiting condition is replaced by a newer one of its pod; the queue is bounded by the number of pending pods.
 """
@@ -15,7 +15,9 @@ from typing import Final
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound, ServerFault, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition, Request, patch_pod_status, second_time
-from scheduler.model.instructions import ClearNomination, PatchCondition
+from scheduler.model.fallback import CONDITION as FALLBACK_CONDITION
+from scheduler.model.fallback import waited_text
+from scheduler.model.instructions import ClearNomination, PatchCondition, SaveWaits
 from scheduler.model.pods import Pod
 from scheduler.shell.binder import requested_pause_s
 
@@ -53,17 +55,20 @@ class ConditionWriter:
         self._on_failed, self._on_throttled, self._may_write = on_failed, on_throttled, may_write
         self._sleep, self._jitter = sleep, jitter
         self._waiting: dict[str, PatchCondition | ClearNomination] = {}
+        self._waiting_saves: dict[str, SaveWaits] = {}
         self._in_flight: dict[str, asyncio.Event] = {}
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._in_flight)
+        return len(self._waiting) + len(self._waiting_saves) + len(self._in_flight)
 
-    def write(self, instruction: PatchCondition | ClearNomination) -> None:
-        """Queue the condition. It is written unless a newer one or a bind of the pod comes first."""
+    def write(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> None:
+        """Queue the condition. It is written unless a newer one of its type or a bind of the pod comes first."""
         uid = instruction.pod.uid
         waiting = self._waiting.get(uid)
-        if isinstance(instruction, ClearNomination) and isinstance(waiting, PatchCondition):
+        if isinstance(instruction, SaveWaits):
+            self._waiting_saves[uid] = instruction
+        elif isinstance(instruction, ClearNomination) and isinstance(waiting, PatchCondition):
             self._waiting[uid] = replace(waiting, nominated_node_name="")
         elif isinstance(instruction, PatchCondition) and instruction.nominated_node_name is None:
             # The nomination that the older one would have written is still to be written.
@@ -75,6 +80,7 @@ class ConditionWriter:
     async def cancel(self, uid: str) -> None:
         """Drop the pod's waiting condition and wait for the one in flight, so that neither overtakes a later bind."""
         self._waiting.pop(uid, None)
+        self._waiting_saves.pop(uid, None)
         in_flight = self._in_flight.get(uid)
         if in_flight is not None:
             await in_flight.wait()
@@ -100,14 +106,15 @@ class ConditionWriter:
                 finished.set()
                 self._arrived.set()
 
-    def _pop_next(self) -> PatchCondition | ClearNomination | None:
+    def _pop_next(self) -> PatchCondition | SaveWaits | ClearNomination | None:
         """Remove and return the oldest waiting condition whose pod has none in flight, None if there is none."""
-        for uid in self._waiting:
-            if uid not in self._in_flight:
-                return self._waiting.pop(uid)
+        for waiting in (self._waiting, self._waiting_saves):
+            for uid in waiting:
+                if uid not in self._in_flight:
+                    return waiting.pop(uid)
         return None
 
-    async def _write(self, instruction: PatchCondition | ClearNomination) -> None:
+    async def _write(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> None:
         """
         Send the patch; repeat it as upstream does, and after 429 as client-go's transport does.
 
@@ -131,18 +138,27 @@ class ConditionWriter:
             else:
                 return
 
-    def _request(self, instruction: PatchCondition | ClearNomination) -> Request:
+    def _request(self, instruction: PatchCondition | SaveWaits | ClearNomination) -> Request:
         pod = instruction.pod
         return patch_pod_status(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
             condition=None if isinstance(instruction, ClearNomination) else self._condition(instruction),
-            nominated_node_name=_nomination(instruction),
+            nominated_node_name=None if isinstance(instruction, SaveWaits) else _nomination(instruction),
         )
 
-    def _condition(self, instruction: PatchCondition) -> PodCondition:
+    def _condition(self, instruction: PatchCondition | SaveWaits) -> PodCondition:
         pod = instruction.pod
+        if isinstance(instruction, SaveWaits):
+            is_transition = instruction.is_over or not pod.fallback_waited_s
+            return PodCondition(
+                type=FALLBACK_CONDITION,
+                status="False" if instruction.is_over else "True",
+                reason="Bound" if instruction.is_over else "RuleKeepsPending",
+                message=waited_text(instruction.waited_s),
+                last_transition_time=second_time(self._clock_s()) if is_transition else None,
+            )
         previous = pod.scheduled_condition
         is_transition = previous is None or previous.status != "False"
         return PodCondition(

@@ -41,7 +41,7 @@ from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer
+from scheduler.shell.informers import informers_of
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from scheduler.shell.profiles import annotating_namespaces, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
@@ -127,8 +127,6 @@ async def check_once(options: Options, environ: Mapping[str, str]) -> list[Broke
         options.settings.client_connection,
         environ,
         master=options.master,
-        serving=None,
-        election=None,
         metrics=metrics,
         log=log,
         waits=False,
@@ -160,17 +158,9 @@ class _Daemon:
         )
         metrics.register_enforcer(self._enforcer)
         self._inbox = Inbox()
-        self._informers = [
-            Informer(
-                kind,
-                client,
-                self._inbox,
-                log=log,
-                on_malformed=metrics.on_malformed,
-                on_interrupted=self._on_interrupted,
-            )
-            for kind in _watched_kinds()
-        ]
+        self._informers = informers_of(
+            _watched_kinds(), client, self._inbox, metrics, log, on_interrupted=self._on_interrupted
+        )
         self._sync = InitialSync(self._informers, self._inbox)
         self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
         self._record = GraceRecord(client, options.namespace, options.name, log=log)

@@ -28,7 +28,7 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import exempt_namespaces
+from scheduler.shell.profiles import default_spreading, exempt_namespaces
 from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
@@ -42,9 +42,11 @@ _WATCHED_S: Final = 15.0
 _SURVEY_PERIOD_S: Final = 1.0
 #: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
 _CURRENT_S: Final = 120.0
-#: Share of the scheduling loop's time: 1 in 150 for what is repeated, 1 in 5 for what a person waits for.
+#: Share of the scheduling loop's time: 1 in 150 for what is repeated, 1 in 5 for what a person waits for, and 1 in 3
+#: for the first survey.
 _IN_BACKGROUND: Final = 150.0
 _ON_REQUEST: Final = 4.0
+_AT_FIRST: Final = 2.0
 _PODS_PER_PIECE: Final = 500
 
 
@@ -72,8 +74,9 @@ class ClusterPage:
         self._informers, self._elector, self._is_synced = informers, elector, is_synced
         self._clock_s, self._now_s = clock_s, now_s
         self._window = Window()
-        self._feed = DecisionFeed()
+        self._feed = DecisionFeed(clock_s())
         self._exempt_namespaces = exempt_namespaces(settings)
+        self._defaults = default_spreading(settings)
         self._rehearsals = Rehearsals(settings, machine.state, now_s=now_s)
         self._survey: Survey | None = None
         self._surveyed_at_s = -math.inf
@@ -94,6 +97,10 @@ class ClusterPage:
             self._window.add_bound(now_s - attempt.first_active_s, now_s)
         else:
             self._window.add_failed(now_s)
+
+    def on_evicted(self, pod: Pod) -> None:
+        """Remember the eviction."""
+        self._feed.record_eviction(pod, self._clock_s())
 
     def on_cycle(self, seconds: float) -> None:
         """Count a cycle."""
@@ -254,7 +261,9 @@ class ClusterPage:
 
     def _survey_pause(self) -> float:
         """A survey that somebody waits for goes faster, also one that has begun before."""
-        return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND
+        if not self._n_waiting:
+            return _IN_BACKGROUND
+        return _AT_FIRST if self._survey is None else _ON_REQUEST
 
     async def _gather(self) -> Survey:
         """Gather the rules; if that is under way, wait for it instead."""
@@ -262,7 +271,9 @@ class ClusterPage:
         async with self._surveying:
             if is_under_way and self._survey is not None and self._is_current():
                 return self._survey
-            pieces = survey_pieces(self._state, self._explainer.pending(), self._exempt_namespaces)
+            pieces = survey_pieces(
+                self._state, self._explainer.pending(), self._exempt_namespaces, self._defaults
+            )
             self._survey = await in_slices(pieces, pause_factor=self._survey_pause, now_s=self._now_s)
             self._surveyed_at_s = self._now_s()
             return self._survey

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
+from scheduler.model.terms import SpreadConstraint
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as AFFINITY
 from scheduler.plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from scheduler.plugins.pod_topology_spread.constraints import parsed_default
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
@@ -34,6 +36,7 @@ def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profi
         snapshot.namespace_labels,
         snapshot.is_kept_apart,
         snapshot.is_preempting,
+        snapshot.is_group_complete,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
@@ -98,10 +101,20 @@ def uses_default_spreading(profile: ProfileSettings) -> bool:
     return runs and isinstance(args, PodTopologySpreadArgs) and bool(args.effective_default_constraints)
 
 
-def storage_kinds_read(profiles: Iterable[ProfileSettings]) -> frozenset[StorageKind]:
-    """Return the kinds of which volumes are made that plugins of the profiles read."""
-    names = {name for profile in profiles for point in profile.plugins_by_point.values() for name in point}
-    return storage_kinds(names)
+def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint, ...]]:
+    """Return the default constraints of each profile that has some, without their selectors, by schedulerName."""
+    return {
+        profile.scheduler_name: tuple(map(parsed_default, args.effective_default_constraints))
+        for profile in settings.profiles
+        if uses_default_spreading(profile)
+        and isinstance(args := profile.args_by_plugin.get(SPREAD), PodTopologySpreadArgs)
+    }
+
+
+def storage_kinds_read(settings: Settings) -> frozenset[StorageKind]:
+    """Return the kinds of which volumes are made that plugins of a profile read."""
+    points = (point for profile in settings.profiles for point in profile.plugins_by_point.values())
+    return storage_kinds({name for point in points for name in point}, settings.guests)
 
 
 def _build_profile(

@@ -50,6 +50,8 @@ _SEED: Final = 1
 _SOURCE: Final = "manifest"
 _MAX_WEIGHT: Final = 100
 _MAX_NODES: Final = 1_000
+#: Workloads of one manifest, each with a simulation of its own.
+_MAX_WORKLOADS: Final = 20
 
 
 class Rehearsals:
@@ -104,10 +106,10 @@ class Rehearsals:
         self._check(question)
         changed = self._with_weights(question.weights)
         async with self.turn():
-            # Not in the event loop: to read a large manifest takes a second.
+            # Not in the event loop: to read a large manifest and to decode its pods takes a second.
             manifests = await asyncio.to_thread(self._manifests, question)
             state = await self._copied()
-            replicas = [self._replicas(manifest, question, state) for manifest in manifests]
+            replicas = await asyncio.to_thread(self._all_replicas, manifests, question, state)
             if template is not None:
                 copies = like(template, 1 if question.replicas is None else question.replicas)
                 replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
@@ -154,15 +156,25 @@ class Rehearsals:
         manifests, _ = sorted_documents(
             documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
         )
+        if len(manifests) > _MAX_WORKLOADS:
+            raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")
         return manifests
 
-    def _replicas(self, manifest: Manifest, question: Question, state: ClusterState) -> Replicas:
+    def _all_replicas(
+        self, manifests: Sequence[Manifest], question: Question, state: ClusterState
+    ) -> list[Replicas]:
+        """Return the pods of each manifest, and add what they need to the copied state."""
+        counts = [one.n_replicas if question.replicas is None else question.replicas for one in manifests]
+        if sum(counts) > MAX_REPLICAS:
+            raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
+        return [
+            self._replicas(manifest, count, state) for manifest, count in zip(manifests, counts, strict=True)
+        ]
+
+    def _replicas(self, manifest: Manifest, n_replicas: int, state: ClusterState) -> Replicas:
         where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
         if manifest.is_daemon_set:
             raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
-        n_replicas = manifest.n_replicas if question.replicas is None else question.replicas
-        if n_replicas > MAX_REPLICAS:
-            raise SettingsError("replicas", "", str(n_replicas), f"at most {MAX_REPLICAS}")
         if manifest.owner is not None:
             owner = msgspec.json.encode(manifest.owner)
             state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))

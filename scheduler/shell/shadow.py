@@ -1,24 +1,27 @@
-"""Runs the shadow of another scheduler: informers in, a report at the end. It decides nothing and writes nothing."""
+"""Runs the shadow of another scheduler, beside it or over a recording. It decides nothing and writes nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.explain.shadow import Shadow
 from scheduler.explain.shadow_report import ShadowReport
 from scheduler.kube.client import product_version
+from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.logs import Logger, configure
-from scheduler.observe.process import ControllerMetrics
+from scheduler.observe.shadowing import ShadowMetrics
+from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import connect
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import Informer
+from scheduler.shell.informers import informers_of
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.signals import on_termination
 from scheduler.shell.watched_kinds import kinds_for
@@ -35,14 +38,18 @@ _SEED: Final = 1
 class Options:
     """The flags of `shadow`."""
 
-    #: Decisions are those of the first profile.
     settings: Settings
+    #: The schedulerName of the profile that decides.
+    profile: str
     #: The schedulerName of the pods to compare, and its percentageOfNodesToScore.
     of: str
     percentage: int
+    #: Seconds within which changes may have been in another order for it.
+    race_s: float
     #: None compares until SIGTERM or SIGINT.
     duration_s: float | None
     master: str | None
+    serving: ServingOptions
     verbosity: int
     log_format: str
     #: Told the report about once a second.
@@ -52,7 +59,7 @@ class Options:
 async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
     log = configure(verbosity=options.verbosity, form=options.log_format)
-    metrics = ControllerMetrics(version=product_version())
+    metrics = ShadowMetrics(version=product_version())
     stopped = asyncio.Event()
     inbox = Inbox()
 
@@ -64,43 +71,80 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
         options.settings.client_connection,
         environ,
         master=options.master,
-        serving=None,
-        election=None,
         metrics=metrics,
         log=log,
+        serving=options.serving,
         waits=False,
     ) as connection:
         on_termination(stop)
-        informers = [
-            Informer(
-                kind,
-                connection.client,
-                inbox,
-                log=log,
-                on_malformed=metrics.on_malformed,
-                on_interrupted=metrics.on_watch_restart,
-            )
-            for kind in kinds_for(options.settings)
-        ]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
-            shadow = await _compare(options, inbox, InitialSync(informers, inbox), stopped, log)
-            for task in tasks:
-                task.cancel()
+        shadow = new_shadow(options)
+        metrics.register_shadow(shadow)
+        informers = informers_of(kinds_for(options.settings), connection.client, inbox, metrics, log)
+        sync = InitialSync(informers, inbox)
+        server = StatusServer(
+            options.serving,
+            auth=connection.auth,
+            log=log,
+            render=metrics.render,
+            configz=lambda: json.dumps({"of": options.of, "profile": options.profile}),
+            ready={"sched-handler-sync": sync.check, "shutdown": lambda: not stopped.is_set()},
+        )
+        await server.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
+                await _compare(shadow, options, inbox, sync, stopped, log)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await server.stop()
     return shadow.report()
 
 
-async def _compare(
-    options: Options, inbox: Inbox, sync: InitialSync, stopped: asyncio.Event, log: Logger
-) -> Shadow:
-    """Hand every stimulus to the shadow, until it is time to stop. The time counts from the first lists on."""
+def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | None]]) -> ShadowReport:
+    """Return what is compared of a recording: its events with their seconds, and None where the first lists end."""
+    shadow = new_shadow(options)
+    end_s, sweep_s, told_s = float("inf"), _SWEEP_PERIOD_S, time.monotonic()
+    for at_s, event in changes:
+        if event is None:
+            shadow.compares = True
+            end_s = float("inf") if options.duration_s is None else at_s + options.duration_s
+            continue
+        if at_s >= end_s:
+            break
+        if at_s >= sweep_s:
+            shadow.state.sweep()
+            sweep_s = at_s + _SWEEP_PERIOD_S
+        shadow.apply(event, at_s)
+        if (now_s := time.monotonic()) >= told_s:
+            options.on_progress(shadow.report())
+            told_s = now_s + _TICK_S
+    return shadow.report()
+
+
+def new_shadow(options: Options) -> Shadow:
+    """Return a comparison that has seen nothing."""
     settings = options.settings
     state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-    profile = build_profiles(settings, Snapshot(state))[settings.profiles[0].scheduler_name]
-    shadow = Shadow(options.of, state, profile, random.Random(_SEED), sample_percentage=options.percentage)
+    return Shadow(
+        options.of,
+        state,
+        build_profiles(settings, Snapshot(state))[options.profile],
+        random.Random(_SEED),
+        sample_percentage=options.percentage,
+        race_s=options.race_s,
+    )
+
+
+async def _compare(
+    shadow: Shadow, options: Options, inbox: Inbox, sync: InitialSync, stopped: asyncio.Event, log: Logger
+) -> None:
+    """Hand every stimulus to the shadow, until it is time to stop. The time counts from the first lists on."""
     end_s = sweep_s = told_s = float("inf")
     while not stopped.is_set() and (now_s := time.monotonic()) < end_s:
         for stimulus in inbox.take(_STIMULI_PER_SLICE):
+            if not isinstance(stimulus, WatchEvent):
+                raise TypeError(f"a watch made {type(stimulus).__name__}")
             shadow.apply(stimulus, now_s)
         if len(inbox):
             await asyncio.sleep(0)
@@ -111,10 +155,9 @@ async def _compare(
             sweep_s, told_s = now_s + _SWEEP_PERIOD_S, now_s
             end_s = float("inf") if options.duration_s is None else now_s + options.duration_s
         if now_s >= sweep_s:
-            state.sweep()
+            shadow.state.sweep()
             sweep_s = now_s + _SWEEP_PERIOD_S
         if now_s >= told_s:
             options.on_progress(shadow.report())
             told_s = now_s + _TICK_S
         await inbox.wait(max(0.0, min(_TICK_S, end_s - now_s)))
-    return shadow

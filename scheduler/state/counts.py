@@ -213,7 +213,7 @@ class PodCounter:
         Args:
             purpose: the cache key of `weight_of`; equal purposes must give equal weights.
             label_set: of the incoming pod.
-            weight_of: returns the weight of a term by its kind and its own weight, 0 to leave it out.
+            weight_of: returns the weight of a term by its kind, its own weight and `by_annotation`, 0 to leave it out.
             limiting: of the terms with maxPodsPerDomain above 1, else of all others.
 
         Cost: O(terms in changes since the last call), 0.2 µs each; O(terms that may select it + their rows) at first,

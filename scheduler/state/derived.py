@@ -84,15 +84,28 @@ class DerivedValues:
             entry = self._entries[key] = _Entry(compute(), self._log.version, compute, patch, self._n_sweeps)
         else:
             entry.compute, entry.patch, entry.used_at = compute, patch, self._n_sweeps
+            self._entries.move_to_end(key)
+            if self._is_current(entry):
+                current: T = entry.value
+                return current
             if not self._bring_up_to_date(entry):
                 entry.value, entry.version = compute(), self._log.version
-            # Insert again: the computation may have asked for other values, which may have evicted this one.
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
+                # Insert again: the computation may have asked for other values, which may have evicted this one.
+                self._entries[key] = entry
+                self._entries.move_to_end(key)
         value: T = entry.value
-        n_bytes = value.nbytes + ENTRY_BYTES
-        if n_bytes != entry.n_bytes:
-            self._resize(entry, n_bytes)
+        self._resize(entry, value.nbytes + ENTRY_BYTES)
+        return value
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of the key, which its reader brings up to date: also nodes that change do not drop it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(make(), self._log.version, make, None, self._n_sweeps)
+        entry.used_at = self._n_sweeps
+        self._entries.move_to_end(key)
+        value: T = entry.value
+        self._resize(entry, value.nbytes + ENTRY_BYTES)
         return value
 
     def sweep(self) -> None:
@@ -125,13 +138,17 @@ class DerivedValues:
             return not np.array_equal(entry.value, fresh)
         return not entry.value.same_as(fresh)
 
+    def _is_current(self, entry: _Entry) -> bool:
+        version = entry.version
+        return version == self._log.version or (entry.patch is None and version >= self._log.restarted_at)
+
     def _bring_up_to_date(self, entry: _Entry) -> bool:
         """Patch the value if it is stale. Return False if it has to be recomputed."""
-        log = self._log
-        if entry.version < log.restarted_at:
-            return False
-        if entry.patch is None or entry.version == log.version:
+        if self._is_current(entry):
             return True
+        log = self._log
+        if entry.patch is None or entry.version < log.restarted_at:
+            return False
         changes = log.since(entry.version)
         if changes is None:
             return False

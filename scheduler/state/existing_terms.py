@@ -38,7 +38,8 @@ class TermKey(NamedTuple):
     The identity of a declared term: pods with an equal key share one `ExistingPodTerm`.
 
     `max_pods`: the most selected pods of a domain with a declaring pod. `selects_itself`: whether the term selects the
-    pod that declares it; always False if `max_pods` is 1, where it makes no difference.
+    pod that declares it; always False if `max_pods` is 1, where it makes no difference. `yields`, `by_annotation`: as
+    `AffinityTerm`; only for required anti-affinity.
     """
 
     kind: TermKind
@@ -47,6 +48,8 @@ class TermKey(NamedTuple):
     weight: int = 0
     max_pods: int = 1
     selects_itself: bool = False
+    yields: bool = False
+    by_annotation: bool = False
 
 
 #: A term that names more namespaces has the anchor None: to match it with each label set costs 2 µs, to enter it under
@@ -104,11 +107,13 @@ class ExistingTerms:
         self._by_anchor: _ByAnchor = {}
         self._limiting_by_anchor: _ByAnchor = {}
         self._table = TermTable()
-        #: A term without a selector for each effect in the table: its kind and weight.
-        self._effects: dict[tuple[TermKind, int], int] = {}
+        #: A term without a selector for each effect in the table: its kind, weight, and whether by annotation.
+        self._effects: dict[tuple[TermKind, int, bool], int] = {}
         self._effect_terms: list[ExistingPodTerm] = []
         #: Terms with maxPodsPerDomain above 1.
         self.n_limiting = 0
+        #: Required anti-affinity by annotation, which autoscalers do not see.
+        self.n_by_annotation = 0
         #: The terms that pods of a spec declare, unless they depend on the pod's labels too.
         self._by_spec: WeakKeyDictionary[PodSpec, tuple[ExistingPodTerm, ...]] = WeakKeyDictionary()
 
@@ -199,7 +204,7 @@ class ExistingTerms:
         """
         Return the weighted sums of the terms that select the label set, by topology key; limiting ones are left out.
 
-        `weight_of` reads a term's kind and weight. `columns_of`: see `TermTable.sums`, as for the cost.
+        `weight_of` reads a term's kind, weight and `by_annotation`. `columns_of` and cost: see `TermTable.sums`.
         """
         is_exempt = label_set.namespace in self._exempt_namespaces
         weights = [
@@ -217,21 +222,45 @@ class ExistingTerms:
         # Pods of exempt namespaces neither declare required anti-affinity nor are selected by it.
         if namespace not in self._exempt_namespaces:
             for term in self.counting(affinity.required_anti, namespace):
-                matcher = declared_matcher(term, self._exempt_namespaces)
-                selects_itself = term.max_pods > 1 and self._label_sets.matches(matcher, label_set)
-                yield TermKey(
-                    TermKind.REQUIRED_ANTI, matcher, term.topology_key, 0, term.max_pods, selects_itself
-                )
+                key = self._anti_key(term)
+                selects_itself = term.max_pods > 1 and self._label_sets.matches(key.matcher, label_set)
+                yield key._replace(selects_itself=selects_itself) if selects_itself else key
         for term in self.counting(affinity.preferred, namespace):
             yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
         for term in self.counting(affinity.preferred_anti, namespace):
             yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
+
+    def gives_way(self, key: TermKey, spec: PodSpec) -> bool:
+        """Return whether the declared term does not count against pods of the spec. O(its relaxed terms)."""
+        if key.by_annotation and spec.ignores_annotations:
+            return True
+        plain = key._replace(selects_itself=False)
+        return key.yields and any(self._anti_key(term) == plain for term in spec.relaxed_anti)
+
+    def yielding_to(self, spec: PodSpec) -> Iterator[ExistingPodTerm]:
+        """Yield the anti-affinity terms of placed pods that give way to pods of the spec. O(its relaxed terms)."""
+        for term in spec.relaxed_anti:
+            key = self._anti_key(term)
+            for one in (key, key._replace(selects_itself=True))[: 1 + (term.max_pods > 1)]:
+                if (existing := self._terms.get(one)) is not None:
+                    yield existing
+
+    def _anti_key(self, term: AffinityTerm) -> TermKey:
+        return TermKey(
+            TermKind.REQUIRED_ANTI,
+            declared_matcher(term, self._exempt_namespaces),
+            term.topology_key,
+            max_pods=term.max_pods,
+            yields=term.yields,
+            by_annotation=term.by_annotation,
+        )
 
     def _term(self, key: TermKey) -> ExistingPodTerm:
         term = self._terms.get(key)
         if term is None:
             term = self._terms[key] = ExistingPodTerm(key)
             self.n_limiting += term.is_limiting
+            self.n_by_annotation += key.by_annotation
             if not term.is_limiting:
                 ((rule, selector),) = key.matcher.parts
                 term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
@@ -242,6 +271,7 @@ class ExistingTerms:
 
     def _drop(self, term: ExistingPodTerm) -> None:
         self.n_limiting -= term.is_limiting
+        self.n_by_annotation -= term.key.by_annotation
         if not term.is_limiting:
             self._table.remove(term.number)
         by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
@@ -252,9 +282,11 @@ class ExistingTerms:
                 del by_anchor[anchor]
 
     def _effect(self, key: TermKey) -> int:
-        effect = self._effects.setdefault((key.kind, key.weight), len(self._effect_terms))
+        what = (key.kind, key.weight, key.by_annotation)
+        effect = self._effects.setdefault(what, len(self._effect_terms))
         if effect == len(self._effect_terms):
-            self._effect_terms.append(ExistingPodTerm(TermKey(key.kind, _NOBODY, "", key.weight)))
+            alike = TermKey(key.kind, _NOBODY, "", key.weight, by_annotation=key.by_annotation)
+            self._effect_terms.append(ExistingPodTerm(alike))
         return effect
 
     def _declare(self, declared: Sequence[ExistingPodTerm], row: int, delta: int) -> None:

@@ -20,7 +20,7 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.model.volumes import PersistentVolumeClaim
-from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
+from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
@@ -30,6 +30,7 @@ from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import NodeTable, Usage
+from scheduler.state.pod_columns import PodsByRow
 from scheduler.state.topology_rows import TopologyRows
 from scheduler.state.volumes import Volumes
 from scheduler.syntax.selectors import Selector
@@ -147,6 +148,18 @@ class Snapshot:
         """Yield the affinity terms of placed pods that select pods of the label set."""
         return self._state.terms.selecting(label_set)
 
+    def yielding_to(self, pod: Pod) -> Iterator[ExistingPodTerm]:
+        """Yield the anti-affinity terms of placed pods that give way to the pod, which relaxed equal terms."""
+        return self._state.terms.yielding_to(pod.spec)
+
+    def gives_way(self, key: TermKey, pod: Pod) -> bool:
+        """Return whether the declared anti-affinity does not count against the pod. O(its relaxed terms)."""
+        return self._state.terms.gives_way(key, pod.spec)
+
+    def selects(self, matcher: PodMatcher, pod: Pod) -> bool:
+        """Return whether the matcher selects the pod, placed or not."""
+        return matcher.matches(pod.namespace, pod.labels, self.namespace_labels(pod.namespace))
+
     def is_kept_apart(self, pod: Pod, keys: Collection[str]) -> bool:
         """Return whether anti-affinity of a running pod by one of these keys may select the pod. At most 2 ms."""
         return self._state.terms.keeps_apart(self.label_set(pod), keys)
@@ -155,6 +168,11 @@ class Snapshot:
     def has_limits(self) -> bool:
         """Whether a placed pod declares anti-affinity with maxPodsPerDomain above 1."""
         return self._state.terms.n_limiting > 0
+
+    @property
+    def has_anti_affinity_by_annotation(self) -> bool:
+        """Whether a placed pod declares required anti-affinity by annotation."""
+        return self._state.terms.n_by_annotation > 0
 
     def declared_terms(self, pod: Pod) -> Iterator[TermKey]:
         """Yield the affinity terms that the pod declares once it is placed. 2 µs each."""
@@ -183,6 +201,10 @@ class Snapshot:
         """Return the rows with a pod of a lower priority. O(pods)."""
         return self._state.pods.has_below(priority, self.n_rows)
 
+    def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
+        """Return the pods of a lower priority on the wanted rows. O(pods)."""
+        return self._state.pods.below(priority, wanted)
+
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from its node, wherever that is."""
         return self._state.usage_of(pod)
@@ -204,6 +226,10 @@ class Snapshot:
         """Return whether pods are being evicted for the pod."""
         return pod.uid in self._state.preempting
 
+    def is_group_complete(self, pod: Pod) -> bool:
+        """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
+        return self._state.groups.is_complete(pod)
+
     def budgets_of(self, label_set: LabelSet) -> Sequence[DisruptionBudget]:
         """
         Return the budgets that select pods of the label set.
@@ -212,11 +238,21 @@ class Snapshot:
         without labels.
         """
         budgets = self._state.budgets.within(label_set.namespace)
-        if not label_set.labels:
+        if not budgets or not label_set.labels:
             return ()
         return [
             one for one in budgets if not one.selector.is_empty and one.selector.matches(label_set.labels)
         ]
+
+    def budgets_of_each(self, numbers: Rows) -> Iterator[Sequence[DisruptionBudget]]:
+        """Yield the budgets that select each of the label sets, given by number. 1 µs each."""
+        by_number = self._state.label_sets.by_number
+        return (self.budgets_of(by_number[number]) for number in numbers.tolist())
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether there is a PodDisruptionBudget."""
+        return bool(self._state.budgets)
 
     def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
         """Return the rows with a pod that shares one of the disks and must not."""

@@ -14,8 +14,11 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_annotation, parse_grace_period
+from scheduler.model.fallback import FALLBACK
 from scheduler.model.match_label_keys import merged_affinity
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.terms import Problem
+from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.affinity_rules import term_errors, weighted_term_errors
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.json_fields import list_field, object_field
@@ -74,6 +77,26 @@ def grace_error(pod: ReviewedPod) -> FieldError | None:
     return _located(pod, found) if isinstance(found, Problem) else None
 
 
+def fallback_error(pod: ReviewedPod) -> FieldError | None:
+    """Return why the scheduler cannot read the pod's fallbacks; None if it can."""
+    if FALLBACK not in pod.annotations or affinity_error(pod) is not None:
+        return None
+    metadata = {
+        "name": "pod",
+        "namespace": pod.namespace,
+        "labels": pod.labels,
+        "annotations": pod.annotations,
+    }
+    spec = {"affinity": pod.affinity, "topologySpreadConstraints": pod.constraints}
+    try:
+        parsed = PodDecoder().decode(msgspec.json.encode({"metadata": metadata, "spec": spec}))
+    except MalformedObjectError:
+        # The API server refuses it itself.
+        return None
+    problem = parsed.spec.annotation_problem
+    return None if problem is None else _located(pod, Problem(problem))
+
+
 def required_terms(affinity: object, side: str) -> Iterator[object]:
     """Yield the required terms of `podAffinity` or `podAntiAffinity`, enforced ones included."""
     for kind in (REQUIRED, ENFORCED):
@@ -83,7 +106,8 @@ def required_terms(affinity: object, side: str) -> Iterator[object]:
 def _located(pod: ReviewedPod, problem: Problem) -> FieldError:
     """Return the problem as an error of its annotation."""
     name = next(
-        (each for each in (MODE, GRACE) if problem.cause.startswith(f"annotation {each}: ")), AFFINITY
+        (each for each in (MODE, GRACE, FALLBACK) if problem.cause.startswith(f"annotation {each}: ")),
+        AFFINITY,
     )
     cause = problem.cause.removeprefix(f"annotation {name}: ")
     return annotation_error(name, pod.annotations.get(name, ""), cause)

@@ -15,9 +15,10 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, GRACE, MODE
+from scheduler.model.fallback import FALLBACK
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.json_fields import list_field, object_field, string_field
-from scheduler.webhook.affinity_annotation import affinity_error, grace_error, required_terms
+from scheduler.webhook.affinity_annotation import affinity_error, fallback_error, grace_error, required_terms
 from scheduler.webhook.mutating import IGNORE, kep_3633_terms, merged_labels
 from scheduler.webhook.refusals import forbidden_pod, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
@@ -69,9 +70,15 @@ def _declared(pod: ReviewedPod) -> tuple[object, ...]:
 
 def _syntax_errors(pod: ReviewedPod, before: ReviewedPod | None) -> Iterator[FieldError]:
     """Yield errors of annotations; of an update, only of changed ones. `before` is None at creation."""
+
+    def is_new(*keys: str) -> bool:
+        return before is None or any(before.annotations.get(key) != pod.annotations.get(key) for key in keys)
+
     own = affinity_error(pod) if before is None or _declared(before) != _declared(pod) else None
-    is_grace_new = before is None or before.annotations.get(GRACE) != pod.annotations.get(GRACE)
-    yield from (each for each in (own, grace_error(pod) if is_grace_new else None) if each is not None)
+    grace = grace_error(pod) if is_new(GRACE) else None
+    # An entry names terms of the affinity annotation too.
+    fallback = fallback_error(pod) if is_new(FALLBACK, AFFINITY, MODE) else None
+    yield from (each for each in (own, grace, fallback) if each is not None)
     if before is not None or IGNORE in pod.labels:
         return
     earlier = merged_labels(pod)

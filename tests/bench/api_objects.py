@@ -17,7 +17,7 @@ from scheduler.shell.watched_kinds import storage_kinds
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
-from tests.bench.templates import Planned, as_new
+from tests.bench.templates import Planned, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
 from tests.support.build import Json
 
@@ -79,8 +79,18 @@ class Objects:
             await self._ask("POST", path, as_new(service))
         for storage in scene.storage:
             await self._ask("POST", _STORAGE_PATHS[storage["kind"]], as_new(storage))
+        await self._create_priority_classes(scene)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
+
+    async def _create_priority_classes(self, scene: Scene) -> None:
+        shape = scene.shape
+        templates = (shape.measured, *(group.template for group in shape.idle), shape.arriving)
+        for priority in {one.priority for one in templates if one is not None and one.priority}:
+            document = {"metadata": {"name": priority_class(priority)}, "value": priority}
+            await self._ask(
+                "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document, accepted={201, 409}
+            )
 
     async def create_claims(self, pods: Iterable[Planned]) -> None:
         """Create the claims of the pods, and their volumes."""
@@ -123,7 +133,7 @@ class Objects:
 
         async def delete(pod: Planned) -> None:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            await self._ask("DELETE", path, {"gracePeriodSeconds": 0})
+            await self.delete(path)
 
         await self._each(pods, delete)
 

@@ -123,7 +123,7 @@ def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
 def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
     """The server has the nomination, and the victim that ends: all that the next instance knows."""
     low = _pod(cluster, "low", 1, cpu="2", node="n")
-    _show(cluster, low, terminating=True, is_preempted=True)
+    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
     high = _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     told = cluster.cycle()
     assert _evictions(told) == []
@@ -142,7 +142,7 @@ def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
 def test_a_restart_in_the_middle_evicts_the_rest(cluster: Driver):
     low = _pod(cluster, "low", 1, node="n")
     _pod(cluster, "lower", 0, node="n")
-    _show(cluster, low, terminating=True, is_preempted=True)
+    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
     _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     assert _evictions(cluster.cycle()) == []
     cluster.lose(low)

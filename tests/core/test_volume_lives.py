@@ -110,10 +110,17 @@ class VolumeLives(RuleBasedStateMachine):
                 self.reserved.discard(pod.uid)
 
     def _promises_are_single(self) -> None:
-        promised: dict[str, str] = {}
+        """
+        No two claims are promised one version of a volume.
+
+        A write names the version that it changes. So where another instance took the volume and gave it back, as a
+        watch shows, the promise of before can no longer be stored, and the volume may be promised again.
+        """
+        promised: dict[tuple[str, str], str] = {}
         for uid in self.reserved & self.writes.keys():
             for its_claim, its_volume in self.writes[uid].static:
-                assert promised.setdefault(its_volume.key, its_claim.key) == its_claim.key, "promised twice"
+                version = its_volume.key, its_volume.resource_version
+                assert promised.setdefault(version, its_claim.key) == its_claim.key, "promised twice"
 
     # Users and administrators.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,7 +17,10 @@ from scheduler.enforcing.instructions import (
     Share,
     ViolationCause,
 )
+from scheduler.model.annotations import AFFINITY
+from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.stimuli import NodeGone
+from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
@@ -50,6 +54,31 @@ def evict_of(orders: list[EnforcerInstruction]) -> Evict:
 
 
 # Anti-affinity.
+
+
+def test_an_enforced_rule_yields_to_a_pod_that_has_relaxed_it(cluster: Driver) -> None:
+    """Neither is evicted nor reported; a third pod, which has not relaxed it, is."""
+    entry = {"rule": "podAntiAffinity", "topologyKey": ZONE, "afterSeconds": 60}
+    name = f"podAntiAffinity by {ZONE}"
+
+    def web(pod: str, node: str, **more: str) -> None:
+        document = build.pod(
+            pod,
+            node=node,
+            labels=WEB,
+            phase="Running",
+            annotations={AFFINITY: json.dumps(APART), FALLBACK: json.dumps([entry]), **more},
+        )
+        cluster.see(document)
+
+    web("first", "a1")
+    web("relaxed", "a2", **{RELAXED: json.dumps([{"rule": name}])})
+    assert cluster.check() == []
+    assert cluster.enforcer.status.violations == []
+    web("second", "a2")
+    assert len(cluster.enforce()) == 1
+    cluster.gone("uid-default-relaxed")
+    assert cluster.enforcer.check(cluster.now_s) == []
 
 
 def test_the_younger_of_two_pods_that_must_not_share_a_zone_is_evicted(cluster: Driver) -> None:

@@ -35,13 +35,13 @@ FIELDS = {
     ),
     explanation.NodeGroup: "plugin reason where nodes examples removable",
     explanation.Rule: (
-        "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains"
+        "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text"
     ),
     Skew: "maxSkew minDomains domains fewest countsItself",
     explanation.Domain: "domain nodes pods most allowed",
     explanation.Pods: "total shown",
     explanation.PodRef: "namespace name node domain",
-    explanation.Suggestion: "changes node",
+    explanation.Suggestion: "changes node texts",
     RemovePod: "namespace pod node uid terminating",
     RunPod: "namespace labels node",
     AddRoom: "node resource amount",
@@ -111,6 +111,8 @@ def test_a_whole_explanation() -> None:
                 "skew": None,
                 "domains": [{"domain": "a", "nodes": 2, "pods": 1, "most": 0, "allowed": False}],
                 "moreDomains": 0,
+                "text": f"The pod's anti-affinity: not beside pods with app=web in namespace default, by {build.ZONE}; "
+                "closes 2 nodes",
             }
         ],
         "moreRules": 0,
@@ -127,6 +129,7 @@ def test_a_whole_explanation() -> None:
                     }
                 ],
                 "node": answer["suggestions"][0]["node"],
+                "texts": ["pod default/one leaves node a2"],
             }
         ],
         "scores": [],

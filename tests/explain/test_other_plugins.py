@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from scheduler.cli.query.sentences import rule_text
 from scheduler.explain.explainer import explain
 from scheduler.explain.explanation import Explanation
+from scheduler.explain.sentences import rule_text
 from scheduler.framework.explaining import BlockingRule, ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.profile import Profile

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cli.query.sentences import change_text, rule_text
+from scheduler.explain.sentences import change_text, rule_text
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,

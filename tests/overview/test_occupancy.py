@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.rules import RuleIndex, Side
 from scheduler.enforcing.violations import ViolationDetector
-from scheduler.overview.occupancy import DomainState, occupancy
+from scheduler.overview.occupancy import UNLIMITED, DomainState, occupancy
 from scheduler.overview.survey import RuleRecord, Survey, survey_pieces
 from tests.support import build
 from tests.support.driving import Driver
@@ -26,11 +26,14 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))
     made: dict[str, Any] = {"labels": {"app": app}}
-    match draw(st.sampled_from(("none", "affinity", "anti", "spread", "soft"))):
+    match draw(st.sampled_from(("none", "affinity", "anti", "spread", "soft", "preferred"))):
         case "affinity":
             made["affinity"] = build.affinity(required=[term])
         case "anti":
             made["affinity"] = build.affinity(anti_required=[term])
+        case "preferred":
+            weighted = (draw(st.integers(1, 2)), term)
+            made["affinity"] = build.affinity(preferred=[weighted], anti_preferred=[weighted])
         case "spread" | "soft" as kind:
             when = "DoNotSchedule" if kind == "spread" else "ScheduleAnyway"
             made["spread"] = [
@@ -73,6 +76,12 @@ def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
     selector = {"app": rule.selects.removeprefix("app=")}
     terms = pod.get("affinity", {})
     field = {"requiredAffinity": "podAffinity", "requiredAntiAffinity": "podAntiAffinity"}.get(rule.kind)
+    if rule.kind.startswith("preferred"):
+        declared = terms.get(f"pod{rule.kind.removeprefix('preferred')}", {}).get(
+            "preferredDuringSchedulingIgnoredDuringExecution", []
+        )
+        wanted = {"matchLabels": selector}, rule.limit
+        return any((one["podAffinityTerm"]["labelSelector"], one["weight"]) == wanted for one in declared)
     if field is not None:
         declared = terms.get(field, {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
         return any(term["labelSelector"]["matchLabels"] == selector for term in declared)
@@ -88,11 +97,9 @@ def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
 @given(made=st.lists(pods(), max_size=10))
 @settings(max_examples=80)
 def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
-    """Numbers of pods, of declaring pods, and the room of anti-affinity and spread."""
+    """Numbers of pods, of declaring pods (of soft rules in total), and the room of anti-affinity and spread."""
     driver = cluster(made)
     survey = surveyed(driver)
-    kinds = {"requiredAffinity", "requiredAntiAffinity", "topologySpread"}
-    assert {record.rule.kind for record in survey.records.values()} <= kinds
     for record in survey.records.values():
         rule = record.rule
         app = rule.selects.removeprefix("app=")
@@ -110,13 +117,17 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
         fewest = min(n_pods[zone] for zone in ZONES)
         for index, zone in enumerate(zones):
             assert found.n_pods[index] == n_pods[zone]
-            assert found.n_declaring[index] == n_declaring[zone]
+            assert found.n_declaring[index] == (n_declaring[zone] if rule.is_hard else 0)
             if is_spread:
                 room = fewest + rule.limit - n_pods[zone]
                 assert found.room[index] == max(0, room)
                 assert (found.states[index] == DomainState.BROKEN) == (room < 0 and rule.is_hard)
             elif rule.kind == "requiredAntiAffinity":
                 assert (found.room[index] > 0) == (found.states[index] == DomainState.EMPTY)
+            elif rule.kind.startswith("preferred"):
+                state = DomainState.ROOM if n_pods[zone] else DomainState.EMPTY
+                assert (found.room[index], found.states[index]) == (UNLIMITED, state)
+        assert record.n_declaring == sum(n_declaring.values())
     for summary in survey.summaries:
         assert summary.n_domains == 3
     driver.audit()
@@ -138,7 +149,7 @@ def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) 
     }
     broken = set()
     for record in surveyed(driver).records.values():
-        if record.rule.kind == "topologySpread":
+        if record.rule.kind not in sides.values():
             continue
         found = occupancy(record.rule, record.declaring, driver.state)
         for domain, state in zip(found.ids.tolist(), found.states.tolist(), strict=True):

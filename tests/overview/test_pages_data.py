@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
+from scheduler.errors import SettingsError
 from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Attempted
+from scheduler.model.instructions import Attempted, Evicted
+from scheduler.model.nodes import decode_workload
+from scheduler.model.stimuli import PodSeen, WorkloadSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
 from scheduler.overview.questions import NodeLabel, Question, Rehearsal, like
 from scheduler.overview.survey import survey_pieces
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
+from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -115,6 +119,80 @@ def test_a_pod_that_was_not_tried_has_the_message_of_its_condition() -> None:
     assert group.reason == "Insufficient cpu, node(s) had untolerated taint(s)"
 
 
+def test_the_reason_of_a_pod_that_may_not_be_named_has_no_names_either() -> None:
+    """Of its claims, or in its annotation; pods that wait for the same kind of reason are one group."""
+    driver = Driver()
+    driver.namespace("secret")
+    refused = "0/1 nodes are available: "
+    told = {
+        "a": f'{refused}persistentvolumeclaim "payroll" not found.',
+        "b": f'{refused}persistentvolumeclaim "tax" bound to non-existent persistentvolume "pv-tax".',
+        "c": f"{refused}annotation affinity-scheduler.io/affinity: $.payroll: unknown field.",
+        "d": f"{refused}1 node(s) didn't match Pod's node affinity/selector.",
+    }
+    messages = {driver.pod(name, namespace="secret").uid: message for name, message in told.items()}
+
+    def reasons(may_see: Any) -> set[str]:
+        return {
+            one.reason for one in finished(grouped(driver.queue.pods(), messages, Search(), may_see)).groups
+        }
+
+    assert 'persistentvolumeclaim "payroll" not found' in reasons(everything)
+    assert reasons(frozenset().__contains__) == {
+        'persistentvolumeclaim "..." not found',
+        'persistentvolumeclaim "..."',
+        "annotation affinity-scheduler.io/affinity: ...",
+        "node(s) didn't match Pod's node affinity/selector",
+    }
+
+
+def test_the_feed_has_evictions_with_their_reason(driver: Driver) -> None:
+    """Once per pod, when a watch first shows the condition; as numbers if they may not be seen."""
+    (placed,) = (one.pod for one in driver.state.placed.values())
+    ending = replace(placed, disruption="EvictionByEvictionAPI", resource_version=driver.next_version())
+    feed = DecisionFeed(7.0)
+    for event in (PodSeen(ending), PodSeen(replace(ending, terminating=True))):
+        for instruction in driver.handle(event):
+            assert isinstance(instruction, Evicted)
+            feed.record_eviction(instruction.pod, 100.0)
+    found = feed.after(0, everything, 10)
+    (one,) = found.evictions
+    assert (one.number, one.pod, one.node, one.reason) == (1, "web-0", "a", "EvictionByEvictionAPI")
+    assert (found.newest, found.began, found.decisions) == (1, 7.0, ())
+    assert feed.after(0, frozenset().__contains__, 10).n_hidden == 1
+
+
+def test_a_pod_that_a_list_shows_while_it_is_evicted_is_no_news() -> None:
+    driver = Driver()
+    driver.node("a")
+    ending = replace(driver.pod("p"), uid="other", node_name="a", disruption="EvictionByEvictionAPI")
+    assert driver.handle(PodSeen(ending)) == []
+
+
+def test_pods_of_a_service_have_the_default_constraints() -> None:
+    """Which are soft, and named with the nodes that form their domains."""
+    driver = Driver()
+    driver.node("a", labels={build.ZONE: "za", "disk": "ssd"})
+    driver.node("b", labels={build.ZONE: "zb"})
+    service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+    driver.handle(WorkloadSeen(decode_workload("Service", msgspec.json.encode(service))))
+    driver.pod("web-0", labels={"app": "web"}, node="a")
+    driver.pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
+    driver.pod("other", labels={"app": "other"}, node="b")
+    defaults = default_spreading(default_settings())
+    survey = finished(survey_pieces(driver.state, driver.queue.pods(), defaults=defaults))
+    found = {(one.topology_key, one.nodes): one for one in survey.summaries}
+    assert set(found) == {
+        (key, on) for key in (build.HOSTNAME, build.ZONE) for on in ("", "nodes with disk=ssd")
+    }
+    zones = found[build.ZONE, ""]
+    assert (zones.rule, zones.selects, zones.limit, zones.is_hard) == ("topologySpread", "app=web", 5, False)
+    assert (zones.n_domains, zones.n_pods, zones.n_declaring, zones.n_pending) == (2, 1, 1, 0)
+    of_ssd = found[build.ZONE, "nodes with disk=ssd"]
+    assert (of_ssd.n_domains, of_ssd.n_pods, of_ssd.n_declaring, of_ssd.n_pending) == (1, 1, 0, 1)
+    assert not finished(survey_pieces(driver.state, driver.queue.pods())).summaries
+
+
 def attempt(driver: Driver, name: str, namespace: str = "default") -> Attempted:
     """A failed attempt of a new pod."""
     driver.pod(name, namespace=namespace, labels={"app": "web"}, node_selector={"no": "where"})
@@ -122,7 +200,7 @@ def attempt(driver: Driver, name: str, namespace: str = "default") -> Attempted:
 
 
 def test_the_feed_has_the_newest_first_and_counts_what_it_hides(driver: Driver) -> None:
-    feed = DecisionFeed()
+    feed = DecisionFeed(0.0)
     for number in range(4):
         feed.record(attempt(driver, f"p{number}", "secret" if number == 1 else "default"), 0.001, 100.0)
     found = feed.after(0, {"default"}.__contains__, 10)
@@ -132,7 +210,7 @@ def test_the_feed_has_the_newest_first_and_counts_what_it_hides(driver: Driver) 
 
 
 def test_the_feed_is_bounded(driver: Driver) -> None:
-    feed, one = DecisionFeed(), attempt(driver, "p")
+    feed, one = DecisionFeed(0.0), attempt(driver, "p")
     for _ in range(MAX_DECISIONS + 10):
         feed.record(one, 0.0, 0.0)
     found = feed.after(0, everything, 10 * MAX_DECISIONS)
@@ -166,6 +244,12 @@ def rehearsal(driver: Driver) -> Rehearsal:
         return build_profiles(settings, snapshot)[name]
 
     return Rehearsal(state=copy, new_profile=new_profile, rng=random.Random(1), may_see=everything)
+
+
+def test_a_label_that_no_node_has_is_told(driver: Driver) -> None:
+    question = Question(without=(NodeLabel(build.ZONE, "za"), NodeLabel(build.ZONE, "zz")))
+    with pytest.raises(SettingsError, match=rf"without: found {build.ZONE}=zz, expected a label of a node"):
+        rehearsal(driver).answer(question, (), ())
 
 
 def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driver) -> None:

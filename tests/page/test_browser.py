@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
-from tests.page.conftest import Served
+from scheduler.serving.page_api import MAX_VIEWERS
+from tests.page.conftest import Served, Standby
 from tests.support import build
 from tests.support.browser import problems_of
 
@@ -25,6 +28,7 @@ VIEWS = {
     "Decisions": "Node or reason",
     "What if": "Decided on a copy of the cluster",
 }
+_PATIENCE_MS = 60_000
 SIZES = {"a laptop": (1280, 720), "a phone held upright": (390, 844)}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
@@ -85,6 +89,7 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
     page.get_by_role("heading", name="What would help").wait_for()
     page.locator(".suggestions li").first.wait_for()
     assert "leaves node" in page.locator(".suggestions li").first.inner_text()
+    page.locator(".suggestions li", has_text="has matchLabelKeys: [pod-template-hash]").wait_for()
     blocking.get_by_role("link").first.click()
     page.get_by_text("runs on node-").wait_for()
 
@@ -92,7 +97,7 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
 def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     """By the keyboard alone: the map takes the focus, arrow keys move, Enter opens a domain."""
     open_view(page, "Domains")
-    page.get_by_role("link", name="app=shop").click()
+    page.get_by_role("link", name="app=shop").first.click()
     page.get_by_text("3 full").wait_for()
     page.locator("canvas").focus()
     page.keyboard.press("ArrowRight")
@@ -145,6 +150,56 @@ def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
     row.get_by_role("button", name="Why?").click()
     page.locator(".scores .score").first.wait_for()
     page.get_by_text("Standing still").wait_for()
+
+
+def test_an_eviction_arrives_with_its_reason(page: Page, served: Served) -> None:
+    """As one of the enforcer's or of a drain would."""
+    open_view(page, "Decisions")
+    page.get_by_text("Live.").wait_for()
+    pods = served.request("GET", "/api/v1/namespaces/shop-stuck/pods")["items"]
+    name = next(pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    served.request("POST", f"/api/v1/namespaces/shop-stuck/pods/{name}/eviction", eviction)
+    row = page.locator("tr", has_text="evicted").filter(has_text=name)
+    row.get_by_text("through the Eviction API").wait_for()
+
+
+def test_default_constraints_are_soft_rules(page: Page) -> None:
+    """Required rules are listed first; soft ones on request."""
+    open_view(page, "Domains")
+    page.get_by_role("link", name="app=shop").first.wait_for()
+    page.get_by_label("Which rules").select_option("soft")
+    page.locator("tr", has_text="spread, maxSkew 5, soft per topology.kubernetes.io/zone").first.wait_for()
+
+
+def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser, standby: Standby) -> None:
+    """A connected page tells that the connection broke, and goes on by itself."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{standby.url}/ui/")
+    page.get_by_text("This instance is a standby: it shows its own caches").wait_for()
+    standby.stop()
+    page.get_by_text("not connected").wait_for()
+    standby.start()
+    page.get_by_text("not connected").wait_for(state="detached", timeout=_PATIENCE_MS)
+    page.get_by_role("status").get_by_text("standby").wait_for(timeout=_PATIENCE_MS)
+    context.close()
+
+
+def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
+    """It is not live, and asks again; whoever closes the page makes room."""
+    with ExitStack() as streams:
+        opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
+        assert {one.status for one in opened} == {200}
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{standby.url}/ui/")
+        page.get_by_text("not live").wait_for()
+        page.get_by_text("Pods per second").wait_for()
+        open_view(page, "Decisions")
+        page.get_by_text("No decision yet").wait_for()
+    page.get_by_text("not live").wait_for(state="detached", timeout=_PATIENCE_MS)
+    context.close()
 
 
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:

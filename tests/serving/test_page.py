@@ -26,6 +26,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VIEWER = MANIFESTS / "explain" / "viewer.yaml"
 OUTSIDE = ("--bind-address", "0.0.0.0")
+WORKLOAD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web-%d}
+spec: {replicas: 1200, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}
+---
+"""
+
+
+def workloads(number: int) -> str:
+    """A manifest of so many Deployments."""
+    return "".join(WORKLOAD % one for one in range(number))
 
 
 @dataclass
@@ -138,6 +150,11 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
         pytest.param("viewer", "/api/v1/pods/theirs/nothing", 403, id="whether it exists is not told"),
         pytest.param("viewer", f"/api/v1/pending?name={'x' * 300}", 400, id="a parameter that is too long"),
         pytest.param("viewer", "/metrics", 403, id="nothing else of the port"),
+        pytest.param("viewer", "/api/v1/pending?label=%3Dweb", 400, id="a label without its key"),
+        pytest.param("viewer", "/api/v1/pending?pod=mine", 400, id="an unknown parameter"),
+        pytest.param("viewer", "/api/v1/pending?name=a&name=b", 400, id="a parameter twice"),
+        pytest.param("viewer", "/api/v1/decisions?after=-1", 400, id="a negative number"),
+        pytest.param("viewer", "/api/v1/pods/mine/mine-waits?changes=yes", 400, id="neither true nor false"),
     ],
 )
 async def test_a_request_is_answered_by_token_and_path(
@@ -232,6 +249,13 @@ async def test_on_loopback_host_and_origin_are_ours(
         pytest.param({"cordon": ["nowhere"], "manifest": "x: 1"}, 400, "nowhere", id="an unknown node"),
         pytest.param({"weights": {"Nothing": 1}, "manifest": "x: 1"}, 400, "Nothing", id="an unknown plugin"),
         pytest.param({"manifest": "kind: Secret"}, 400, "kind", id="a manifest that creates no pod"),
+        pytest.param(
+            {"without": [{"key": "zone", "value": "none"}]}, 400, "zone=none", id="a label that no node has"
+        ),
+        pytest.param({"manifest": workloads(2)}, 400, "2400, expected at most 2000", id="too many replicas"),
+        pytest.param(
+            {"manifest": workloads(21), "replicas": 1}, 400, "21 workloads", id="too many workloads"
+        ),
         pytest.param({"delete": "everything"}, 400, "delete", id="an unknown field"),
         pytest.param(
             {"like": {"namespace": "mine", "name": "nobody"}}, 404, "no such pod", id="an unknown pod"

@@ -11,10 +11,13 @@ import pytest
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed, Stimulus
+from scheduler.observe.logs import configure
+from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
@@ -32,6 +35,7 @@ class Bench:
     outbox: ClusterOutbox
     inbox: Inbox
     attempts: list[Attempted]
+    evicted: list[Pod]
 
     async def answer(self) -> Stimulus:
         """Return the next result."""
@@ -44,7 +48,7 @@ class Bench:
 @asynccontextmanager
 async def bench(script: Script) -> AsyncIterator[Bench]:
     """Run the outbox with everything that it needs."""
-    inbox, attempts = Inbox(), list[Attempted]()
+    inbox, attempts, evicted = Inbox(), list[Attempted](), list[Pod]()
     async with client_of(script) as client, asyncio.TaskGroup() as group:
         binder = Binder(client, sleep=FakeSleep())
         conditions = ConditionWriter(client, clock_s=lambda: 0.0, on_failed=lambda _condition, _message: None)
@@ -57,13 +61,18 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 client, clock_s=lambda: 0.0, pause=binder.pause, is_wanted=lambda _pod, _victim: True
             ),
             conditions=conditions,
+            autoscalers=AutoscalerEvents(client, inbox, log=configure(verbosity=0, form="text")),
+            groups=PodGroupStatusWriter(
+                client, clock_s=lambda: 0.0, on_failed=lambda _group, _cause: None, may_write=lambda: True
+            ),
             recorder=recorder,
             inbox=inbox,
             hostname="host",
             on_attempt=attempts.append,
+            on_evicted=evicted.append,
         )
         background = [group.create_task(conditions.run()), group.create_task(recorder.run())]
-        yield Bench(outbox, inbox, attempts)
+        yield Bench(outbox, inbox, attempts, evicted)
         for task in background:
             task.cancel()
 

@@ -25,6 +25,7 @@ def pod(
     namespace: str = "default",
     uid: str | None = None,
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     node: str | None = None,
     affinity: Json | None = None,
     spread: Sequence[Json] = (),
@@ -39,6 +40,8 @@ def pod(
     """A pod of one container that asks for nothing; `spec` adds fields that have no keyword here."""
     metadata: Json = {"name": name, "namespace": namespace, "uid": uid or f"uid-{namespace}-{name}"}
     metadata["labels"] = dict(labels or {})
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     if terminating:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if owner is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.model.annotations import GRACE, MODE
+from scheduler.model.fallback import FALLBACK
 from scheduler.webhook.validating import AntiAffinity
 from tests.support import build
 from tests.support.build import Json
@@ -98,6 +99,13 @@ def test_the_message_is_that_of_the_admission_plugin(setting, suffix):
             id="mode",
         ),
         pytest.param({GRACE: "5m"}, GRACE, 'found "5m", expected seconds from 0 to 999999', id="grace"),
+        pytest.param({FALLBACK: "[1]"}, FALLBACK, "$[0]: Expected `object`, got `int`", id="fallback"),
+        pytest.param(
+            {FALLBACK: '[{"rule": "podAntiAffinity", "topologyKey": "zone", "afterSeconds": 5}]'},
+            FALLBACK,
+            "$[0]: the pod has no required term of podAntiAffinity by zone",
+            id="fallback of no term",
+        ),
         pytest.param({GRACE: "-1"}, GRACE, 'found "-1", expected', id="grace below zero"),
     ],
 )
@@ -113,6 +121,15 @@ def test_other_annotations_are_not_read():
     pod = in_field(build.affinity())
     pod["metadata"]["annotations"] = {"example.com/affinity": "{", "kep-3633-alt.10h.in/other": "{"}
     assert validated(pod).status is None
+
+
+@pytest.mark.parametrize("place", [in_field, in_annotation])
+def test_a_fallback_that_names_a_required_term_is_allowed(place):
+    """Of the spec or of our annotation."""
+    pod = place(anti(build.HOSTNAME, None))
+    entry = {"rule": "podAntiAffinity", "topologyKey": build.HOSTNAME, "afterSeconds": 5}
+    pod["metadata"].setdefault("annotations", {})[FALLBACK] = json.dumps([entry])
+    assert validated(pod, refused=AntiAffinity.OFF).status is None
 
 
 # Updates

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from scheduler.cli.query.sentences import change_text, rule_text
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
 from scheduler.explain.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
+from scheduler.explain.sentences import change_text
 from scheduler.model.changes import Change, RemovePod
 from scheduler.syntax.plurals import counted
 
@@ -80,7 +80,7 @@ def _rules(answer: Explanation, *, wide: bool) -> list[str]:
     lines: list[str] = []
     for number, rule in enumerate(shown):
         mirrored = not wide and any(_mirrors(rule, other) for other in shown[:number])
-        lines += [f"  {rule_text(rule)}", *_rule_body(rule, wide=wide, mirrored=mirrored)]
+        lines += [f"  {rule.text}", *_rule_body(rule, wide=wide, mirrored=mirrored)]
     return lines + _more(len(answer.rules) - len(shown) + answer.n_more_rules, "rule")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
 _BOLD: Final = "1"
@@ -68,3 +69,30 @@ class ReadProgress:
         if self._shown:
             self._out.write(_ERASE_LINE)
             self._out.flush()
+
+
+class LiveLines:
+    """Shows lines on a terminal in place of the last ones; nothing elsewhere."""
+
+    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
+        self._out = out
+        self._shown = Style(out, environ).is_terminal
+        self._n_lines = 0
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show the lines, each cut to the terminal's width and as many as its height takes."""
+        if not self._shown:
+            return
+        size = shutil.get_terminal_size()
+        shown = [escape_control_characters(line)[: size.columns - 1] for line in lines[: size.lines - 1]]
+        self.clear()
+        self._out.write("".join(f"{line}\n" for line in shown))
+        self._out.flush()
+        self._n_lines = len(shown)
+
+    def clear(self) -> None:
+        """Erase the lines."""
+        if self._n_lines:
+            self._out.write(f"\x1b[{self._n_lines}F\x1b[J")
+            self._out.flush()
+        self._n_lines = 0

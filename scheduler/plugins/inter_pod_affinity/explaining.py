@@ -65,7 +65,11 @@ def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterato
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
     snapshot = context.snapshot
-    existing = list(snapshot.existing_terms(snapshot.label_set(context.pod)))
+    existing = [
+        term
+        for term in snapshot.existing_terms(snapshot.label_set(context.pod))
+        if not snapshot.gives_way(term.key, context.pod)
+    ]
     yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
     yield from (_limiting(context, term) for term in existing if term.is_limiting)
 

@@ -2,20 +2,24 @@
 The Filter of InterPodAffinity: three rules, in this order, on every node.
 
   1. For every required affinity term, the node's domain has a pod that matches all of the incoming pod's terms. If no
-     domain has such a pod, an incoming pod that matches its own terms may be the first.
+     domain has such a pod, an incoming pod that matches its own terms may be the first. So may one
+     whose siblings match that are placed after it; the search for the group's places sees to it that one comes near.
   2. For no required anti-affinity term, the node's domain has a matching pod.
   3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 
 An annotation may raise the limit of an anti-affinity term to N pods per domain: rule 2 then allows N - 1 matching pods,
 and rule 3 refuses a pod with which the domain would exceed the N of a declared term. Anti-affinity neither applies to
-pods of exempt namespaces nor counts them. Both are not upstream; without them decisions are the same as upstream.
+pods of exempt namespaces nor counts them. A declared term that yields does not refuse a pod that has relaxed an equal
+term. All three are not upstream; without them decisions are the same as upstream.
 
 Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -25,9 +29,9 @@ from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
-from scheduler.state.columns import ABSENT
-from scheduler.state.counts import TermSums
+from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
+from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
@@ -42,34 +46,40 @@ Rule = tuple[Mask, Status]
 
 def own_rules(context: PodContext, snapshot: Snapshot, terms: IncomingTerms) -> Iterator[Rule]:
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
-    for mask in affinity_masks(context.pod, snapshot, terms):
+    for mask in affinity_masks(context.pod, snapshot, terms, context.siblings):
         yield mask, AFFINITY_NOT_MET
     for matcher, key, max_pods in terms.anti:
         yield ~snapshot.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
 
 
-def affinity_masks(pod: Pod, snapshot: Snapshot, terms: IncomingTerms) -> list[Mask]:
+def affinity_masks(
+    pod: Pod, snapshot: Snapshot, terms: IncomingTerms, siblings: Sequence[Pod] = ()
+) -> list[Mask]:
     """Return per key of `terms.required_keys` the rows whose domain has a pod that all required terms select."""
     matcher = terms.required
     if matcher is None:
         return []
     masks = [snapshot.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
-    if not any(mask.any() for mask in masks) and matcher.matches(
-        pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace)
+    if not any(mask.any() for mask in masks) and any(
+        _selects(matcher, one, snapshot) for one in (pod, *siblings)
     ):
-        # The first pod of a group: no pod matches in any domain of any key, but the pod matches its own terms.
+        # The first pod of a group: no pod matches in any domain of any key, but the pod itself or one to come does.
         return [snapshot.eligible((key,)) for key in terms.required_keys]
     return masks
 
 
+def _selects(matcher: PodMatcher, pod: Pod, snapshot: Snapshot) -> bool:
+    return matcher.matches(pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace))
+
+
 def existing_rule(refused: Sequence[Mask]) -> Rule:
     """Return rule 3 from at least one mask of refused rows, of `forbidden_domains` and `full_domains`."""
-    return ~np.logical_or.reduce(refused), EXISTING_ANTI_AFFINITY_BROKEN
+    return ~reduce(or_, refused), EXISTING_ANTI_AFFINITY_BROKEN
 
 
 def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield per topology key the rows in domains with a pod whose anti-affinity selects the incoming pod. 4 µs each."""
-    for per_domain in forbidding_sums(context, snapshot).by_key.values():
+    for per_domain in forbidding_sums(context, snapshot).values():
         if per_domain.amounts.any():
             yield per_domain.at_least(1)
 
@@ -87,19 +97,37 @@ def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
             yield is_full.take(pods.ids)
 
 
-def forbidding_sums(context: PodContext, snapshot: Snapshot) -> TermSums:
-    """Return how many pods per domain declare anti-affinity that selects the incoming pod."""
-    return snapshot.term_sums("forbidding", context.label_set, _forbids)
+def forbidding_sums(context: PodContext, snapshot: Snapshot) -> Mapping[str, PerDomain]:
+    """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
+    if context.pod.spec.ignores_annotations:
+        return snapshot.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
+    found = snapshot.term_sums("forbidding", context.label_set, _forbids).by_key
+    if not context.pod.spec.relaxed_anti:
+        return found
+    by_key = dict(found)
+    for term in yielding_terms(context, snapshot):
+        key = term.key.topology_key
+        if term.is_forbidding and key in by_key:
+            its = snapshot.column(key).per_domain(snapshot.declaring(term))
+            by_key[key] = PerDomain(by_key[key].amounts - its.amounts, by_key[key].ids)
+    return by_key
+
+
+def yielding_terms(context: PodContext, snapshot: Snapshot) -> frozenset[ExistingPodTerm]:
+    """Return the terms of placed pods that select the incoming pod, but yield to it."""
+    return frozenset(
+        term for term in snapshot.yielding_to(context.pod) if snapshot.selects(term.key.matcher, context.pod)
+    )
 
 
 def limiting_terms(context: PodContext, snapshot: Snapshot) -> Iterator[ExistingPodTerm]:
     """Yield the limiting terms of placed pods that select the incoming pod."""
-    if not snapshot.has_limits:
+    if not snapshot.has_limits or context.pod.spec.ignores_annotations:
         return
-    for term, limits in snapshot.term_sums(
-        "limiting", context.label_set, _limits, limiting=True
-    ).weights.items():
-        if limits and term.pods_by_row:
+    found = snapshot.term_sums("limiting", context.label_set, _limits, limiting=True).weights
+    yielding = yielding_terms(context, snapshot) if context.pod.spec.relaxed_anti else ()
+    for term, limits in found.items():
+        if limits and term.pods_by_row and term not in yielding:
             yield term
 
 
@@ -110,6 +138,10 @@ def domain_capacity(key: TermKey) -> int:
 
 def _forbids(term: ExistingPodTerm) -> int:
     return int(term.is_forbidding)
+
+
+def _forbids_by_spec(term: ExistingPodTerm) -> int:
+    return int(term.is_forbidding and not term.key.by_annotation)
 
 
 def _limits(term: ExistingPodTerm) -> int:

@@ -59,7 +59,7 @@ class SpreadConstraints:
     ) -> None:
         self._gates = gates
         self._default_selector = default_selector
-        self._defaults = tuple(_parsed_default(c) for c in args.effective_default_constraints)
+        self._defaults = tuple(parsed_default(c) for c in args.effective_default_constraints)
         # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
         self._own = MemoBySpec(partial(_own_constraints, gates=gates))
         self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
@@ -87,7 +87,7 @@ def has_match_label_keys(pod: Pod) -> bool:
     return any(c.match_label_keys for c in pod.spec.spread)
 
 
-def _parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
+def parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     """Return a default constraint, without its selector. Its matchLabelKeys have no effect, as upstream."""
     return SpreadConstraint(
         max_skew=constraint.max_skew,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import iadd
 
 import numpy as np
 
@@ -46,10 +48,11 @@ class SpreadScorer:
 
     def raw(self) -> Amounts:
         """Return the sum of all constraints' points, rounded half up: int64 array of shape (n_rows,)."""
-        points = np.zeros(self._snapshot.n_rows)
-        for counted in self._counted:
-            points += self._points_by_node(counted) if counted.is_by_node else self._points_by_domain(counted)
-        return rounded(points)
+        each = (
+            self._points_by_node(counted) if counted.is_by_node else self._points_by_domain(counted)
+            for counted in self._counted
+        )
+        return rounded(reduce(iadd, each))
 
     def normalized(self, raw: Amounts) -> Scores:
         """
@@ -76,9 +79,13 @@ class SpreadScorer:
         column, scored = counted.column, self._scored
         ids = column.ids[: self._snapshot.n_rows]
         pods = counted.per_domain().amounts.copy()
-        n_scored = scored.n_per_domain(ids, column.n_ids)
-        n_domains = int(np.count_nonzero(n_scored[ABSENT + 1 :]))
-        if not self._has_every_node(column):
+        has_every_node = self._has_every_node(column)
+        if has_every_node and scored.n == self._snapshot.n_nodes:
+            n_domains = column.n_domains
+        else:
+            n_scored = scored.n_per_domain(ids, column.n_ids)
+            n_domains = int(np.count_nonzero(n_scored[ABSENT + 1 :]))
+        if not has_every_node:
             # A node without the label counts as if its value were empty; only System defaults allow such nodes.
             empty_value = column.id_by_value.get("")
             if empty_value is not None:
@@ -102,4 +109,6 @@ class SpreadScorer:
 
 def points_of(pods: Amounts | Counts, n_domains: int, max_skew: int) -> Fractions:
     """Return the points of one constraint for nodes in domains with these numbers of pods."""
-    return pods * math.log(n_domains + 2) + float(max_skew - 1)
+    points = np.multiply(pods, math.log(n_domains + 2))
+    points += float(max_skew - 1)
+    return points

@@ -1,7 +1,7 @@
 // The page: a bar with the views, one view below it, and the stream that all views share.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
-import { follow, setToken } from "./connection.js";
+import { follow, get, setToken } from "./connection.js";
 import { Badge, Empty } from "./parts.js";
 import { count } from "./wording.js";
 import { DecisionsView } from "./views/decisions.js";
@@ -17,7 +17,9 @@ const VIEWS = [
   { path: "decisions", title: "Decisions", view: DecisionsView },
   { path: "what-if", title: "What if", view: WhatIfView },
 ];
-const MOST_DECISIONS = 300;
+const MOST_ENTRIES = 300;
+/** All connections of the port for viewers are taken. */
+const FULL = 503;
 const THEMES = ["auto", "light", "dark"];
 
 /** Return the parts of the address after #/, each decoded. */
@@ -40,18 +42,30 @@ function useRoute() {
   return route;
 }
 
+/** Add decisions and evictions, the newest first; a scheduler that has started anew numbers them from 1 again. */
+function merged(feed, { began, decisions, evictions }) {
+  const byNumber = new Map(feed.began === began ? feed.entries.map((one) => [one.number, one]) : []);
+  [...decisions, ...evictions].forEach((one) => byNumber.set(one.number, one));
+  const entries = [...byNumber.values()].sort((one, other) => other.number - one.number);
+  return { began, entries: entries.slice(0, MOST_ENTRIES) };
+}
+
 function useStream(attempt) {
   const [now, setNow] = useState(null);
-  const [decisions, setDecisions] = useState([]);
+  const [feed, setFeed] = useState({ began: 0, entries: [] });
   const [problem, setProblem] = useState(null);
+  const [connects, setConnects] = useState(0);
+  const onDecisions = (data) => setFeed((old) => merged(old, data));
   useEffect(() => {
-    const onEvent = (name, data) => {
-      if (name === "now") setNow(data);
-      if (name === "decisions") setDecisions((old) => [...data.decisions, ...old].slice(0, MOST_DECISIONS));
+    const onEvent = (name, data) => (name === "now" ? setNow(data) : onDecisions(data));
+    const onState = (error) => {
+      setProblem(error);
+      if (!error || error.status === FULL) setConnects((old) => old + 1);
+      if (error?.status === FULL) get("now").then(setNow, () => {});
     };
-    return follow(onEvent, setProblem);
+    return follow(onEvent, onState);
   }, [attempt]);
-  return { now, decisions, problem };
+  return { now, feed, onDecisions, connects, problem };
 }
 
 function useTheme() {
@@ -65,7 +79,7 @@ function useTheme() {
 }
 
 function Status({ now, problem }) {
-  if (problem) return html`<${Badge} kind="bad">not connected<//>`;
+  if (problem) return html`<${Badge} kind="bad">${problem.status === FULL && now ? "not live" : "not connected"}<//>`;
   if (!now) return html`<${Badge}>connecting<//>`;
   const roles = { leader: "leader", standby: "standby", alone: "no leader election" };
   return html`
@@ -94,7 +108,7 @@ function Token({ onGiven }) {
 function Page() {
   const route = useRoute();
   const [attempt, setAttempt] = useState(0);
-  const { now, decisions, problem } = useStream(attempt);
+  const { now, problem, ...stream } = useStream(attempt);
   const [theme, nextTheme] = useTheme();
   const main = useRef(null);
   const chosen = VIEWS.find((one) => one.path === route[0]) ?? VIEWS[0];
@@ -121,8 +135,8 @@ function Page() {
       ${needsToken
         ? html`<${Token} onGiven=${() => setAttempt(attempt + 1)} />`
         : problem && !now
-          ? html`<${Empty}>The scheduler does not answer: ${problem.message}. The page tries again every second.<//>`
-          : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} decisions=${decisions} />`}
+          ? html`<${Empty}>${problem.message}. The page tries again by itself.<//>`
+          : html`<${chosen.view} key=${chosen.path} route=${route.slice(1)} now=${now} stream=${stream} />`}
     </main>
   `;
 }

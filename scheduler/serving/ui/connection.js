@@ -8,9 +8,10 @@ const RECONNECT_MS = 1000;
 let token = "";
 
 export class RequestError extends Error {
-  constructor(status, message) {
+  constructor(status, message, retryAfterS) {
     super(message);
     this.status = status;
+    this.retryAfterS = retryAfterS;
   }
 }
 
@@ -39,7 +40,7 @@ async function problem(response) {
   } catch {
     // a text of a proxy: the status says enough
   }
-  return new RequestError(response.status, message);
+  return new RequestError(response.status, message, Number(response.headers.get("Retry-After")) || 1);
 }
 
 function pause(milliseconds, signal) {
@@ -56,8 +57,8 @@ async function request(path, options = {}) {
     if (response.ok) return response.json();
     const waits = response.status === 429 || response.status === 503;
     if (!waits || tries >= RETRIES || options.signal?.aborted) throw await problem(response);
-    const seconds = Number(response.headers.get("Retry-After")) || 1;
-    await pause(1000 * Math.min(seconds, LONGEST_RETRY_S), options.signal);
+    const { retryAfterS } = await problem(response);
+    await pause(1000 * Math.min(retryAfterS, LONGEST_RETRY_S), options.signal);
   }
 }
 
@@ -71,20 +72,30 @@ export const ask = (path, question, signal) =>
     body: JSON.stringify(question),
   });
 
+const openStream = (signal) => fetch(new URL("stream", BASE), { headers: headers(), signal });
+
+// index.html loads this module first, so that the first figures are on their way while the views are loaded.
+let first = openStream();
+first.catch(() => {}); // told by `follow`
+
 /** Call `onEvent(name, data)` for every event, and `onState(error or null)` when the stream breaks or is back. */
 export function follow(onEvent, onState) {
   const ended = new AbortController();
   (async () => {
     while (!ended.signal.aborted) {
+      let waitMs = RECONNECT_MS;
       try {
-        const response = await fetch(new URL("stream", BASE), { headers: headers(), signal: ended.signal });
+        const opened = first ?? openStream(ended.signal);
+        first = null;
+        const response = await opened;
         if (!response.ok) throw await problem(response);
         onState(null);
         await read(response.body, onEvent);
       } catch (error) {
         if (!ended.signal.aborted) onState(error);
+        waitMs = 1000 * Math.min(error.retryAfterS ?? 1, LONGEST_RETRY_S);
       }
-      await pause(RECONNECT_MS, ended.signal);
+      await pause(waitMs, ended.signal);
     }
   })();
   return () => ended.abort();

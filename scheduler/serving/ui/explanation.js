@@ -3,7 +3,7 @@
 import { html, useState } from "./vendor/htm-preact-standalone.js";
 import { query, segment } from "./connection.js";
 import { Badge, Empty, PodList, Problem, ScoreBars, usePolled } from "./parts.js";
-import { blockingRule, changeText, count, counted } from "./wording.js";
+import { count, counted } from "./wording.js";
 
 /** Up to this many placed pods, the copy on which changes are tried takes less than half a second. */
 const TRIES_AT_ONCE = 20_000;
@@ -31,7 +31,7 @@ function Rules({ explanation, plain }) {
   if (!explanation.rules.length) return null;
   return html`<h3>Rules in the way</h3>
     ${explanation.rules.map((rule, index) => html`<div class="blocking" key=${index}>
-      <p>${blockingRule(rule)}; <strong>closes ${counted(rule.nodes, "node")}</strong></p>
+      <p>${rule.text}</p>
       <p class="label">${rule.kind === "requiredAffinity" || rule.kind === "topologySpread" ? "Pods that count" : "Blocking pods"} (${count(rule.pods.total)})</p>
       <${PodList} pods=${rule.pods} none="none anywhere" plain=${plain} />
       ${rule.pending.total > 0 && html`<p class="label">Pending pods that would count</p><${PodList} pods=${rule.pending} />`}
@@ -48,7 +48,7 @@ function Rules({ explanation, plain }) {
 function Suggestions({ suggestions }) {
   if (!suggestions.length) return html`<p class="muted">No small change that was tried lets the pod schedule.</p>`;
   return html`<ol class="suggestions">
-    ${suggestions.map((one, index) => html`<li key=${index}>${one.changes.map(changeText).join("; and ")} <span class="muted">→ ${one.node}</span></li>`)}
+    ${suggestions.map((one, index) => html`<li key=${index}>${one.texts.join("; and ")} <span class="muted">→ ${one.node}</span></li>`)}
   </ol>`;
 }
 

@@ -8,20 +8,27 @@ const BROKEN = 3;
 const CLOSED = 4;
 const GAP = 3;
 const HEADING = 20;
-const LARGE_UP_TO = 120;
-const LARGE = { width: 148, height: 52 };
-const MIDDLE_UP_TO = 1200;
+/** Sizes by the number of domains; cells with text share out the width that is left in a row. */
+const LARGE = { width: 148, height: 52, hasText: true };
+const SIZES = [
+  { upTo: 24, size: LARGE },
+  { upTo: 400, size: { width: 82, height: 38, hasText: true } },
+  { upTo: 1200, size: { width: 18, height: 18 } },
+  { upTo: Infinity, size: { width: 12, height: 12 } },
+];
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-function sizeOf(number) {
-  if (number <= LARGE_UP_TO) return LARGE;
-  const edge = number <= MIDDLE_UP_TO ? 18 : 12;
-  return { width: edge, height: edge };
+function sizeOf(number, width) {
+  const { size } = SIZES.find(({ upTo }) => number <= upTo);
+  if (!size.hasText) return size;
+  const perRow = Math.min(number, Math.max(1, Math.floor((width + GAP) / (size.width + GAP))));
+  const shared = Math.floor((width + GAP) / perRow) - GAP;
+  return { ...size, width: Math.min(shared, 2 * size.width) };
 }
 
 /** Return the place of every cell, headings of groups, and the height. */
 function layout(map, width) {
-  const size = sizeOf(map.domains.length);
+  const size = sizeOf(map.domains.length, width);
   const perRow = Math.max(1, Math.floor((width + GAP) / (size.width + GAP)));
   const cells = [];
   const headings = [];
@@ -44,16 +51,16 @@ function layout(map, width) {
   return { size, perRow, cells, headings, height: y + size.height + GAP };
 }
 
-/** The share of a domain's room that is taken, for the depth of its colour. */
-function share(map, index) {
+/** The share of a domain's room that is taken, for the depth of its colour; without a limit, of the fullest domain. */
+function share(map, index, most) {
   const state = map.states[index];
   if (state === FULL || state === BROKEN) return 1;
   if (state === CLOSED || !map.pods[index]) return 0;
   const room = map.room[index];
-  return room < 0 ? 0.5 : map.pods[index] / (map.pods[index] + room);
+  return room < 0 ? (0.6 * map.pods[index]) / most : map.pods[index] / (map.pods[index] + room);
 }
 
-function draw(canvas, map, place, cursor) {
+function draw(canvas, map, place) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const ratio = devicePixelRatio || 1;
@@ -67,10 +74,11 @@ function draw(canvas, map, place, cursor) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.fillStyle = muted;
   place.headings.forEach(({ text, y }) => pen.fillText(text, 0, y, width));
-  const { width: w, height: h } = place.size;
+  const { width: w, height: h, hasText } = place.size;
+  const most = map.pods.reduce((least, number) => Math.max(least, number), 1);
   place.cells.forEach(({ x, y }, index) => {
     const state = map.states[index];
-    const taken = share(map, index);
+    const taken = share(map, index, most);
     pen.fillStyle = surface;
     pen.fillRect(x, y, w, h);
     pen.fillStyle = state === BROKEN ? bad : accent;
@@ -81,21 +89,15 @@ function draw(canvas, map, place, cursor) {
     pen.lineWidth = 1;
     pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
     const isDark = state === BROKEN || taken > 0.55;
-    if (state === BROKEN || state === CLOSED) mark(pen, state, x, y, w, h, isDark ? onAccent : muted);
-    if (w === LARGE.width) label(pen, map, index, x, y, isDark ? onAccent : ink);
+    if (state === BROKEN || state === CLOSED) mark(pen, state, x, y, place.size, isDark ? onAccent : muted);
+    if (hasText) label(pen, map, index, x, y, place.size, isDark ? onAccent : ink);
   });
-  if (cursor >= 0 && cursor < place.cells.length) {
-    const { x, y } = place.cells[cursor];
-    pen.strokeStyle = ink;
-    pen.lineWidth = 2;
-    pen.strokeRect(x + 1, y + 1, w - 2, h - 2);
-  }
 }
 
 /** A cross on a broken cell, a slash on one without the pod that affinity requires: colour is not the only sign. */
-function mark(pen, state, x, y, w, h, colour) {
-  const edge = Math.min(w, h, 16);
-  const [left, top] = w === LARGE.width ? [x + w - edge - 4, y + 6] : [x + (w - edge) / 2, y + (h - edge) / 2];
+function mark(pen, state, x, y, { width, height, hasText }, colour) {
+  const edge = Math.min(width, height, 16);
+  const [left, top] = hasText ? [x + width - edge - 3, y + 3] : [x + (width - edge) / 2, y + (height - edge) / 2];
   pen.strokeStyle = colour;
   pen.lineWidth = 1.5;
   pen.beginPath();
@@ -108,12 +110,14 @@ function mark(pen, state, x, y, w, h, colour) {
   pen.stroke();
 }
 
-function label(pen, map, index, x, y, colour) {
+function label(pen, map, index, x, y, { width, height }, colour) {
+  const room = width - 12;
   pen.fillStyle = colour;
   pen.font = "600 12px system-ui, sans-serif";
-  pen.fillText(fitting(pen, map.domains[index], LARGE.width - 28), x + 8, y + 20);
+  pen.fillText(fitting(pen, map.domains[index], room - 12), x + 6, y + height / 2 - 4);
   pen.font = "12px system-ui, sans-serif";
-  pen.fillText(cellNumbers(map, index), x + 8, y + 39);
+  const numbers = height === LARGE.height ? cellNumbers : shortNumbers;
+  pen.fillText(numbers(map, index), x + 6, y + height / 2 + 12);
 }
 
 /** The end of a long name tells it from its neighbours. */
@@ -130,11 +134,14 @@ function cellNumbers(map, index) {
   return room < 0 ? pods : `${pods}, room ${room}`;
 }
 
+const shortNumbers = (map, index) => `${map.pods[index]}${map.room[index] < 0 ? "" : ` of ${map.pods[index] + map.room[index]}`}`;
+
 export const describe = (map, index) =>
   `${map.domains[index]}: ${cellNumbers(map, index)}, ${STATES[map.states[index]].text}`;
 
 export function HeatMap({ map, chosen, onChoose }) {
   const canvas = useRef(null);
+  const frame = useRef(null);
   const place = useRef(null);
   const [width, setWidth] = useState(0);
   const [cursor, setCursor] = useState(-1);
@@ -153,8 +160,13 @@ export function HeatMap({ map, chosen, onChoose }) {
     if (!width) return;
     place.current = layout(map, width);
     canvas.current.style.height = `${place.current.height}px`;
-    draw(canvas.current, map, place.current, marked);
-  }, [map, width, marked, turn]);
+    draw(canvas.current, map, place.current);
+  }, [map, width, turn]);
+  useEffect(() => {
+    const cell = place.current?.cells[marked];
+    frame.current.hidden = !cell;
+    if (cell) Object.assign(frame.current.style, { left: `${cell.x}px`, top: `${cell.y}px`, width: `${place.current.size.width}px`, height: `${place.current.size.height}px` });
+  }, [map, width, marked]);
 
   const at = (event) => {
     const box = canvas.current.getBoundingClientRect();
@@ -180,6 +192,7 @@ export function HeatMap({ map, chosen, onChoose }) {
       aria-label=${`Map of ${map.domains.length} domains. Arrow keys move, Enter opens a domain.`}
       onPointerMove=${move} onPointerLeave=${() => setCursor(-1)}
       onClick=${(event) => choose(at(event))} onKeyDown=${onKey}></canvas>
+    <div class="cursor" ref=${frame} hidden></div>
     <p class="tip" aria-live="polite">${marked >= 0 && marked < map.domains.length ? describe(map, marked) : "Point at a domain, or choose one to see its pods."}</p>
   </div>`;
 }

@@ -51,7 +51,7 @@ export const podLink = (pod) => `#/pending/${segment(pod.namespace)}/${segment(p
 export const PodName = ({ pod, plain = false }) =>
   plain
     ? html`<span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}`
-    : html`<a class="pod" href=${podLink(pod)}><span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}</a>`;
+    : html`<a class="pod" href=${podLink(pod)} title=${`${pod.namespace}/${pod.name ?? pod.pod}`}><span class="muted">${pod.namespace}/</span>${pod.name ?? pod.pod}</a>`;
 
 /** Some pods by name, and how many more there are; `plain` pods are imagined and have no page. */
 export function PodList({ pods, none = "none", plain = false }) {
@@ -89,9 +89,9 @@ export function ScoreBars({ ranked }) {
         ${segments(one.scores, most).map(({ name, points, x, width }) => html`<rect class=${tint(name)} x=${x} y="0" width=${width} height="10"><title>${name} ${points}</title></rect>`)}
       </svg>
       <span class="number">${count(one.total)}</span>
-      <span class="muted">${index ? "" : "chosen"}</span>
+      <span class="muted">${index ? "" : ranked[1]?.total === one.total ? "chosen among equals" : "chosen"}</span>
     </div>`)}
-    <ul class="legend">${plugins.map((plugin) => html`<li key=${plugin}><span class=${`swatch ${tint(plugin)}`}></span>${plugin}</li>`)}</ul>
+    <ul class="legend">${plugins.map((plugin) => html`<li key=${plugin}><span class=${`swatch ${tint(plugin)}`}></span>${plugin} ${count(ranked[0].scores[plugin] ?? 0)}</li>`)}</ul>
   </div>`;
 }
 

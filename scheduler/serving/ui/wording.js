@@ -1,10 +1,10 @@
-// Numbers, times, rules and changes as people read them.
+// Numbers, times and rules as people read them.
 
 const NUMBER = new Intl.NumberFormat("en-US");
 
 export const count = (number) => NUMBER.format(number);
 
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 /** A duration in seconds, with two or three digits: 64 µs, 1.2 ms, 340 ms, 2.1 s, 3 min. */
 export function duration(seconds) {
@@ -32,11 +32,10 @@ export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([]
 const RULES = {
   requiredAffinity: "affinity",
   requiredAntiAffinity: "anti-affinity",
-  existingAntiAffinity: "anti-affinity of running pods",
+  preferredAffinity: "preferred affinity",
+  preferredAntiAffinity: "preferred anti-affinity",
   topologySpread: "spread",
 };
-
-export const ruleKind = (rule) => RULES[rule] ?? rule;
 
 export const QUEUES = {
   active: "to be tried next",
@@ -45,10 +44,29 @@ export const QUEUES = {
   gated: "has scheduling gates",
 };
 
-/** The limit of a rule of the list: at most N, maxSkew N, or beside such a pod. */
-export function limitText(rule) {
+/** Why a pod was evicted, by the reason of its condition DisruptionTarget. */
+export const DISRUPTIONS = {
+  EvictionByEvictionAPI: "through the Eviction API: by the enforcer, a drain or a client",
+  PreemptionByScheduler: "preempted for a pod of higher priority",
+  DeletionByTaintManager: "for a taint that it does not tolerate",
+  DeletionByPodGC: "its node is gone",
+  TerminationByKubelet: "by its kubelet, which lacks room or shuts down",
+};
+
+/** The reasons of a message, without its part on preemption. */
+export const refusalOf = (message) => message.split(" preemption: ")[0].replace(/^0\/\d+ nodes are available: /, "");
+
+/** The rule of the list in words: its kind and limit, its topology key, and where it counts. */
+export function ruleText(rule) {
+  const domains = rule.nodes ? `, on ${rule.nodes}` : "";
+  const least = rule.minDomains > 1 ? `, minDomains ${rule.minDomains}` : "";
+  return `${RULES[rule.rule] ?? rule.rule}, ${limitText(rule)}${least} per ${rule.topologyKey}, in ${rule.namespaces}${domains}`;
+}
+
+function limitText(rule) {
   if (rule.rule === "requiredAffinity") return "beside one";
   if (rule.rule === "topologySpread") return `maxSkew ${rule.limit}${rule.isHard ? "" : ", soft"}`;
+  if (!rule.isHard) return `weight ${rule.limit}`;
   return `at most ${rule.limit}`;
 }
 
@@ -57,75 +75,5 @@ export const STATES = [
   { name: "room", text: "room left" },
   { name: "full", text: "full" },
   { name: "broken", text: "rule does not hold" },
-  { name: "closed", text: "lacks a pod that the rule requires" },
+  { name: "closed", text: "closed: no pod there that the rule requires" },
 ];
-
-/** The sentence of a rule in an explanation. */
-export function blockingRule(rule) {
-  const pods = `${rule.selects} in ${rule.namespaces}`;
-  const most = Math.max(0, ...rule.domains.map((domain) => domain.most ?? 0));
-  const many = most ? `more than ${counted(most, "pod")} with` : "pods with";
-  switch (rule.kind) {
-    case "requiredAffinity":
-      return `Its affinity: beside a pod with ${pods}, by ${rule.topologyKey}`;
-    case "requiredAntiAffinity":
-      return `Its anti-affinity: not beside ${many} ${pods}, by ${rule.topologyKey}`;
-    case "existingAntiAffinity":
-      return `Anti-affinity of running pods against ${many} ${pods}, by ${rule.topologyKey}`;
-    case "topologySpread":
-      return `Its spread of ${pods}, by ${rule.topologyKey}: ${skew(rule.skew)}`;
-    default:
-      return `${rule.kind}: ${pods}, by ${rule.topologyKey}`;
-  }
-}
-
-function skew(numbers) {
-  if (!numbers) return "no numbers";
-  if (!numbers.domains) return `maxSkew ${numbers.maxSkew}, but no node is eligible`;
-  return `maxSkew ${numbers.maxSkew}, the emptiest domain has ${numbers.fewest}`;
-}
-
-const taint = (change) => `${change.key}${change.value ? `=${change.value}` : ""}:${change.effect}`;
-
-const UNITS = [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10]];
-
-function amount({ resource, amount: number }) {
-  if (resource === "cpu") return number % 1000 ? `${number}m` : String(number / 1000);
-  const unit = UNITS.find(([, size]) => number >= size);
-  return /memory|storage|hugepages/.test(resource) && unit
-    ? `${Math.ceil((number / unit[1]) * 10) / 10}${unit[0]}`
-    : String(number);
-}
-
-/** The sentence of a change that would help. */
-export function changeText(change) {
-  switch (change.change) {
-    case "removePod":
-      return `pod ${change.namespace}/${change.pod} leaves node ${change.node}${change.terminating ? " (it is terminating already)" : ""}`;
-    case "runPod": {
-      const labels = Object.entries(change.labels).map(([key, value]) => `${key}=${value}`).join(",") || "any labels";
-      return `a pod with ${labels} runs in namespace ${change.namespace} on node ${change.node} or in its domain`;
-    }
-    case "addRoom":
-      return change.resource === "pods"
-        ? `node ${change.node} has room for one more pod`
-        : `node ${change.node} has ${amount(change)} more ${change.resource}`;
-    case "tolerateTaint":
-      return `the pod tolerates the taint ${taint(change)}`;
-    case "removeTaint":
-      return `node ${change.node} loses the taint ${taint(change)}`;
-    case "uncordon":
-      return `node ${change.node} is uncordoned`;
-    case "labelNode":
-      return change.value === null
-        ? `node ${change.node} loses the label ${change.key}`
-        : `node ${change.node} has the label ${change.key}=${change.value}`;
-    case "labelNamespace":
-      return `namespace ${change.namespace} has the label ${change.key}=${change.value}`;
-    case "allowSkew":
-      return `the pod's spread by ${change.topologyKey} allows maxSkew ${change.maxSkew}`;
-    default:
-      // A kind of change that is newer than this page.
-      return JSON.stringify(change);
-  }
-}

@@ -1,25 +1,31 @@
-// Decisions: a live feed that stands still while somebody reads it.
+// Decisions: a live feed of attempts and evictions that stands still while somebody reads it.
 
 import { html, useEffect, useState } from "../vendor/htm-preact-standalone.js";
 import { get } from "../connection.js";
 import { Badge, Empty, PodName, Reasons, ScoreBars, useReading } from "../parts.js";
-import { clock, count, counted, duration } from "../wording.js";
+import { clock, count, counted, DISRUPTIONS, duration, refusalOf } from "../wording.js";
 
 const SHOWN = 100;
 
-function Row({ decision, isOpen, onToggle }) {
+function Attempt({ decision, isOpen, onToggle }) {
   const { result, node, message } = decision;
   const details = `decision-${decision.number}`;
   return html`<tr class=${result === "scheduled" ? "" : "failed"}>
       <td class="number">${clock(decision.at)}</td>
       <th scope="row"><${PodName} pod=${decision} /></th>
-      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> <span class="muted wide">${message}</span>`}</td>
+      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> <span class="muted refusal">${refusalOf(message)}</span>`}</td>
       <td class="number wide">${result === "scheduled" ? `${count(decision.feasible)} of ${count(decision.evaluated)}` : "–"}</td>
       <td class="number wide">${duration(decision.seconds)}</td>
       <td class="number"><button class="link" aria-expanded=${isOpen} aria-controls=${details} onClick=${onToggle}>${isOpen ? "Less" : "Why?"}</button></td>
     </tr>
     ${isOpen && html`<tr id=${details}><td colspan="6" class="details"><${Details} decision=${decision} /></td></tr>`}`;
 }
+
+const Eviction = ({ eviction }) => html`<tr class="failed">
+  <td class="number">${clock(eviction.at)}</td>
+  <th scope="row"><${PodName} pod=${eviction} /></th>
+  <td colspan="4"><${Badge} kind="warn">evicted<//> from ${eviction.node} <span class="muted">${DISRUPTIONS[eviction.reason] ?? eviction.reason}; priority ${count(eviction.priority)}</span></td>
+</tr>`;
 
 function Details({ decision }) {
   const { top, rejected, message, result } = decision;
@@ -32,19 +38,19 @@ function Details({ decision }) {
   `;
 }
 
-export function DecisionsView({ decisions }) {
-  const [earlier, setEarlier] = useState([]);
+export function DecisionsView({ stream }) {
+  const { feed, onDecisions, connects } = stream;
   const [frozen, setFrozen] = useState(null);
   const [paused, setPaused] = useState(false);
   const [open, setOpen] = useState(new Set());
   const [list, reading] = useReading();
   useEffect(() => {
-    get("decisions?limit=100").then((found) => setEarlier(found.decisions), () => {});
-  }, []);
-  const known = new Set(decisions.map((one) => one.number));
-  const live = [...decisions, ...earlier.filter((one) => !known.has(one.number))].slice(0, SHOWN);
+    // What came before the stream, and while it was interrupted.
+    get("decisions?limit=100").then(onDecisions, () => {});
+  }, [connects]);
+  const live = feed.entries.slice(0, SHOWN);
   const still = paused || reading || open.size > 0;
-  useEffect(() => setFrozen(still ? live : null), [still, live.length > 0]);
+  useEffect(() => setFrozen(still ? live : null), [still, live.length > 0, feed.began]);
   const shown = (still && frozen) || live;
   const newest = shown[0]?.number ?? 0;
   const waiting = live.filter((one) => one.number > newest).length;
@@ -57,13 +63,15 @@ export function DecisionsView({ decisions }) {
   return html`
     <div class="tools">
       <button aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button>
-      <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer decision")}</button>` : "Standing still while you read.") : "Live."}</span>
+      <span role="status" class="muted">${still ? (waiting ? html`Standing still. <button class="link" onClick=${resume}>Show ${counted(waiting, "newer entry", "newer entries")}</button>` : "Standing still while you read.") : "Live."}</span>
     </div>
     <section ref=${list}>
       ${shown.length
         ? html`<table class="feed">
             <thead><tr><th class="number">Time</th><th>Pod</th><th>Node or reason</th><th class="number wide">Nodes that fit</th><th class="number wide">Took</th><th><span class="hidden">Details</span></th></tr></thead>
-            <tbody>${shown.map((one) => html`<${Row} key=${one.number} decision=${one} isOpen=${open.has(one.number)} onToggle=${() => toggle(one.number)} />`)}</tbody>
+            <tbody>${shown.map((one) => one.reason !== undefined
+              ? html`<${Eviction} key=${one.number} eviction=${one} />`
+              : html`<${Attempt} key=${one.number} decision=${one} isOpen=${open.has(one.number)} onToggle=${() => toggle(one.number)} />`)}</tbody>
           </table>`
         : html`<${Empty}>No decision yet. A standby makes none; on a leader they appear here as pods are created.<//>`}
     </section>

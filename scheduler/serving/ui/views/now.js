@@ -26,7 +26,7 @@ function Figures({ now }) {
     <${Figure} title="Seen to bound" value=${duration(toBound.p50)} note=${`p99 ${duration(toBound.p99)}`} />
     <${Figure} title="Pending" value=${count(waiting)} note=${counted(now.binding, "bind") + " in flight"} />
     <${Figure} title="Placed" value=${count(now.placed)} note=${`on ${counted(now.nodes, "node")}${now.cordoned ? `, ${count(now.cordoned)} cordoned` : ""}`} />
-    <${Figure} title="Rules that do not hold" value=${count(now.rulesWithBreaches)} note="somewhere" />
+    <${Figure} title="Broken rules" value=${count(now.rulesWithBreaches)} note="required, do not hold" />
   </dl>`;
 }
 
@@ -106,6 +106,11 @@ function chartOptions(width) {
   };
 }
 
+function stylesheet(href) {
+  if (document.querySelector(`link[href="${href}"]`)) return;
+  document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href }));
+}
+
 function Chart({ now }) {
   const place = useRef(null);
   const chart = useRef(null);
@@ -120,6 +125,7 @@ function Chart({ now }) {
       chart.current = new Plot(chartOptions(place.current.clientWidth), series(latest.current), place.current);
     };
     // After the figures are there: the largest file of the page is needed for the line alone.
+    stylesheet("vendor/uplot.css");
     import("../vendor/uplot.js").then((module) => ((Plot = module.default), draw()));
     const watcher = new ResizeObserver(() => chart.current?.setSize({ width: place.current.clientWidth, height: 180 }));
     watcher.observe(place.current);

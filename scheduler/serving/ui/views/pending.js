@@ -36,11 +36,7 @@ function Group({ group, at }) {
         </tr>`)}
       </tbody>
     </table>
-    <p class="muted">
-      ${shown.length < group.shown.length && html`<button class="link" onClick=${() => setAll(true)}>Show ${count(group.shown.length)}</button> `}
-      ${rest > 0 && `${counted(rest, "younger pod")}: search for them. `}
-      ${group.hidden > 0 && `${counted(group.hidden, "pod")} in namespaces that you may not list.`}
-    </p>
+    <p class="muted">${shown.length < group.shown.length && html`<button class="link" onClick=${() => setAll(true)}>Show ${count(group.shown.length)}</button> `}${rest > 0 && `${counted(rest, "younger pod")}: search for them. `}${group.hidden > 0 && `${counted(group.hidden, "pod")} in namespaces that you may not list.`}</p>
   </section>`;
 }
 

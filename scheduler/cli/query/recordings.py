@@ -1,0 +1,116 @@
+"""Reads recordings, line by line: their size does not matter. Every error is one line with the file's name."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from scheduler.errors import SettingsError
+from scheduler.explain.recording_file import KIND, SYNCED, Header, Line
+from scheduler.kube.changes import Deleted, Key
+from scheduler.model.stimuli import WatchEvent
+from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.resolved import Settings
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP: Final = 31
+_CHUNK_BYTES: Final = 1 << 16
+#: An object of an API server has at most 1.5 MiB, or 3 in the requests that write it.
+_LINE_LIMIT_BYTES: Final = 8 << 20
+
+_LINE: Final = msgspec.json.Decoder(Line)
+
+
+def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, WatchEvent | None]]:
+    """
+    Yield each event of the kinds that the settings read, with its seconds; None where the first lists end.
+
+    A recording that was not finished ends where its last whole line does, which standard error says.
+
+    Raises SettingsError for a file that is no recording, before the first event or where it is damaged.
+    """
+    lines = _lines(file)
+    _check_header(file, next(lines, b""))
+    kinds = {kind.kind: kind for kind in kinds_for(settings)}
+    for number, text in enumerate(lines, start=2):
+        try:
+            line = _LINE.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file}, line {number}", "", str(error), f"a line of a {KIND}") from error
+        if line.kind == SYNCED:
+            yield line.at_s, None
+        elif (event := _event(kinds, line)) is not None:
+            yield line.at_s, event
+
+
+def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
+    """Return the event; None for a kind that is not read, or an object that the scheduler would ignore too."""
+    kind = kinds.get(line.kind)
+    if kind is None:
+        return None
+    if line.deleted is not None:
+        gone = line.deleted
+        return kind.on_delete(Deleted(Key(gone.namespace, gone.name), gone.uid))
+    try:
+        return kind.on_upsert(kind.decode(line.object)) if bytes(line.object) else None
+    except MalformedObjectError:
+        return None
+
+
+def _check_header(file: str, text: bytes) -> None:
+    try:
+        found = msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(file, "", str(error), f"a {KIND}, made by the command record") from error
+    expected = Header()
+    for field, value in (("apiVersion", expected.api_version), ("kind", expected.kind)):
+        if found.get(field) != value:
+            raise SettingsError(file, field, repr(found.get(field))[:80], value)
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    """Yield the file's lines. Raises SettingsError if it cannot be read or a line is too long."""
+    rest = b""
+    for chunk in _unzipped(file, _chunks(file)):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+        if len(rest) > _LINE_LIMIT_BYTES:
+            raise SettingsError(file, "", f"a line of more than {_LINE_LIMIT_BYTES} bytes", "shorter lines")
+    if rest:
+        print(f"{file} ends within a line: the recording was not finished", file=sys.stderr)
+
+
+def _unzipped(file: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(chunks, b"")
+    if not first.startswith(_GZIP_MAGIC):
+        yield first
+        yield from chunks
+        return
+    unpacker = zlib.decompressobj(wbits=_GZIP)
+    try:
+        packed = first
+        while packed:
+            yield unpacker.decompress(packed, _CHUNK_BYTES * 16)
+            packed = unpacker.unconsumed_tail or next(chunks, b"")
+    except zlib.error as error:
+        raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
+    if not unpacker.eof:
+        print(f"{file} has no end: the recording was not finished", file=sys.stderr)
+
+
+def _chunks(file: str) -> Iterator[bytes]:
+    try:
+        with Path(file).open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+    except FileNotFoundError as error:
+        raise SettingsError(file, "", "no such file", "a file made by the command record") from error
+    except (OSError, ValueError) as error:
+        expected = "a file made by the command record"
+        raise SettingsError(file, "", getattr(error, "strerror", None) or str(error), expected) from error

@@ -1,0 +1,186 @@
+"""
+Relaxes required rules of a pending pod whose fallback is due, and finds pods that only annotations keep pending.
+
+Both ask of a pod that fits nowhere: would it fit without this rule alone? The hard rules are always tried first, and
+preemption goes before a fallback: while a node is nominated for the pod, no clock runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Final
+
+from scheduler.core.decide import fits
+from scheduler.errors import PluginFailed
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.profile import Profile
+from scheduler.model.fallback import Fallback, RelaxedRule
+from scheduler.model.instructions import EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.model.pods import Pod, PodSpec, relaxed_spec
+from scheduler.queueing.rule_clocks import RuleClocks, RuleSet
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+#: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
+_MEMOIZED_SPECS: Final = 1_024
+
+_KEPT_BY_ANNOTATIONS: Final = "only affinity by annotation keeps the pod pending; autoscalers do not see it"
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A pod whose due rules count as preferred, and why."""
+
+    pod: Pod
+    rules: tuple[RelaxedRule, ...]
+
+    def event(self, bound: Pod) -> EmitEvent:
+        """Return the event of the bound pod."""
+        softened = {one.name: one.softened for one in self.pod.spec.relaxed}
+        note = "; ".join(f"{one.rule} counts as {softened[one.rule]}: {one.why}" for one in self.rules)
+        return EmitEvent(bound, "Normal", "RuleRelaxed", "Binding", note)
+
+
+class Fallbacks:
+    """Asks what keeps pods pending, for the machine, and keeps their clocks."""
+
+    def __init__(self, state: ClusterState, snapshot: Snapshot) -> None:
+        self._state = state
+        self._snapshot = snapshot
+        self._clocks = RuleClocks()
+        self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
+        self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
+        #: Pods that only annotations keep pending.
+        self._kept_by_annotations: set[str] = set()
+
+    @property
+    def n_kept_by_annotations(self) -> int:
+        """The number of pending pods that would fit if no annotation declared affinity."""
+        return len(self._kept_by_annotations)
+
+    def consider(self, pod: Pod, error: FitError, profile: Profile, now_s: float) -> Relaxation | None:
+        """Let the clocks of the rules run that keep the unfit pod pending; return it relaxed if some are due."""
+        if not pod.spec.fallbacks:
+            return None
+        rule_sets: list[RuleSet] = []
+        if not self._is_preempting(pod, error):
+            rule_sets = keeping_rules(
+                pod.spec.fallbacks, lambda rules: self._would_fit(self._relaxed(pod, rules), profile)
+            )
+        self._clocks.run(pod, rule_sets, now_s)
+        due = self._clocks.due(pod.uid)
+        if due is None:
+            return None
+        why = partial(self._why, pod.uid, is_alone=len(due) == 1)
+        return Relaxation(self._relaxed(pod, due), tuple(RelaxedRule(one.name, why(one)) for one in due))
+
+    def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
+        """Return what is to be saved of the clocks of an unfit pod, and the event if only annotations keep it."""
+        told: list[Instruction] = [*self._saves(pod)]
+        if self._is_kept_by_annotations(pod, error, profile):
+            if pod.uid not in self._kept_by_annotations:
+                self._kept_by_annotations.add(pod.uid)
+                told.append(
+                    EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS)
+                )
+        else:
+            self._kept_by_annotations.discard(pod.uid)
+        return told
+
+    def on_time(self, now_s: float) -> tuple[list[str], list[Instruction]]:
+        """
+        Return the pods to try at once, and what is to be saved and to be asked.
+
+        They are pods with rules that are due, and pods whose clocks are saved: nothing wakes a pod when its rules
+        become only one of several reasons, so that it is asked again before more time counts.
+        """
+        reached = self._clocks.on_time(now_s)
+        due = [pod.uid for pod in reached if self._clocks.due(pod.uid) is not None]
+        told = [save for pod in reached for save in self._saves(pod)]
+        saved = [save.pod.uid for save in told]
+        questions = [
+            FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)
+        ]
+        return [*due, *saved], [*told, *questions]
+
+    def next_wake_s(self, now_s: float) -> float | None:
+        """Return when `on_time` is next to be called, None if no clock runs."""
+        return self._clocks.next_wake_s(now_s)
+
+    def give_up(self, uid: str, now_s: float) -> bool:
+        """Note that an autoscaler cannot help the pod. Return whether it is to be tried at once."""
+        return self._clocks.give_up(uid, now_s)
+
+    def on_assumed(self, uid: str, now_s: float) -> None:
+        """Stop the clocks of a pod that is being bound."""
+        self._clocks.stop(uid, now_s)
+        self._kept_by_annotations.discard(uid)
+
+    def waited_s(self, uid: str) -> dict[str, int]:
+        """Return the whole seconds that each rule of the pod has waited; empty if none has."""
+        return self._clocks.waited_s(uid)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is bound or gone."""
+        self._clocks.forget(uid)
+        self._kept_by_annotations.discard(uid)
+
+    def _saves(self, pod: Pod) -> list[SaveWaits]:
+        unsaved = self._clocks.take_unsaved(pod.uid)
+        return [] if unsaved is None else [SaveWaits(pod, unsaved)]
+
+    def _relaxed(self, pod: Pod, rules: RuleSet) -> Pod:
+        return replace(pod, spec=self._relaxed_spec(pod.spec, rules))
+
+    def _is_preempting(self, pod: Pod, error: FitError) -> bool:
+        found = error.postfilter
+        if found is not None and found.nominated_node_name is not None:
+            return found.nominated_node_name != ""
+        return bool(self._state.nominated and self._state.nominated.node_of(pod.uid))
+
+    def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:
+        bare = pod.spec.without_annotations
+        if bare is None:
+            if not self._snapshot.has_anti_affinity_by_annotation:
+                return False
+            bare = self._bare_spec(pod.spec)
+        return not self._is_preempting(pod, error) and self._would_fit(replace(pod, spec=bare), profile)
+
+    def _would_fit(self, pod: Pod, profile: Profile) -> bool:
+        try:
+            return fits(pod, self._snapshot, profile)
+        except PluginFailed:
+            # Its failures are counted where pods are decided.
+            return False
+
+    def _why(self, uid: str, rule: Fallback, *, is_alone: bool) -> str:
+        if rule.after_not_trigger_scale_up and self._clocks.is_given_up(uid):
+            return "an autoscaler said NotTriggerScaleUp"
+        kept = "alone" if is_alone else "with the other rules"
+        return f"it kept the pod pending {kept} for {self._clocks.waited_s(uid)[rule.name]} s"
+
+
+def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:
+    """
+    Return the sets of rules that keep a pod pending; none if it does not fit without all of them either.
+
+    Each rule without which it fits is one. If there is none, one smallest set is returned: from the last rule to the
+    first, each is left out that the others do not need. Asks 2 * len(rules) questions at most.
+    """
+    if not fits_without(rules):
+        return []
+    alone: list[RuleSet] = [(rule,) for rule in rules if len(rules) == 1 or fits_without((rule,))]
+    if alone:
+        return alone
+    needed = rules
+    for rule in reversed(rules):
+        fewer = tuple(one for one in needed if one is not rule)
+        if fits_without(fewer):
+            needed = fewer
+    return [needed]
+
+
+def _without_annotations(spec: PodSpec) -> PodSpec:
+    return replace(spec, ignores_annotations=True)

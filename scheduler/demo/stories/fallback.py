@@ -1,0 +1,56 @@
+"""Story 11: a required rule that becomes a preference when it alone has kept a pod pending for a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from scheduler.demo.display import Group
+from scheduler.demo.objects import Pod
+from scheduler.demo.stage import Stage, Story
+
+_NAMESPACE: Final = "quorum"
+_N_ZONES: Final = 3
+_MARK: Final = "affinity-scheduler.io/relaxed"
+_RULE: Final = "podAntiAffinity by topology.kubernetes.io/zone"
+_QUORUM: Final = Group("Q", "a replica, alone in its zone")
+_RELAXED: Final = Group("R", "the replica whose rule was relaxed")
+#: Of the story; the example waits longer.
+_AFTER: Final = ('"afterSeconds": 15', '"afterSeconds": 3')
+
+
+async def _play(stage: Stage) -> None:
+    show = stage.show
+    await stage.apply("11-fallback.yaml", _AFTER)
+    reason = await stage.wait_refused(_NAMESPACE, 1)
+    show.step("four replicas, one per zone, and three zones:")
+    show.quote(reason)
+    await stage.wait_ready(_N_ZONES + 1)
+    (note,) = await stage.wait_for_events("RuleRelaxed", _RULE)
+    show.step("after 3 s:")
+    show.quote(note)
+    pods = await stage.placed()
+    relaxed = [pod for pod in pods if _is_relaxed(pod)]
+    stage.expect(len(relaxed) == 1, f"one replica with a mark, found {len(relaxed)}")
+    (mark,) = msgspec.json.decode(relaxed[0].metadata.annotations[_MARK])
+    stage.expect(mark["rule"] == _RULE, f"the mark names the rule, found {mark}")
+    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    hard = Counter(zones[pod.spec.node_name] for pod in pods if not _is_relaxed(pod))
+    stage.expect(len(hard) == _N_ZONES, f"the other three in a zone each, found {dict(hard)}")
+    show.good("the fourth runs beside another one; the three before it have a zone each")
+    await stage.draw(pods, lambda pod: _RELAXED if _is_relaxed(pod) else _QUORUM)
+
+
+def _is_relaxed(pod: Pod) -> bool:
+    return _MARK in pod.metadata.annotations
+
+
+STORY: Final = Story(
+    "Hard first, soft when it has to be",
+    "A required rule keeps the last replica pending for ever where a zone is missing; a preferred one is not kept even "
+    "where it could be. With the annotation affinity-scheduler.io/fallback a rule is required for a time, and "
+    "preferred if it alone has kept its pod pending for so long.",
+    _play,
+)
