@@ -43,8 +43,10 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
+    """A pod, or the status that ends a watch: it has no node either."""
+
     metadata: _Meta
-    spec: _Spec
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class _Event(msgspec.Struct):
