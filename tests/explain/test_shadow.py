@@ -77,7 +77,9 @@ def test_a_node_with_fewer_points_is_told_with_the_plugin_that_makes_most_of_it(
         "NodeResourcesFit",
     )
     assert found.behind > 0
-    assert found.explanation.startswith(f"b1 has {found.behind} points more, ")
+    assert found.explanation.startswith(
+        f"b1 has {found.behind} points more; NodeResourcesFit alone gives it "
+    )
 
 
 def test_a_node_that_a_filter_refuses_is_told_with_the_reason() -> None:
