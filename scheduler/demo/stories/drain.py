@@ -1,4 +1,4 @@
-"""Story 11: where the pods of a node would go, and of a zone, before anybody drains it."""
+"""Story 13: where the pods of a node would go, and of a zone, before anybody drains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Story 12: another scheduler's decisions are recorded, and compared with ours, and with those of one's own rule."""
+"""Story 14: another scheduler's decisions are recorded, and compared with ours, and with those of one's own rule."""
 
 from __future__ import annotations
 
