@@ -1,4 +1,4 @@
-"""Story 11: pods that depend on each other, pod by pod and as groups."""
+"""Story 12: pods that depend on each other, pod by pod and as groups."""
 
 from __future__ import annotations
 
