@@ -260,10 +260,10 @@ class ClusterPage:
         return self._now_s() - self._surveyed_at_s <= _CURRENT_S
 
     def _survey_pause(self) -> float:
-        """A survey that somebody waits for goes faster, also one that has begun before."""
-        if not self._n_waiting:
-            return _IN_BACKGROUND
-        return _AT_FIRST if self._survey is None else _ON_REQUEST
+        """A survey that somebody waits for, or will open next, goes faster, also one that has begun before."""
+        if self._survey is None:
+            return _AT_FIRST if self._n_waiting else _ON_REQUEST
+        return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND
 
     async def _gather(self) -> Survey:
         """Gather the rules; if that is under way, wait for it instead."""

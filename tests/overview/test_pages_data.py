@@ -206,7 +206,9 @@ def test_the_feed_has_the_newest_first_and_counts_what_it_hides(driver: Driver) 
     found = feed.after(0, {"default"}.__contains__, 10)
     assert [one.pod for one in found.decisions] == ["p3", "p2", "p0"]
     assert (found.n_hidden, found.newest) == (1, 4)
-    assert [one.pod for one in feed.after(2, everything, 1).decisions] == ["p3"]
+    feed.record(replace(attempt(driver, "p4"), n_victims=2), 0.0, 0.0)
+    assert feed.after(4, everything, 1).decisions[0].n_victims == 2
+    assert [one.pod for one in feed.after(3, everything, 1).decisions] == ["p4"]
 
 
 def test_the_feed_is_bounded(driver: Driver) -> None:
