@@ -135,8 +135,9 @@ def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -
 def test_a_bad_manifest_is_answered_in_one_line(page: Page) -> None:
     """With what was found and expected."""
     open_view(page, "What if")
-    manifest = {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"kind: Deployment\n"}
-    page.get_by_label("or one of your files").set_input_files(files=[manifest])
+    page.get_by_label("or one of your files").set_input_files(
+        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"kind: Deployment\n"}
+    )
     page.get_by_role("button", name="Ask").click()
     page.get_by_role("alert").wait_for()
     assert "expected" in page.get_by_role("alert").inner_text()
