@@ -128,6 +128,7 @@ def test_the_reason_of_a_pod_that_may_not_be_named_has_no_names_either() -> None
         "a": f'{refused}persistentvolumeclaim "payroll" not found.',
         "b": f'{refused}persistentvolumeclaim "tax" bound to non-existent persistentvolume "pv-tax".',
         "c": f"{refused}annotation affinity-scheduler.io/affinity: $.payroll: unknown field.",
+        "e": f"pod group secret/payroll needs 8 places; the next, payroll-7: {refused}1 Insufficient cpu.",
         "d": f"{refused}1 node(s) didn't match Pod's node affinity/selector.",
     }
     messages = {driver.pod(name, namespace="secret").uid: message for name, message in told.items()}
@@ -138,10 +139,12 @@ def test_the_reason_of_a_pod_that_may_not_be_named_has_no_names_either() -> None
         }
 
     assert 'persistentvolumeclaim "payroll" not found' in reasons(everything)
+    assert told["e"].rstrip(".") in reasons(everything)
     assert reasons(frozenset().__contains__) == {
         'persistentvolumeclaim "..." not found',
         'persistentvolumeclaim "..."',
         "annotation affinity-scheduler.io/affinity: ...",
+        "pod group ...",
         "node(s) didn't match Pod's node affinity/selector",
     }
 
