@@ -210,7 +210,7 @@ class ClusterPage:
     # Parts.
 
     def _redacted(self, explanation: Explanation, queued: QueuedPod | None, may_see: Visible) -> Explanation:
-        """Return the explanation for its viewer; a note says why the pod's group waits, which is not told of one pod."""
+        """Return the explanation for its viewer; a note says why the pod's group waits, as no other part does."""
         if queued is not None:
             message = message_of(queued, self._explainer.messages())
             if (reason := reason_of(queued, message)).startswith(GROUP_WAITS):
