@@ -127,13 +127,13 @@ class Cluster:
                 continue
             meta = pod["metadata"]
             reference.delete("Pod", meta["namespace"], meta["name"])
-            asked = pod
+            asked: Any = pod
             if are_relaxed:
                 asked, others = as_seen_by(pod, [one for one in pods if one is not pod])
                 for one in pods:
                     reference.delete("Pod", one["metadata"]["namespace"], one["metadata"]["name"])
-                for one in others:
-                    reference.apply(one)
+                for other in others:
+                    reference.apply(other)
             refusals = reference.evaluate({**asked, "spec": {**asked["spec"], "nodeName": ""}}).get(
                 "filter", {}
             )
