@@ -33,9 +33,15 @@ FROM python:${PYTHON}-slim AS runtime
 # The base image brings the standard library without bytecode, and pip, which has no work here.
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore pip \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(test|idlelib|lib2to3|site-packages)/' /usr/local/lib
+# Python's own allocator keeps a MiB for as long as one small object is left in it: after 1,000 pods with 128 affinity
+# terms each had gone, 275 MiB of 280. jemalloc gives most of it back within seconds, for as much CPU.
+RUN apt-get update && apt-get install --yes --no-install-recommends libjemalloc2 && rm -rf /var/lib/apt/lists/*
 ENV PATH=/opt/affinity-scheduler/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    PYTHONMALLOC=malloc \
+    LD_PRELOAD=libjemalloc.so.2 \
+    MALLOC_CONF=background_thread:true,narenas:1
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="affinity-scheduler" \
       org.opencontainers.image.version="${VERSION}" \

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,7 +104,8 @@ def _defaults(kind: type[Any] | None) -> Mapping[str, object]:
         field.encode_name: f"<{getattr(field.type, '__name__', field.type)}>"
         if field.required
         else msgspec.to_builtins(
-            field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
+            enc_hook=repr,
         )
         for field in msgspec.structs.fields(kind)
     }
@@ -116,6 +119,14 @@ def _wide(row: Mapping[str, Any]) -> list[str]:
     return [", ".join(row["points"]), str(row["weight"] or ""), arguments]
 
 
+def _is_module_elsewhere(stem: str) -> bool:
+    """Return whether Python or a package has a module of this name."""
+    if stem in sys.stdlib_module_names:
+        return True
+    others = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
+    return PathFinder.find_spec(stem, others) is not None
+
+
 def _write_new(name: str | None) -> int:
     """Write the files of a new plugin into the current folder, none of which may exist."""
     if name is None or not _NAME.fullmatch(name):
@@ -123,6 +134,11 @@ def _write_new(name: str | None) -> int:
     if name in IN_TREE_BY_NAME:
         raise SettingsError("plugins new", "NAME", name, "a name that no plugin of kube-scheduler has")
     stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    if keyword.iskeyword(stem) or _is_module_elsewhere(stem):
+        # The test imports the file by its name.
+        raise SettingsError(
+            "plugins new", "NAME", name, f"another name: {stem}.py cannot be imported, as {stem} is taken"
+        )
     texts: dict[Path, str] = {}
     for template, file in _WRITTEN:
         text = (_TEMPLATES / template).read_text()

@@ -63,9 +63,15 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: O
 
     Cost: O(n_rows) per plugin that has work to do; 0.1 to 0.2 ms at 5,000 rows.
     """
+    return _observed(pod, snapshot, profile, rng, observer, None)
+
+
+def _observed(
+    pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer, scope: Scope | None
+) -> Decision:
     profile = observer.begin(profile)
     try:
-        decision = _decide(pod, snapshot, profile, rng, observer)
+        decision = _decide(pod, snapshot, profile, rng, observer, scope)
     except PluginFailed as failure:
         observer.leave(failure.point, Code.ERROR)
         decision = CycleError(str(failure))
@@ -73,27 +79,37 @@ def decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: O
     return decision
 
 
-def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer) -> Decision:
+def _decide(
+    pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer, scope: Scope | None
+) -> Decision:
     if snapshot.n_nodes == 0:
         return CycleError(NO_NODES, unschedulable=True)
-    context = PodContext(pod, snapshot.label_set(pod))
+    context = PodContext(pod, snapshot.label_set(pod), () if scope is None else scope.siblings)
     filtered = FilterResult()
     failure = _run_prefilters(context, snapshot, profile, filtered, observer)
     trials = FilterTrials(filtered.filters)
     if isinstance(failure, CycleError):
         return failure
     if failure is not None:
+        if scope is not None:
+            return failure
         return _post_filtered(UnfitPod(context, failure, trials), snapshot, profile, rng, observer)
     observer.enter("Filter")
     nodes = _nodes_to_filter(snapshot, filtered)
+    if scope is not None:
+        nodes = nodes & scope.rows
     mask = _run_filters(nodes, filtered, observer)
     mask = _without_nominated(pod, snapshot, filtered, trials, mask)
-    mask = _sampled(_nominated_first(pod, snapshot, mask), snapshot.n_nodes, profile, rng)
+    mask = _nominated_first(pod, snapshot, mask)
+    if scope is None:
+        mask = _sampled(mask, snapshot.n_nodes, profile, rng)
     observer.leave("Filter", Code.SUCCESS)
     feasible = FeasibleNodes(mask)
     if feasible.n == 0:
         _explain_with_nominated(pod, snapshot, filtered, trials, nodes)
-        failure = _diagnosed(snapshot, filtered, nodes)
+        failure = _diagnosed(snapshot, filtered, nodes, snapshot.alive if scope is None else scope.rows)
+        if scope is not None:
+            return failure
         return _post_filtered(UnfitPod(context, failure, trials), snapshot, profile, rng, observer)
     scored = _run_scorers(context, snapshot, profile, feasible, observer)
     if isinstance(scored, CycleError):
@@ -104,6 +120,29 @@ def _decide(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: 
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
     scores = NodeScores(chosen, feasible, totals, by_plugin, filtered)
     return ScheduleResult(snapshot.nodes.name_of(chosen), snapshot.n_nodes, feasible.n, scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """
+    What a decision on a member of a group is about.
+
+    `rows`: the only nodes that may be chosen, bool array of shape (n_rows,). `siblings`: as in `PodContext`.
+    """
+
+    rows: Mask
+    siblings: Sequence[Pod] = ()
+
+
+def decide_within(
+    pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer, scope: Scope
+) -> Decision:
+    """
+    Return the best node of the scope for the pod, or why there is none, in the words of these nodes alone.
+
+    As `decide`, but no node is left out by chance, and no pod is evicted.
+    """
+    return _observed(pod, snapshot, profile, rng, observer, scope)
 
 
 def fits(pod: Pod, snapshot: Snapshot, profile: Profile) -> bool:
@@ -194,6 +233,8 @@ def _without_nominated(
     pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials, mask: Mask
 ) -> Mask:
     """Return the nodes of `mask` that take the pod also if the pods come that are nominated there."""
+    if not mask.any():
+        return mask
     above = [(row, pods) for row, pods in snapshot.nominated_above(pod) if mask.item(row)]
     refused = _refused_with(above, trials)
     if not refused:
@@ -253,11 +294,11 @@ def _sampled(mask: Mask, n_nodes: int, profile: Profile, rng: Rng) -> Mask:
     return sampled
 
 
-def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitError:
-    """Return the error of a pod without a feasible node; each node counts for the first plugin that refuses it."""
+def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask, asked: Mask) -> FitError:
+    """Return the error of a pod that fits on none of `asked`; each counts for the first plugin that refuses it."""
     parts: list[PluginRefusals] = []
     rejecting: set[str] = set()
-    left_out = snapshot.alive & ~nodes
+    left_out = asked & ~nodes
     if left_out.any():
         names = " ".join(sorted(filtered.node_names))
         status = unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
@@ -269,7 +310,8 @@ def _diagnosed(snapshot: Snapshot, filtered: FilterResult, nodes: Mask) -> FitEr
             continue
         parts.append(PluginRefusals(name, node_filter.statuses(), rows))
         rejecting.add(name)
-    return FitError(snapshot.n_nodes, frozenset(rejecting), per_node=tuple(parts))
+    n_asked = snapshot.n_nodes if asked is snapshot.alive else int(np.count_nonzero(asked))
+    return FitError(n_asked, frozenset(rejecting), per_node=tuple(parts))
 
 
 def _post_filtered(

@@ -6,7 +6,7 @@ Source: pkg/scheduler/eventhandlers.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, MutableMapping
+from collections.abc import Callable, Collection, Container, MutableMapping
 from typing import assert_never
 
 from scheduler.core.fallbacks import Fallbacks
@@ -25,6 +25,7 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, as_relaxed
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
@@ -34,6 +35,9 @@ from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
@@ -60,6 +64,7 @@ class EventHandlers:
         binding: Container[str],
         preemptions: Preemptions,
         fallbacks: Fallbacks,
+        on_member: Callable[[GroupKey, Pod | None, float], None],
     ) -> None:
         """
         Args:
@@ -70,6 +75,7 @@ class EventHandlers:
             binding: the UIDs of the pods that are being bound.
             preemptions: learn of pods that are placed, leave or are gone.
             fallbacks: learn of pods that are placed or gone.
+            on_member: called after a member of a group came, changed or left, or its PodGroup did.
         """
         self._state = state
         self._queue = queue
@@ -79,6 +85,7 @@ class EventHandlers:
         self._binding = binding
         self._preemptions = preemptions
         self._fallbacks = fallbacks
+        self._on_member = on_member
 
     def handle(self, event: WatchEvent, now_s: float) -> None:
         """Apply the event. `now_s`: seconds of a monotonic clock."""
@@ -86,7 +93,9 @@ class EventHandlers:
             case PodSeen(pod):
                 self._on_pod(pod, now_s)
             case PodGone(uid):
-                self._on_pod_deleted(uid, now_s)
+                left = self._on_pod_deleted(uid, now_s)
+                if left is not None and left.group is not None:
+                    self._on_member(left.group.key, left, now_s)
             case NodeSeen(node):
                 self._on_node(node, now_s)
             case NodeGone(name):
@@ -109,6 +118,14 @@ class EventHandlers:
                 self._state.upsert_budget(budget)
             case DisruptionBudgetGone(namespace_name, name):
                 self._state.remove_budget(namespace_name, name)
+            case PodGroupSeen(group):
+                self._state.groups.upsert(group)
+                self._on_member(group.key, None, now_s)
+            case PodGroupsServed(group_kind):
+                self._state.groups.serve(group_kind)
+            case PodGroupGone(key):
+                self._state.groups.remove(key)
+                self._on_member(key, None, now_s)
             case _:
                 assert_never(event)
 
@@ -132,9 +149,12 @@ class EventHandlers:
             self._on_assigned_pod(pod, now_s)
         elif pod.scheduler_name in self._profile_names:
             self._on_pending_pod(pod, now_s)
+        if pod.group is not None:
+            self._on_member(pod.group.key, pod, now_s)
 
     def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
         self._pending.pop(pod.uid, None)
+        self._state.groups.remove_pending(pod)
         self._queue.delete(pod.uid)
         self._preemptions.on_placed(pod.uid, pod.node_name)
         self._fallbacks.forget(pod.uid)
@@ -161,6 +181,7 @@ class EventHandlers:
         if old is not None and old.resource_version == pod.resource_version:
             return
         self._pending[pod.uid] = pod
+        self._state.groups.add_pending(pod)
         if self._state.is_assumed(pod.uid):
             if pod.terminating:
                 # The API server does not bind a pod that is being deleted.
@@ -189,8 +210,10 @@ class EventHandlers:
             node_name = self._state.nominated.node_of(pod.uid)
         self._state.nominate(pod, node_name)
 
-    def _on_pod_deleted(self, uid: str, now_s: float) -> None:
+    def _on_pod_deleted(self, uid: str, now_s: float) -> Pod | None:
         pending = self._pending.pop(uid, None)
+        if pending is not None:
+            self._state.groups.remove_pending(pending)
         self._queue.delete(uid)
         self._state.nominated.remove(uid)
         self._preemptions.on_leaving(uid)
@@ -201,6 +224,7 @@ class EventHandlers:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
+        return pending or placed
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
         """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""

@@ -27,9 +27,11 @@ from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
+from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
+from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.events import (
     STORAGE_RESOURCES,
@@ -42,6 +44,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
@@ -102,6 +105,7 @@ class Machine:
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, self._pending)
         self._fallbacks = Fallbacks(state, self._snapshot)
+        self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._handlers = EventHandlers(
             state=state,
             queue=queue,
@@ -110,6 +114,7 @@ class Machine:
             binding=self._binding,
             preemptions=self.preemptions,
             fallbacks=self._fallbacks,
+            on_member=self._groups.note,
         )
 
     @property
@@ -154,6 +159,7 @@ class Machine:
             self.state.kubelet_refusals.next_s,
             self._volumes.next_wake_s(),
             self._fallbacks.next_wake_s(now_s),
+            self._groups.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -192,6 +198,7 @@ class Machine:
         due, told = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
+        told += self._groups.report_incomplete(now_s)
         return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
 
     def _evicted(self, event: WatchEvent) -> list[Instruction]:
@@ -216,6 +223,8 @@ class Machine:
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             return []
+        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
+            return self._schedule_group(queued, key, profile, now_s)
         decision = decide(self._as_nominated(pod), self._snapshot, profile, self._rng, self._observer)
         match decision:
             case ScheduleResult():
@@ -238,6 +247,20 @@ class Machine:
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
         return [*self._on_unfit(queued, error, now_s), *reports]
+
+    def _schedule_group(
+        self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
+    ) -> list[Instruction]:
+        """Bind every member of the group that has a place, and report the others."""
+        result = self._groups.run(queued, key, profile, now_s)
+        orders: list[Instruction] = []
+        for place in result.trial.places if result.trial is not None else ():
+            member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
+            self._binding[place.pod.uid] = Binding(
+                member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
+            )
+            orders.append(place.order)
+        return [*orders, *result.told]
 
     def _assume_and_bind(
         self,
@@ -269,7 +292,7 @@ class Machine:
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 
-    def _annotations(self, result: ScheduleResult, relaxation: Relaxation | None) -> dict[str, str]:
+    def _annotations(self, result: ScheduleResult, relaxation: Relaxation | None = None) -> dict[str, str]:
         rules = () if relaxation is None else relaxation.rules
         annotations = {RELAXED: mark(rules)} if rules else {}
         if self._records_decisions:
@@ -352,7 +375,8 @@ class Machine:
         """
         Return whether the pod still needs the victim's place; asked right before the victim is deleted.
 
-        Not if the pod is gone, bound, or fits somewhere by now, or if the victim ends already. O(nodes).
+        Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
+        already. O(nodes).
         """
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
@@ -363,14 +387,18 @@ class Machine:
             or not self.state.node(self.state.nodes.name_of(placed.row))
         ):
             return False
-        return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+        try:
+            return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+        except PluginFailed:  # its cycle, which is next, says why
+            return False
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
         for guest in self._profiles[failing.profile].guests:
             if guest.name == failing.plugin and not guest.shut_off:
-                guest.shut_off = failing.why
-                note = f"plugin {guest.name} of profile {failing.profile} is shut off: {failing.why}"
+                guest.shut(failing.why, is_scoring=failing.is_scoring)
+                effect = guest.effect(is_scoring=failing.is_scoring)
+                note = f"plugin {guest.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 
@@ -383,7 +411,10 @@ class Machine:
         if uid in self._pending and not self.state.is_assumed(uid):
             # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
             self.queue.add(self._pending[uid], now_s)
-        return report_bound(binding)
+        told = report_bound(binding)
+        if binding.pod.group is not None:
+            told += self._groups.on_bound(binding.pod, self._binding)
+        return told
 
     def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
         """Forget the pod, take back what is assumed of its volumes and was not written, and try it again."""

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from scheduler.core.fallbacks import Relaxation
-from scheduler.model.instructions import Attempted, EmitEvent, Instruction, PatchCondition, SaveWaits
+from scheduler.model.instructions import (
+    Attempted,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+    PatchPodGroup,
+    SaveWaits,
+)
+from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 
@@ -76,6 +84,18 @@ def report_failure(
     if not unchanged or changed is not None:
         instructions.append(PatchCondition(pod, reason, message, changed))
     return instructions
+
+
+def report_group(
+    group: PodGroup | None, reason: Literal["Scheduled", "Unschedulable", "SchedulerError"], message: str = ""
+) -> list[Instruction]:
+    """Return the condition of a PodGroup whose status is ours to write, if it changes; one that was True stays so."""
+    if group is None or not group.api_version or group.was_scheduled:
+        return []
+    known = group.scheduled_condition
+    if known is not None and (known.reason, known.message) == (reason, message):
+        return []
+    return [PatchPodGroup(group, reason == "Scheduled", reason, message)]
 
 
 def failed_event(pod: Pod, note: str) -> EmitEvent:

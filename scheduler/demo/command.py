@@ -30,6 +30,7 @@ from scheduler.demo.stories import (
     database,
     enforced,
     fallback,
+    groups,
     own_rules,
     racks,
     rolling_update,
@@ -52,6 +53,7 @@ STORIES: Final[Sequence[Story]] = (
     database.STORY,
     own_rules.STORY,
     fallback.STORY,
+    groups.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -63,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     titles = "; ".join(f"{number}: {STORIES[number - 1].title}" for number in numbers)
     parser.add_argument("--story", type=int, choices=numbers, metavar="N", help=f"play only one ({titles})")
     parser.add_argument(
-        "--serve", action="store_true", help="keep the cluster and the last story's pods until Ctrl-C"
+        "--serve",
+        action="store_true",
+        help="keep the cluster, the last story's pods and a stuck rollout until Ctrl-C",
     )
 
 
@@ -144,10 +148,8 @@ class _Demo:
         async def metrics() -> str:
             return await api.text(f"http://127.0.0.1:{port}/metrics")
 
-        for number in self.numbers:
-            story = STORIES[number - 1]
-            self.show.title(f"Story {number}: {story.title}", story.about)
-            stage = Stage(
+        def new_stage() -> Stage:
+            return Stage(
                 api,
                 watch,
                 self.show,
@@ -156,10 +158,19 @@ class _Demo:
                 lambda: webhook(api, self.logs),
                 self._explained,
             )
+
+        for number in self.numbers:
+            story, stage = STORIES[number - 1], new_stage()
+            self.show.title(f"Story {number}: {story.title}", story.about)
             await self._play(story, stage)
             n_broken += len(stage.broken)
             if number != self.numbers[-1]:
                 await stage.clear()
+        if self.serves:
+            self.show.title(
+                "To look at", "The rollout of story 1 again, left stuck: its page says what blocks it."
+            )
+            await self._play(Story("", "", blue_green.leave_stuck), new_stage())
         self.show.line(
             f"  played {len(self.numbers)} of {len(STORIES)} stories in {time.monotonic() - began_s:.0f} s"
         )

@@ -198,11 +198,12 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     removable = error.prefilter.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
-    where = "; ".join(
+    texts = (
         plugin.explain_rejection(context)
         for plugin in profile.filters
         if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
     )
+    where = "; ".join(filter(None, texts))
     return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
 
 

@@ -24,6 +24,9 @@ from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
@@ -143,6 +146,12 @@ def _take_over(state: ClusterState, event: WatchEvent) -> None:
             state.upsert_budget(budget)
         case DisruptionBudgetGone(namespace_name, name):
             state.remove_budget(namespace_name, name)
+        case PodGroupSeen(group):
+            state.groups.upsert(group)
+        case PodGroupGone(group_key):
+            state.groups.remove(group_key)
+        case PodGroupsServed(group_kind):
+            state.groups.serve(group_kind)
         case _:
             assert_never(event)
 

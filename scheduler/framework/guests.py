@@ -2,51 +2,45 @@
 Guest plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
 
 A guest keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it gives the guest
-a snapshot that cannot be written to, checks what the guest returns, and turns an exception of the guest into
-`PluginFailed`, which fails the pod's cycle. A guest that failed never lets a pod through.
+a snapshot that cannot be written to, checks what the guest returns (`guest_results`), and turns an exception of the
+guest into `PluginFailed`, which fails the pod's cycle. A guest that failed never lets a pod through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
-from traceback import extract_tb
-from types import MappingProxyType
-from typing import Any, Final, Literal
-
-import numpy as np
+from typing import Any, Final
 
 from scheduler.errors import PluginFailed
-from scheduler.framework.events import ClusterEventWithHint, Hint, HintFn, always
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, HintFn, Resource, always
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import (
-    FeasibleNodes,
-    NodeFilter,
-    NodeScorer,
-    PodContext,
-    PreFiltered,
-    PreFilterResult,
-    PreScored,
+from scheduler.framework.guest_results import (
+    GuardedFilter,
+    GuardedScorer,
+    Guest,
+    guarded_explanation,
+    shown,
+    unexplained,
 )
-from scheduler.framework.normalizing import MAX_NODE_SCORE
-from scheduler.framework.status import SKIP, Code, NodeStatuses, Skip, Status, unresolvable, unschedulable
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreFilterResult, PreScored
+from scheduler.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask, Scores
+from scheduler.model.volumes import StorageKind
 from scheduler.state.read_only import ReadOnlySnapshot, read_only
 from scheduler.state.snapshot import Snapshot
 
 #: The method by which a plugin runs at an extension point.
 METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueue": "admits"}
 
-_MESSAGE: Final = {
-    "PreFilter": 'running PreFilter plugin "{}": ',
-    "Filter": 'running "{}" filter plugin: ',
-    "PreScore": 'running PreScore plugin "{}": ',
-    "Score": 'running Score plugins: plugin "{}" failed with: ',
-}
-_Point = Literal["PreFilter", "Filter", "PreScore", "Score"]
+#: How the `source` of a plugin of an installed package begins.
+INSTALLED: Final = "package "
+#: Runs a call of a guest outside of a cycle: extension point, pod, and the call, whose exceptions pass.
+Watched = Callable[[str, Pod, Callable[[], Any]], Any]
+
+
+def _unwatched(_point: str, _pod: Pod, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the call returns
+    return call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +65,11 @@ class GuestPlugin:
     default_weight: int = 0
 
     @property
+    def is_installed(self) -> bool:
+        """Whether it comes with a package, not from a file that the user named."""
+        return self.source.startswith(INSTALLED)
+
+    @property
     def args_type(self) -> type[Any] | None:
         """The type of its arguments, None if it takes none."""
         found: type[Any] | None = getattr(self.plugin_class, "args_type", None)
@@ -80,6 +79,11 @@ class GuestPlugin:
     def node_annotations(self) -> tuple[str, ...]:
         """The keys of the node annotations that it reads."""
         return tuple(getattr(self.plugin_class, "node_annotations", ()))
+
+    @property
+    def storage_kinds(self) -> frozenset[StorageKind]:
+        """The kinds of which volumes are made that it reads."""
+        return frozenset(getattr(self.plugin_class, "storage_kinds", ()))
 
 
 @dataclass(slots=True)
@@ -92,24 +96,50 @@ class GuardedPlugin:
         plugin: the guest.
         owner: identifies the guest, its profile and its arguments among the keys of derived values.
         shut_off: why the guest is not called any more, '' while it is.
+        unscored: why it is not called for scores any more, '' while it is.
+        watched: runs what is called outside of a cycle.
     """
 
     name: str
     plugin: Any
     owner: Hashable
     shut_off: str = field(default="")
+    unscored: str = field(default="")
+    watched: Watched = field(default=_unwatched, repr=False)
+    #: The label without which a pod is none of the guest's business, None if every pod is.
+    label: str | None = field(init=False)
+    _guest: Guest = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise TypeError for a label that is no text, and whatever the guest raises when asked for its events."""
-        label = getattr(self.plugin, "only_pods_with_label", None)
-        if not isinstance(label, str | None):
-            raise TypeError(f"only_pods_with_label is {label!r}, expected a label key")
+        self._guest = Guest(self.name, type(self.plugin))
+        self.label = getattr(self.plugin, "only_pods_with_label", None)
+        if not isinstance(self.label, str | None):
+            raise TypeError(f"only_pods_with_label is {self.label!r}, expected a label key")
         self.events_to_register()
 
     def concerns(self, pod: Pod) -> bool:
         """Return whether the guest has to be asked about the pod: it may name a label without which it has not."""
-        label = getattr(self.plugin, "only_pods_with_label", None)
-        return label is None or label in pod.labels
+        return self.label is None or self.label in pod.labels
+
+    def shut(self, why: str, *, is_scoring: bool) -> None:
+        """Call the guest no more: not for scores, or not at all."""
+        if is_scoring:
+            self.unscored = why
+        else:
+            self.shut_off = why
+
+    def effect(self, *, is_scoring: bool) -> str:
+        """Return what follows where it is shut off: as with an extender that is not ignorable, no pod gets through."""
+        if is_scoring:
+            return "its scores are left out"
+        return (
+            "all pods of the profile wait" if self.label is None else f"pods with the label {self.label} wait"
+        )
+
+    def described(self, error: BaseException) -> str:
+        """Return the error in one line, with the place in the guest's own file."""
+        return self._guest.described(error)
 
     # PreEnqueue.
 
@@ -122,9 +152,17 @@ class GuardedPlugin:
         if self.shut_off or not self.concerns(pod):
             return True
         try:
-            return bool(self.plugin.admits(pod))
-        except Exception:  # noqa: BLE001 - a guest may raise anything; it raises again in the pod's cycle
+            return bool(self.watched("PreEnqueue", pod, lambda: self.asked_to_admit(pod)))
+        except PluginFailed:  # and will again in the pod's cycle
             return True
+
+    def asked_to_admit(self, pod: Pod) -> bool:
+        """Return what the guest says of the pod at PreEnqueue. Raises PluginFailed."""
+        with self._guest.failing_at("PreFilter"):
+            found = self.plugin.admits(pod)
+            if found not in (True, False):
+                raise TypeError(f"admits returned {shown(found)}, expected True or False")
+            return bool(found)
 
     # PreFilter and Filter.
 
@@ -134,20 +172,28 @@ class GuardedPlugin:
             return SKIP
         if self.shut_off:
             return self.refusal
-        with self.failing_at("PreFilter"):
-            result = self.plugin.prefilter(_read_only(context), ReadOnlySnapshot.of(snapshot, self.owner))
+        guest = self._guest
+        with guest.failing_at("PreFilter"):
+            result = self.plugin.prefilter(context, ReadOnlySnapshot.of(snapshot, self.owner))
             if isinstance(result, Skip):
                 return SKIP
             if isinstance(result, Status):
-                return SKIP if result.code is Code.SUCCESS else _checked(result)
+                return self._rejecting(result)
+            names: frozenset[str] | None = None
             if isinstance(result, PreFilterResult):
-                node_filter = _GuardedFilter(self, result.node_filter, snapshot.n_rows)
-                return PreFilterResult(node_filter, frozenset(result.node_names))
+                names, result = _names(result.node_names), result.node_filter
             if not callable(getattr(result, "mask", None)):
                 raise TypeError(
-                    f"prefilter returned {_shown(result)}, expected a RuleFilter, a status or SKIP"
+                    f"prefilter returned {shown(result)}, expected a RuleFilter, a status or SKIP"
                 )
-        return _GuardedFilter(self, result, snapshot.n_rows)
+        node_filter = GuardedFilter(guest, result, snapshot.n_rows)
+        return node_filter if names is None else PreFilterResult(node_filter, names)
+
+    def _rejecting(self, status: Status) -> Status | Skip:
+        """Return the status of PreFilter: success is SKIP, and a failure is the cycle's."""
+        if status.code is Code.SUCCESS:
+            return SKIP
+        return status if status.code is Code.ERROR else self._guest.refusing(status)
 
     @property
     def refusal(self) -> Status:
@@ -158,21 +204,21 @@ class GuardedPlugin:
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
         """Return what the guest returns, checked; SKIP if it is shut off. Raises PluginFailed."""
-        if self.shut_off or not self.concerns(context.pod):
+        if self.shut_off or self.unscored or not self.concerns(context.pod):
             return SKIP
-        with self.failing_at("PreScore"):
+        with self._guest.failing_at("PreScore"):
             result = self.plugin.prescore(
-                _read_only(context),
+                context,
                 ReadOnlySnapshot.of(snapshot, self.owner),
                 FeasibleNodes(read_only(feasible.mask)),
             )
-            if isinstance(result, Status):
-                return _checked(result)
             if isinstance(result, Skip):
                 return SKIP
+            if isinstance(result, Status):
+                return SKIP if result.code is Code.SUCCESS else result
             if not callable(getattr(result, "raw", None)):
-                raise TypeError(f"prescore returned {_shown(result)}, expected FinalScores, a status or SKIP")
-        return _GuardedScorer(self, result, feasible)
+                raise TypeError(f"prescore returned {shown(result)}, expected FinalScores, a status or SKIP")
+        return GuardedScorer(self._guest, result, feasible)
 
     # Events and explanations.
 
@@ -180,26 +226,63 @@ class GuardedPlugin:
         """Return the guest's events. A hint that raises counts as QUEUE. Raises whatever the guest raises."""
         if not hasattr(self.plugin, "events_to_register"):
             return ()
-        return [_guarded_event(one) for one in self.plugin.events_to_register()]
+        return [self._guarded_event(one) for one in self.plugin.events_to_register()]
+
+    def _guarded_event(self, event: ClusterEventWithHint) -> ClusterEventWithHint:
+        """Return the event with a hint that does not raise. Raises TypeError if it is none."""
+        if not isinstance(event, ClusterEventWithHint):
+            raise TypeError(
+                f"events_to_register returned {type(event).__name__}, expected ClusterEventWithHint"
+            )
+        if not isinstance(event.resource, Resource) or not isinstance(event.actions, Action):
+            raise TypeError(
+                f"found an event of {event.resource!r} and {event.actions!r}, expected Resource.NODE, Action.ADD"
+            )
+        if event.hint is None:
+            return replace(event, claims=None)
+        if not callable(event.hint):
+            raise TypeError(f"found the hint {event.hint!r}, expected a function")
+        # A hint of the user's may read any field of a pod: its result for one pod is used for equal pods only.
+        return replace(event, hint=self._guarded_hint(event.hint), reads_labels=always, claims=None)
+
+    def _guarded_hint(self, hint: HintFn) -> HintFn:
+        def checked(pod: Pod, old: object, new: object) -> Hint:
+            found = hint(pod, old, new)
+            if not isinstance(found, Hint):
+                raise TypeError(f"a hint returned {shown(found)}, expected queue_if(...)")
+            return found
+
+        def guarded(pod: Pod, old: object, new: object) -> Hint:
+            if self.shut_off:
+                return Hint.QUEUE
+            try:
+                found: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 - which the watch counts; in doubt the pod is tried
+                return Hint.QUEUE
+            return found
+
+        return guarded
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Return the guest's explanation of its refusals; an empty one if it has none or raises."""
+        """Return the guest's explanation of its refusals: an empty one if it has none, and why if it fails."""
         if self.shut_off or not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
-            found = self.plugin.explain(context.read_only(self.owner))
-        except Exception:  # noqa: BLE001 - an explanation is no reason to fail
-            return PluginExplanation()
-        return found if isinstance(found, PluginExplanation) else PluginExplanation()
+            return guarded_explanation(self._guest, self.plugin.explain(context.read_only(self.owner)))
+        except Exception as error:  # noqa: BLE001 - a guest may raise anything
+            text = unexplained(self._guest, error)
+            return PluginExplanation(where=lambda rows: [text] * len(rows))
 
-    @contextmanager
-    def failing_at(self, point: _Point) -> Iterator[None]:
-        """Turn an exception of the guest into PluginFailed."""
+    def explain_rejection(self, context: ExplainContext) -> str:
+        """Return what the guest says beside the status of its PreFilter; why if it fails."""
+        if self.shut_off or not hasattr(self.plugin, "explain_rejection"):
+            return ""
         try:
-            yield
-        except Exception as error:
-            message = _MESSAGE[point].format(self.name) + described(error, type(self.plugin))
-            raise PluginFailed(self.name, point, message) from error
+            return str(self.plugin.explain_rejection(context.read_only(self.owner)))
+        except Exception as error:  # noqa: BLE001 - as above
+            return unexplained(self._guest, error)
 
 
 class GuestAdmission:
@@ -221,127 +304,15 @@ class GuestAdmission:
             return SKIP
         if guest.shut_off:
             return guest.refusal
-        with guest.failing_at("PreFilter"):
-            admitted = guest.plugin.admits(context.pod)
-        return SKIP if admitted else unresolvable(f"pod is not admitted by plugin {self.name}")
+        return (
+            SKIP
+            if guest.asked_to_admit(context.pod)
+            else unresolvable(f"pod is not admitted by plugin {self.name}")
+        )
 
 
-class _GuardedFilter:
-    """A guest's filter: its mask has a value for each row, and every refused row has a reason."""
-
-    __slots__ = ("_guest", "_mask", "_n_rows", "_node_filter")
-
-    #: No pod is evicted for what it refuses.
-    trial = None
-
-    def __init__(self, guest: GuardedPlugin, node_filter: NodeFilter, n_rows: int) -> None:
-        self._guest, self._node_filter, self._n_rows = guest, node_filter, n_rows
-        self._mask: Mask | None = None
-
-    def mask(self) -> Mask:
-        if self._mask is None:
-            with self._guest.failing_at("Filter"):
-                mask = self._node_filter.mask()
-                if (
-                    not isinstance(mask, np.ndarray)
-                    or mask.dtype != np.bool_
-                    or mask.shape != (self._n_rows,)
-                ):
-                    raise TypeError(f"mask is {_shown(mask)}, expected bool of shape ({self._n_rows},)")
-            self._mask = mask
-        return self._mask
-
-    def statuses(self) -> NodeStatuses:
-        mask = self.mask()
-        with self._guest.failing_at("Filter"):
-            found = self._node_filter.statuses()
-            codes = np.where(mask, 0, found.codes)
-            if codes.min(initial=0) < 0 or codes.max(initial=0) > len(found.statuses):
-                raise ValueError(f"codes up to {codes.max()} for {len(found.statuses)} statuses")
-            nameless = (codes == 0) & ~mask
-            silent = [not _checked(status).reasons for status in found.statuses]
-        if not nameless.any() and not any(silent):
-            return found
-        reason = unschedulable(f"node(s) were refused by plugin {self._guest.name}")
-        statuses = [
-            reason if is_silent else one for one, is_silent in zip(found.statuses, silent, strict=True)
-        ]
-        return NodeStatuses(np.where(nameless, len(statuses) + 1, codes), [*statuses, reason])
-
-
-class _GuardedScorer:
-    """A guest's scorer: its scores are integers from 0 to 100 on every feasible row."""
-
-    __slots__ = ("_feasible", "_guest", "_scorer")
-
-    def __init__(self, guest: GuardedPlugin, scorer: NodeScorer[Any], feasible: FeasibleNodes) -> None:
-        self._guest, self._scorer, self._feasible = guest, scorer, feasible
-
-    def raw(self) -> Any:  # noqa: ANN401 - in a form of the guest's choice
-        with self._guest.failing_at("Score"):
-            return self._scorer.raw()
-
-    def normalized(self, raw: Any) -> Scores:  # noqa: ANN401 - as above
-        feasible = self._feasible
-        with self._guest.failing_at("Score"):
-            scores = self._scorer.normalized(raw)
-            shape = feasible.mask.shape
-            if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iu" or scores.shape != shape:
-                raise TypeError(f"scores are {_shown(scores)}, expected integers of shape {shape}")
-            for score in (feasible.lowest(scores), feasible.highest(scores)):
-                if not 0 <= score <= MAX_NODE_SCORE:
-                    raise ValueError(f"score {score}, expected 0 to {MAX_NODE_SCORE}")
-            return scores.astype(np.int16, copy=False)
-
-
-def described(error: BaseException, plugin: type[Any]) -> str:
-    """Return the error in one line, with the place in the plugin's own file: `KeyError: 'team' (my.py, line 14)`."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    files = _files_of(plugin)
-    lines = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
-    return f"{text} ({PurePath(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else text
-
-
-def _files_of(plugin: type[Any]) -> set[str]:
-    """Return the files of the plugin's class and of its methods, without those of this package."""
-    codes = (getattr(method, "__code__", None) for method in vars(plugin).values())
-    return {code.co_filename for code in codes if code is not None}
-
-
-def _read_only(context: PodContext) -> PodContext:
-    pod = context.pod
-    return PodContext(replace(pod, labels=MappingProxyType(pod.labels)), context.label_set)
-
-
-def _checked(status: Status) -> Status:
-    """Return the status. Raises TypeError unless its reasons are texts."""
-    if not all(isinstance(reason, str) for reason in status.reasons):
-        raise TypeError(f"a status has reasons {status.reasons!r}, expected texts")
-    return status
-
-
-def _guarded_event(event: ClusterEventWithHint) -> ClusterEventWithHint:
-    """Return the event with a hint that does not raise. Raises TypeError if it is none."""
-    if not isinstance(event, ClusterEventWithHint):
-        raise TypeError(f"events_to_register returned {type(event).__name__}, expected ClusterEventWithHint")
-    if event.hint is None:
-        return event
-    # A hint of the user's may read any field of a pod: its result for one pod is used for equal pods only.
-    return replace(event, hint=_guarded_hint(event.hint), reads_labels=always)
-
-
-def _guarded_hint(hint: HintFn) -> Callable[[Any, Any, Any], Hint]:
-    def guarded(pod: Any, old: Any, new: Any) -> Hint:  # noqa: ANN401 - as HintFn
-        try:
-            found = hint(pod, old, new)
-        except Exception:  # noqa: BLE001 - in doubt the pod is tried
-            return Hint.QUEUE
-        return found if isinstance(found, Hint) else Hint.QUEUE
-
-    return guarded
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} of shape {value.shape}"
-    return "None" if value is None else f"of type {type(value).__name__}"
+def _names(names: Iterable[str]) -> frozenset[str]:
+    """Return the only nodes that a guest names. Raises TypeError for what is no collection of names."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"node_names is {names!r}, expected a set of names")
+    return frozenset(names)

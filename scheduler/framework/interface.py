@@ -26,10 +26,15 @@ from scheduler.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """The pod under decision and its label set."""
+    """
+    The pod under decision and its label set.
+
+    `siblings`: pods of its group that will be placed after it, and of which its required affinity may select one.
+    """
 
     pod: Pod
     label_set: LabelSet
+    siblings: Sequence[Pod] = ()
 
 
 class NodeTrial(Protocol):
@@ -65,6 +70,21 @@ class NodeFilter(Protocol):
         ...
 
 
+@runtime_checkable
+class RoomFilter(NodeFilter, Protocol):
+    """A filter that refuses a row for one reason: pods there leave too little of what can be counted."""
+
+    @property
+    def request(self) -> Sequence[tuple[str, int]]:
+        """Return what has to be left of each resource, besides room for one more pod."""
+        ...
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Return what a row reports if it has no room for one more pod; then, if too little of each resource."""
+        ...
+
+
 class RuleFilter:
     """
     A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
@@ -72,16 +92,22 @@ class RuleFilter:
     A node gets the status of the first rule that it does not satisfy.
 
     Masks are bool arrays of shape (n_rows,). `trial`: as `NodeFilter.trial`; without it, pods do not matter.
+    `needs_pods`: whether a row that is accepted may be refused because a pod leaves it.
     """
 
-    __slots__ = ("_n_rows", "rules", "trial")
+    __slots__ = ("_n_rows", "needs_pods", "rules", "trial")
 
     def __init__(
-        self, n_rows: int, *rules: tuple[Mask, Status], trial: Callable[[int], NodeTrial] | None = None
+        self,
+        n_rows: int,
+        *rules: tuple[Mask, Status],
+        trial: Callable[[int], NodeTrial] | None = None,
+        needs_pods: bool = True,
     ) -> None:
         self._n_rows = n_rows
         self.rules = rules
         self.trial = trial
+        self.needs_pods = needs_pods
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.framework.interface import NodeFilter, NodeTrial
+from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter, RuleFilter
 from scheduler.framework.status import NodeStatuses, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
@@ -25,6 +25,19 @@ class NodeRefusal(NamedTuple):
 
     plugin: str
     status: Status
+
+
+class RoomOnly(NamedTuple):
+    """
+    The rows at which only room matters: all other filters accept them, whichever pods leave.
+
+    `request`, `reasons`: as `RoomFilter`. `is_only_trial`: whether no other filter looks at pods at all.
+    """
+
+    request: Sequence[tuple[str, int]]
+    reasons: Sequence[str]
+    rows: Mask
+    is_only_trial: bool
 
 
 class FilterTrials:
@@ -50,6 +63,22 @@ class FilterTrials:
             if answer is not None:
                 parts.append((plugin, answer))
         return NodeUnderTrial(parts, nominated)
+
+    def room_only(self) -> RoomOnly | None:
+        """Return where only room matters; None if no filter is about room, or one may need the pods that leave."""
+        room: list[RoomFilter] = []
+        others: list[NodeFilter] = []
+        for _, one in self._filters:
+            if isinstance(one, RoomFilter):
+                room.append(one)
+            else:
+                others.append(one)
+        counting = [one for one in others if one.trial is not None]
+        if len(room) != 1 or any(not isinstance(one, RuleFilter) or one.needs_pods for one in counting):
+            return None
+        accepted = [one.mask() for one in others]
+        rows = np.logical_and.reduce(accepted) if accepted else np.ones_like(room[0].mask())
+        return RoomOnly(room[0].request, room[0].reasons, rows, not counting)
 
     def _prepare(self) -> None:
         self._counting = [

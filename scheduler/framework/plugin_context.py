@@ -18,6 +18,10 @@ def _never(_pod: Pod) -> bool:
     return False
 
 
+def _always(_pod: Pod) -> bool:
+    return True
+
+
 def _no_labels(_namespace: str) -> Mapping[str, str] | None:
     return None
 
@@ -35,6 +39,7 @@ class PluginContext:
     `namespace_labels`: returns the labels of a namespace, None if it is not known.
     `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
     `is_preempting`: returns whether pods are being evicted for a pod.
+    `is_group_complete`: returns whether as many members exist as a pod's group needs.
     """
 
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -42,3 +47,4 @@ class PluginContext:
     namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
     is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
     is_preempting: Callable[[Pod], bool] = _never
+    is_group_complete: Callable[[Pod], bool] = _always

@@ -199,6 +199,50 @@ def patch_pod_status(
     return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
 
 
+class GroupCondition(RequestBody, frozen=True):
+    """status.conditions[] of a PodGroup."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class _GroupStatus(RequestBody, frozen=True, omit_defaults=False):
+    conditions: tuple[GroupCondition, ...]
+
+
+class _GroupVersionMeta(RequestBody, frozen=True):
+    resource_version: str
+
+
+class _GroupStatusPatch(RequestBody, frozen=True):
+    metadata: _GroupVersionMeta
+    status: _GroupStatus
+
+
+def patch_pod_group_status(
+    *,
+    namespace: str,
+    name: str,
+    api_version: str,
+    resource_version: str,
+    conditions: tuple[GroupCondition, ...],
+) -> Request:
+    """
+    Return a request that replaces the conditions of a PodGroup of scheduling.k8s.io; Conflict for another version.
+
+    Source: pkg/scheduler/schedule_one_podgroup.go (1.36), which sends a strategic merge patch.
+    """
+    path = f"/apis/scheduling.k8s.io/{api_version}/namespaces/{quote(namespace, safe='')}/podgroups"
+    body = msgspec.json.encode(
+        _GroupStatusPatch(_GroupVersionMeta(resource_version), _GroupStatus(conditions))
+    )
+    return Request("PATCH", f"{path}/{quote(name, safe='')}/status", "patch", (), body, MERGE)
+
+
 class _Preconditions(RequestBody, frozen=True):
     uid: str
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -132,15 +133,41 @@ class Evicted:
     pod: Pod
 
 
+@dataclass(frozen=True, slots=True)
+class PatchPodGroup:
+    """Say in the status of a PodGroup of scheduling.k8s.io whether it is placed."""
+
+    group: PodGroup
+    is_scheduled: bool
+    reason: Literal["Scheduled", "Unschedulable", "SchedulerError"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAttempted:
+    """
+    Report the end of an attempt to place a group, for metrics.
+
+    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: that the search took; 0 without a search.
+    """
+
+    profile: str
+    result: Literal["scheduled", "unschedulable", "error"]
+    started_s: float
+    n_decisions: int
+
+
 Instruction = (
     Bind
     | WriteVolumes
     | PatchCondition
     | SaveWaits
     | FindScaleUpEvents
+    | PatchPodGroup
     | ClearNomination
     | EvictVictim
     | EmitEvent
     | Attempted
     | Evicted
+    | GroupAttempted
 )

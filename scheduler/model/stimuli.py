@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind, StorageObject
 
@@ -101,12 +102,17 @@ class BindFailed:
 
 @dataclass(frozen=True, slots=True)
 class PluginFailing:
-    """A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest."""
+    """
+    A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
+
+    `is_scoring`: at a point of scores, so that its filter works.
+    """
 
     profile: str
     plugin: str
     why: str
     pod: Pod
+    is_scoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,27 @@ class ScaleUpNotTriggered:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupSeen:
+    """A watch or list showed this PodGroup."""
+
+    group: PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupsServed:
+    """The API server has this kind of groups, whose PodGroups have all been seen."""
+
+    kind: GroupKind
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupGone:
+    """The PodGroup was deleted."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -196,6 +223,9 @@ WatchEvent = (
     | StorageGone
     | DisruptionBudgetSeen
     | DisruptionBudgetGone
+    | PodGroupSeen
+    | PodGroupGone
+    | PodGroupsServed
 )
 
 Stimulus = (

@@ -214,6 +214,12 @@ class Volume(Wire, frozen=True):
         )
 
 
+class SchedulingGroup(Wire, frozen=True):
+    """spec.schedulingGroup of a pod (kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Wire, frozen=True):
     """spec of a pod."""
 
@@ -234,6 +240,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_gates: tuple[Named, ...] | None = None
     host_network: bool | None = None
     host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class Condition(Wire, frozen=True):
@@ -476,6 +483,63 @@ class DisruptionBudget(Wire, frozen=True):
     metadata: Metadata
     spec: LabelSelectorSpec = LabelSelectorSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class GangPolicy(Wire, frozen=True):
+    """spec.schedulingPolicy.gang of a PodGroup."""
+
+    min_count: int | None = None
+
+
+class GroupPolicy(Wire, frozen=True):
+    """spec.schedulingPolicy of a PodGroup."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """spec.schedulingConstraints.topology[] of a PodGroup."""
+
+    key: str = ""
+
+
+class GroupConstraints(Wire, frozen=True):
+    """spec.schedulingConstraints of a PodGroup."""
+
+    topology: tuple[TopologyConstraint, ...] | None = None
+
+
+class PodGroupSpec(Wire, frozen=True):
+    """spec of a PodGroup, of scheduling.k8s.io or of scheduling.x-k8s.io."""
+
+    scheduling_policy: GroupPolicy | None = None
+    scheduling_constraints: GroupConstraints | None = None
+    min_member: int | None = None
+
+
+class GroupCondition(Wire, frozen=True):
+    """status.conditions[] of a PodGroup, as far as it is written back."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class PodGroupStatus(Wire, frozen=True):
+    """status of a PodGroup."""
+
+    conditions: tuple[GroupCondition, ...] | None = None
+
+
+class PodGroup(Wire, frozen=True):
+    """A PodGroup."""
+
+    metadata: Metadata
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
 
 
 _AFFINITY: Final = msgspec.json.Decoder(Affinity | None)

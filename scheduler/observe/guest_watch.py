@@ -9,21 +9,26 @@ from typing import Final, NamedTuple
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PluginFailing
 
-#: The longest call of a guest. The first call for a kind of pod may take this long at 5,000 nodes; the event loop is
-#: held meanwhile.
+#: The longest call of a guest at up to 5,000 nodes, and as much more as there are more nodes. The first call for a kind
+#: of pod may take this long; the event loop is held meanwhile.
 LONGEST_CALL_S: Final = 0.1
+_N_NODES: Final = 5000
 #: Calls in a row, at one extension point, that fail before a guest is shut off. A pod is tried again after a backoff of
 #: up to 10 s, so one pod alone needs a minute to bring this about.
 MOST_FAILURES_IN_A_ROW: Final = 10
 
 
+_SCORING: Final = ("PreScore", "Score", "ScoreExtensionNormalize")
+
+
 class GuestCall(NamedTuple):
-    """One call of a guest."""
+    """One call of a guest. `n_nodes`: that it was about, 0 outside of a cycle."""
 
     profile: str
     plugin: str
     point: str
     pod: Pod
+    n_nodes: int = 0
 
 
 class GuestWatch:
@@ -32,7 +37,7 @@ class GuestWatch:
 
     Args:
         count: called with plugin, profile and "error" or "overrun" for each failure.
-        on_failing: called once per profile and guest.
+        on_failing: called once per profile and guest, and once more where first only its scores failed.
     """
 
     def __init__(
@@ -42,21 +47,22 @@ class GuestWatch:
         self._on_failing = on_failing
         #: Failures in a row by profile, plugin and extension point.
         self._n_in_a_row: Counter[tuple[str, str, str]] = Counter()
-        self._reported: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str, bool]] = set()
 
     def judge(self, call: GuestCall, elapsed_s: float, failure: str) -> None:
         """Judge a call that has just ended; `failure` is '' if it did not fail. 0.5 µs."""
         key = call[:3]
-        if not failure and elapsed_s <= LONGEST_CALL_S:
+        longest_s = LONGEST_CALL_S * max(1.0, call.n_nodes / _N_NODES)
+        if not failure and elapsed_s <= longest_s:
             if self._n_in_a_row:
                 self._n_in_a_row.pop(key, None)
             return
         self._count(call.plugin, call.profile, "error" if failure else "overrun")
         self._n_in_a_row[key] += 1
-        guest = (call.profile, call.plugin)
+        guest = (call.profile, call.plugin, call.point in _SCORING)
         if self._n_in_a_row[key] < MOST_FAILURES_IN_A_ROW or guest in self._reported:
             return
         self._reported.add(guest)
-        last = failure or f"{call.point} took {elapsed_s:.3f} s, more than {LONGEST_CALL_S} s"
+        last = failure or f"{call.point} took {elapsed_s:.3f} s, more than {longest_s:.1f} s"
         why = f"{MOST_FAILURES_IN_A_ROW} calls in a row failed, the last one: {last}"
-        self._on_failing(PluginFailing(call.profile, call.plugin, why, call.pod))
+        self._on_failing(PluginFailing(call.profile, call.plugin, why, call.pod, call.point in _SCORING))

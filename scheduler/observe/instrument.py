@@ -15,10 +15,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, Generic, TypeVar
 
 from scheduler.errors import PluginFailed
+from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -163,7 +165,10 @@ class _ObservedProfile:
         profile: Profile, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
     ) -> Mapping[str, _GuestTimer]:
         name = profile.scheduler_name
-        return {guest.name: _GuestTimer(name, watch, timer, now_s) for guest in profile.guests}
+        timers = {guest.name: _GuestTimer(name, watch, timer, now_s) for guest in profile.guests}
+        for guest in profile.guests:
+            guest.watched = partial(timers[guest.name].outside, guest)
+        return timers
 
     def ended(self, point: str, status: str) -> HistogramSeries:
         return self._points.labels(point, status, self._name)
@@ -190,8 +195,8 @@ class _PluginTimer:
         self._plugins = plugins
         self.now_s = now_s
 
-    def begin(self, pod: Pod) -> None:
-        """Note that the next calls are about the pod."""
+    def begin(self, pod: Pod, n_nodes: int) -> None:
+        """Note that the next calls are about the pod, and so many nodes."""
 
     def run(
         self, plugin: str, point: str, call: Callable[[], _T], status_of: Callable[[_T], str] = _success
@@ -215,23 +220,37 @@ class _PluginTimer:
 class _GuestTimer(_PluginTimer):
     """Lets the watch judge the calls of one guest; `timer` observes them too, if the cycle is sampled."""
 
-    __slots__ = ("_pod", "_profile", "_timer", "_watch")
+    __slots__ = ("_n_nodes", "_pod", "_profile", "_timer", "_watch")
 
     def __init__(
         self, profile: str, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
     ) -> None:
         self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
         self._pod: Pod
+        self._n_nodes = 0
 
-    def begin(self, pod: Pod) -> None:
-        """Note that the next calls are about the pod."""
-        self._pod = pod
+    def begin(self, pod: Pod, n_nodes: int) -> None:
+        """Note that the next calls are about the pod, and so many nodes."""
+        self._pod, self._n_nodes = pod, n_nodes
 
     def observe(self, plugin: str, point: str, elapsed_s: float, status: str, failure: str = "") -> None:
         """Judge a call that has just ended, and observe it."""
         if self._timer is not None:
             self._timer.observe(plugin, point, elapsed_s, status)
-        self._watch.judge(GuestCall(self._profile, plugin, point, self._pod), elapsed_s, failure)
+        called = GuestCall(self._profile, plugin, point, self._pod, self._n_nodes)
+        self._watch.judge(called, elapsed_s, failure)
+
+    def outside(self, guest: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
+        """Return the result of a call outside of cycles, of PreEnqueue or a hint, and let the watch judge it."""
+        started_s, failure = self.now_s(), ""
+        try:
+            return call()
+        except BaseException as error:
+            failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {guest.described(error)}"
+            raise
+        finally:
+            called = GuestCall(self._profile, guest.name, point, pod)
+            self._watch.judge(called, self.now_s() - started_s, failure)
 
 
 def _timed(
@@ -263,7 +282,7 @@ class _TimedFilterPlugin:
         self._timer = timer
 
     def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        self._timer.begin(context.pod)
+        self._timer.begin(context.pod, snapshot.n_nodes)
         result = self._timer.run(
             self.name, "PreFilter", lambda: self._plugin.prefilter(context, snapshot), _status
         )
@@ -301,7 +320,7 @@ class _TimedScorePlugin:
         self._timer = timer
 
     def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
-        self._timer.begin(context.pod)
+        self._timer.begin(context.pod, snapshot.n_nodes)
         result = self._timer.run(
             self.name, "PreScore", lambda: self._plugin.prescore(context, snapshot, feasible), _status
         )

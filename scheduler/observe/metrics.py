@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Attempted
+from scheduler.model.instructions import Attempted, GroupAttempted
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
@@ -151,6 +151,22 @@ PREEMPTION_VICTIMS: Final = Family(
     "[STABLE] Number of selected preemption victims.",
     bounds=exponential_bounds(1, 2, 7),
 )
+GROUP_ATTEMPTS: Final = Family(
+    "scheduler_podgroup_schedule_attempts_total",
+    "[ALPHA] Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be "
+    "scheduled, while 'error' means an internal scheduler problem.",
+    ("result", "profile"),
+)
+GROUP_ALGORITHM_DURATION: Final = Family(
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+    "[ALPHA] Pod group scheduling algorithm latency in seconds",
+    bounds=exponential_bounds(0.001, 2, 15),
+)
+GROUP_DECISIONS: Final = Family(
+    "affinity_scheduler_podgroup_search_decisions",
+    "Number of decisions on members that one attempt to place a pod group took.",
+    bounds=exponential_bounds(1, 4, 8),
+)
 EVICTIONS_IN_VAIN: Final = Family(
     "affinity_scheduler_evictions_in_vain_total",
     "Number of pods evicted for a pod that did not run on their node, by the cause.",
@@ -190,6 +206,9 @@ class Metrics(ControllerMetrics):
         self._event_handling = self._histogram(EVENT_HANDLING_DURATION)
         self._preemption_attempts = self._counter(PREEMPTION_ATTEMPTS)
         self._preemption_victims = self._histogram(PREEMPTION_VICTIMS).labels()
+        self._group_attempts = self._counter(GROUP_ATTEMPTS)
+        self._group_duration = self._histogram(GROUP_ALGORITHM_DURATION).labels()
+        self._group_decisions = self._histogram(GROUP_DECISIONS).labels()
         self._divergences = self._counter(CACHE_DIVERGENCES)
         self._unreadable_binds = self._counter(UNREADABLE_BINDS)
         self._loop_lag = self._histogram(LOOP_LAG).labels()
@@ -231,7 +250,10 @@ class Metrics(ControllerMetrics):
         """
         guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
         self._callback(
-            PLUGIN_SHUT_OFF, lambda: {(guest.name, name): int(bool(guest.shut_off)) for guest, name in guests}
+            PLUGIN_SHUT_OFF,
+            lambda: {
+                (guest.name, name): int(bool(guest.shut_off or guest.unscored)) for guest, name in guests
+            },
         )
         observer = CycleObserver(
             profiles.values(),
@@ -265,6 +287,13 @@ class Metrics(ControllerMetrics):
             self._after_flush.add()
         for rule in attempt.relaxed:
             self._relaxed_rules.add(rule)
+
+    def on_group_attempt(self, attempt: GroupAttempted, now_s: float) -> None:
+        """Observe an attempt to place a group that ended at `now_s` of the machine's clock."""
+        self._group_attempts.add(attempt.result, attempt.profile)
+        self._group_duration.observe(now_s - attempt.started_s)
+        if attempt.n_decisions:
+            self._group_decisions.observe(attempt.n_decisions)
 
     def on_event_handled(self, event: str, seconds: float) -> None:
         """Observe the handling of one stimulus."""

@@ -27,6 +27,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageKind
 from scheduler.plugin.args import Args
 from scheduler.plugin.node_by_node import NodeByNode
 from scheduler.state.columns import LabelColumn, PerDomain
@@ -67,6 +68,7 @@ __all__ = [
     "RuleFilter",
     "Snapshot",
     "Status",
+    "StorageKind",
     "default_normalized",
     "failed",
     "queue_if",

@@ -59,7 +59,9 @@ class NodePorts:
             held = snapshot.nodes.ports.get((port.protocol, port.port))
             if held:
                 mask[conflicting_rows(port.ip, held)] = False
-        return RuleFilter(snapshot.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, snapshot))
+        return RuleFilter(
+            snapshot.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, snapshot), needs_pods=False
+        )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Propose to remove the pods that hold a port of the pod."""

@@ -93,7 +93,9 @@ class NodeVolumeLimits:
         mask = np.ones(snapshot.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():
             mask &= _fits(driver, volumes, snapshot)
-        return RuleFilter(snapshot.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, snapshot))
+        return RuleFilter(
+            snapshot.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, snapshot), needs_pods=False
+        )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which driver attaches too few volumes; propose that pods with such volumes leave."""

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
-from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin, described
+from scheduler.framework.guest_results import described
+from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin
@@ -20,6 +21,7 @@ from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.plugins.kubelet_refusal import KubeletRefusal
@@ -50,6 +52,8 @@ NO_GUESTS: Final[Mapping[str, GuestPlugin]] = {}
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
 ALWAYS_LAST: Final = KubeletRefusal
+#: A plugin of every profile too, which costs nothing for pods without a group.
+ALWAYS_LAST_TO_ADMIT: Final = GangScheduling.name
 
 #: Every plugin that a configuration can name, by upstream's name.
 IN_TREE: Final[Mapping[str, PluginClass]] = {
@@ -72,6 +76,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
+        GangScheduling,
     )
 }
 
@@ -88,10 +93,13 @@ def args_type(plugin: PluginClass) -> type[Any] | None:
     return found
 
 
-def storage_kinds(names: Collection[str]) -> frozenset[StorageKind]:
+def storage_kinds(
+    names: Collection[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
-    read = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
-    return frozenset(chain.from_iterable(read))
+    in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
+    of_guests = (guest.storage_kinds for name, guest in guests.items() if name in names)
+    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_guests)))
 
 
 def build_profile(
@@ -125,6 +133,7 @@ def build_profile(
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
     extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
     """
+    pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
     built = {
@@ -134,6 +143,9 @@ def build_profile(
         for name in dict.fromkeys(used)
     }
     admitting = [built[name] for name in pre_enqueue]
+    gang_scheduling = built[ALWAYS_LAST_TO_ADMIT]
+    if not isinstance(gang_scheduling, GangScheduling):
+        raise InvariantViolation(f"plugin {ALWAYS_LAST_TO_ADMIT} was replaced")
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
@@ -148,6 +160,7 @@ def build_profile(
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
+        max_search_decisions=gang_scheduling.args.max_search_decisions,
     )
 
 

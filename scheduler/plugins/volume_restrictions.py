@@ -90,9 +90,11 @@ class VolumeRestrictions:
         mask[list(snapshot.with_conflicting_disks(pod.spec.disks))] = False
         trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, snapshot)
         if not n_taken:
-            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), trial=trial)
+            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), trial=trial, needs_pods=False)
         nowhere = np.zeros(snapshot.n_rows, dtype=np.bool_)
-        return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial)
+        return RuleFilter(
+            snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial, needs_pods=False
+        )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the pods that use a wanted claim; propose that they leave, or the pods that hold a wanted disk."""

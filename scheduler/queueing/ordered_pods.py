@@ -50,7 +50,7 @@ def active_order(queued: QueuedPod) -> OrderKey:
 
     Source: plugins/queuesort/priority_sort.go, Less (kubernetes 1.36), where equal timestamps are unordered.
     """
-    return (-queued.pod.priority, queued.timestamp_s, queued.arrival)
+    return (-queued.priority, queued.timestamp_s, queued.arrival)
 
 
 def backoff_order(queued: QueuedPod) -> OrderKey:

@@ -171,6 +171,33 @@ class PodQueue:
         queued.attempts += 1
         return queued
 
+    def take(self, uid: str) -> QueuedPod | None:
+        """
+        Remove and return a pod to try now together with another of its group, as `pop` does; its backoff ends.
+
+        None if the queue does not hold the pod, or a PreEnqueue check keeps it.
+        """
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is None:
+            return None
+        if queued.sub_queue is SubQueue.GATED:
+            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, queued.timestamp_s)
+            if queued.gating_plugin:
+                return None
+        self._remove(queued)
+        queued.attempts += 1
+        return queued
+
+    def rank(self, uid: str, group_priority: int) -> None:
+        """Order the pod, if the queue holds it, by this priority of its group from now on."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.group_priority != group_priority:
+            self._backlog.finish()
+            self._sub_queues.remove(queued)
+            queued.group_priority = group_priority
+            self._sub_queues.add(queued)
+
     def can_pop(self) -> bool:
         """Return whether `pop` returns a pod, or has a backlog, without waiting for any backoff. Cost: O(1)."""
         return bool(self._backlog or len(self._sub_queues.active) or len(self._sub_queues.rejected_backoff))

@@ -45,6 +45,7 @@ class QueuedPod:
         gating_plugin: the plugin whose PreEnqueue check the pod failed; '' if none.
         backoff_window_s: the whole second in which the backoff ends; -inf before the first failure.
         after_flush: the pod was last moved by the timeout of unschedulable pods.
+        group_priority: the lowest priority of its group's members, by which it is ordered; None without a group.
 
     Source: pkg/scheduler/framework/types.go, QueuedPodInfo (kubernetes 1.36).
     """
@@ -61,11 +62,25 @@ class QueuedPod:
     gating_plugin: str = ""
     backoff_window_s: float = float("-inf")
     after_flush: bool = False
+    group_priority: int | None = None
 
     @property
     def uid(self) -> str:
         """Return the key of the pod: a pod recreated under the same name is another pod."""
         return self.pod.uid
+
+    @property
+    def priority(self) -> int:
+        """Return the priority by which the pod is ordered."""
+        return self.pod.priority if self.group_priority is None else self.group_priority
+
+    def waits_only_for(self, plugin: str) -> bool:
+        """Return whether the pod waits because of this plugin alone."""
+        if not self.sub_queue.waits_for_event:
+            return False
+        return self.gating_plugin == plugin or (
+            not self.gating_plugin and self.unschedulable_plugins == {plugin}
+        )
 
     @property
     def profile(self) -> str:

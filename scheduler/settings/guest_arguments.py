@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from scheduler.framework.guest_results import described as described_error
 from scheduler.framework.guests import GuestPlugin
 from scheduler.settings.decoding import ObjectReader
+from scheduler.settings.guest_files import fault_when_made
 from scheduler.settings.problems import described
 
 
@@ -35,10 +37,16 @@ def read_guest_args(reader: ObjectReader, guest: GuestPlugin, kind: type[Any]) -
     if len(reader.problems.lines) > n_problems:
         return None
     try:
-        return msgspec.convert(values, kind)
+        args: object = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:  # the struct's own check, of several fields
         reader.problems.add(reader.path, str(error))
         return None
+    except Exception as error:  # noqa: BLE001 - the same check, which may raise anything
+        reader.problems.add(reader.path, described_error(error, kind))
+        return None
+    for fault in fault_when_made(guest.plugin_class, args):
+        reader.problems.add(reader.path, f"plugin {guest.name} {fault}")
+    return args
 
 
 def add_default_args(

@@ -21,8 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.framework.guests import METHOD_BY_POINT, GuardedPlugin, GuestPlugin, described
+from scheduler.framework.guest_results import described
+from scheduler.framework.guests import INSTALLED, METHOD_BY_POINT, GuardedPlugin, GuestPlugin
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.model.volumes import StorageKind
 from scheduler.plugin import CONTRACT_VERSION
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.settings.problems import Problems, shown
@@ -33,6 +35,16 @@ ENTRY_POINT_GROUP: Final = "affinity_scheduler.plugins"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 #: The fields of a configuration for the points at which guests run.
 _POINTS: Final = {"preFilter": "filter", "preScore": "score"} | {point: point for point in METHOD_BY_POINT}
+#: What the methods of a plugin are called with.
+_PARAMETERS: Final = {
+    "prefilter": ("context", "snapshot"),
+    "prescore": ("context", "snapshot", "feasible"),
+    "admits": ("pod",),
+    "fits": ("pod", "node"),
+    "score": ("pod", "node"),
+    "events_to_register": (),
+    "explain": ("context",),
+}
 _REFUSING: Final = ("filter", "preEnqueue")
 
 
@@ -51,7 +63,8 @@ def load_plugins(paths: Sequence[str], *, installed: bool = True) -> LoadedPlugi
     """
     Return the plugins in these files and folders, and with `installed` those of packages.
 
-    Of a folder, every `*.py` is read but tests, `conftest.py` and files that begin with an underscore. Never raises.
+    Of a folder, every `*.py` is read but tests, `conftest.py` and files that begin with an underscore. A file may
+    import others of its folder, as a script may. Never raises.
     """
     found: dict[str, GuestPlugin] = {}
     problems: list[str] = []
@@ -89,7 +102,10 @@ def _files(path: str, problems: list[str]) -> list[Path]:
 
 
 def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[GuestPlugin]:
-    name = f"affinity_scheduler_plugins.{file.stem}"
+    # After all others, so that no file of the folder takes the place of a package.
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    name = f"affinity_scheduler_plugins.{file}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         _report(problems, source, "", "found another name, expected one that ends in .py")
@@ -105,7 +121,7 @@ def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[G
 
 def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[GuestPlugin]:
     package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("", "")
-    source = f"package {package}"
+    source = INSTALLED + package
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
@@ -136,7 +152,8 @@ def _plugins_in(module: ModuleType, source: str, version: str, problems: list[st
             problems,
             source,
             "",
-            f"found no plugin, expected a class with a name and one of the methods {methods}",
+            f"found no plugin, expected a class with a name and one of the methods {methods}; "
+            "begin the name of a file without plugins with an underscore",
         )
     for one in plugins:
         plugin = _checked(one, source, version, problems)
@@ -175,16 +192,22 @@ def _faults(one: type[Any]) -> Iterator[str]:
     name = getattr(one, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         found = shown(name) if isinstance(name, str) else "none"
-        yield f"found name {found}, expected a word such as TeamPerRack"
+        yield f"found name {found}, expected a word such as TeamPerRack, or a class name that begins with an underscore"
     elif name in IN_TREE_BY_NAME:
         yield f"the name {name} is taken by a plugin of kube-scheduler"
     needed = getattr(one, "contract_version", CONTRACT_VERSION)
     if needed != CONTRACT_VERSION:
-        yield f"needs version {needed} of the plugin contract, this scheduler has version {CONTRACT_VERSION}"
+        yield f"needs version {needed!r} of the plugin contract, this scheduler has version {CONTRACT_VERSION}"
         return
-    yield from _faults_of_points(one)
-    if isinstance(getattr(one, "node_annotations", ()), str):
-        yield f"found node_annotations {shown(one.node_annotations)}, expected a tuple of keys"
+    if _is_tuple(one, "extension_points", str):
+        yield from _faults_of_points(one)
+    else:
+        yield f"found extension_points {one.extension_points!r}, expected a tuple such as ('filter', 'score')"
+        return
+    if not _is_tuple(one, "node_annotations", str):
+        yield f"found node_annotations {one.node_annotations!r}, expected a tuple of keys"
+    if not _is_tuple(one, "storage_kinds", StorageKind):
+        yield f"found storage_kinds {one.storage_kinds!r}, expected a tuple such as (StorageKind.CLAIM,)"
     kind = getattr(one, "args_type", None)
     if kind is not None and not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         yield "args_type is no msgspec.Struct; derive it from scheduler.plugin.Args"
@@ -204,9 +227,28 @@ def _faults_of_points(one: type[Any]) -> Iterator[str]:
         yield "extends no point; a rule that looks at nodes one by one overrides fits or score"
     if set(points) & set(_REFUSING) and not callable(getattr(one, "events_to_register", None)):
         yield "may refuse a pod and lacks events_to_register, which says what may lift the refusal"
+    yield from _faults_of_methods(one)
     weight = getattr(one, "default_weight", 1)
     if not isinstance(weight, int) or not 1 <= weight <= 2**31 - 1:
         yield f"found default_weight {weight!r}, expected a whole number from 1"
+
+
+def _faults_of_methods(one: type[Any]) -> Iterator[str]:
+    """Yield the methods that cannot be called with what they are called with."""
+    for method, parameters in _PARAMETERS.items():
+        function = inspect.getattr_static(one, method, None)
+        if not inspect.isfunction(function):
+            continue
+        try:
+            inspect.signature(function).bind("self", *parameters)
+        except TypeError:
+            yield f"{method}{inspect.signature(function)} is called with ({', '.join(parameters)})"
+
+
+def _is_tuple(one: type[Any], attribute: str, kind: type[Any]) -> bool:
+    """Return whether the attribute is missing, or a collection of these."""
+    found = getattr(one, attribute, ())
+    return isinstance(found, tuple | list | frozenset | set) and all(isinstance(item, kind) for item in found)
 
 
 def _faults_when_made(one: type[Any], kind: type[Any] | None) -> Iterator[str]:
@@ -214,8 +256,18 @@ def _faults_when_made(one: type[Any], kind: type[Any] | None) -> Iterator[str]:
     if kind is not None and any(field.required for field in msgspec.structs.fields(kind)):
         return
     try:
-        GuardedPlugin("", one() if kind is None else one(kind(), PluginContext()), "")
+        args = None if kind is None else kind()
     except Exception as error:  # noqa: BLE001 - as above
+        yield f"cannot be made: {described(error, one)}"
+        return
+    yield from fault_when_made(one, args)
+
+
+def fault_when_made(one: type[Any], args: object) -> Iterator[str]:
+    """Yield why the arguments, None for a plugin that takes none, do not make the plugin with its events."""
+    try:
+        GuardedPlugin("", one() if args is None else one(args, PluginContext()), "")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
         yield f"cannot be made: {described(error, one)}"
 
 

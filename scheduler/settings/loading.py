@@ -134,6 +134,7 @@ def _read_configuration(
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
         profiles = read_profiles(reader, notes, guests)
+        notes.extend(_notes_of_unused(guests, profiles))
         percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)
         refuse_extenders(reader)
@@ -154,6 +155,15 @@ def _read_configuration(
             notes=tuple(notes),
             guests={name: guest for name, guest in guests.items() if _is_used(name, profiles)},
         )
+
+
+def _notes_of_unused(guests: Mapping[str, GuestPlugin], profiles: Iterable[ProfileSettings]) -> Iterable[str]:
+    """Return a note for each plugin of a file that nothing switches on; an installed package may have many."""
+    return (
+        f"{guest.source}: no profile switches plugin {name} on"
+        for name, guest in guests.items()
+        if not guest.is_installed and not _is_used(name, profiles)
+    )
 
 
 def _is_used(name: str, profiles: Iterable[ProfileSettings]) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, get_args
 
 from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -275,6 +276,16 @@ def read_default_preemption(reader: ObjectReader) -> DefaultPreemptionArgs:
     return DefaultPreemptionArgs(percentage, absolute)
 
 
+def read_gang_scheduling(reader: ObjectReader) -> GangSchedulingArgs:
+    """Return GangSchedulingArgs, complete."""
+    most = reader.integer("maxSearchDecisions")
+    if most is None:
+        return GangSchedulingArgs()
+    if not 0 <= most <= 100_000:
+        reader.problems.invalid(reader.at("maxSearchDecisions"), most, "not in valid range [0, 100000]")
+    return GangSchedulingArgs(most)
+
+
 def check_dynamic_resources(reader: ObjectReader) -> None:
     """Validate the arguments of DynamicResources, which is not built."""
     for name, least_s, detail in (
@@ -289,6 +300,7 @@ def check_dynamic_resources(reader: ObjectReader) -> None:
 READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
         "DefaultPreemption": read_default_preemption,
+        "GangScheduling": read_gang_scheduling,
         "InterPodAffinity": read_inter_pod_affinity,
         "NodeAffinity": read_node_affinity,
         "NodeResourcesBalancedAllocation": read_balanced_allocation,

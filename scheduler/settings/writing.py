@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.errors import InvariantViolation
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -143,6 +144,8 @@ def args_document(args: object) -> _Fields:
                 "minCandidateNodesPercentage": args.min_candidate_nodes_percentage,
                 "minCandidateNodesAbsolute": args.min_candidate_nodes_absolute,
             }
+        case GangSchedulingArgs():
+            return {"maxSearchDecisions": args.max_search_decisions}
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}

@@ -44,6 +44,7 @@ from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
@@ -136,7 +137,7 @@ class Scheduler:
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        profiles = build_profiles(settings, Snapshot(self._state))
+        profiles = self._profiles = build_profiles(settings, Snapshot(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(
@@ -241,6 +242,12 @@ class Scheduler:
             on_throttled=lambda pause_s: self._on_throttled(pause_s, limit),
             may_write=self._leads,
         )
+        groups = PodGroupStatusWriter(
+            self._client,
+            clock_s=self._clock_s,
+            on_failed=self._on_group_status_failed,
+            may_write=self._leads,
+        )
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
@@ -255,11 +262,13 @@ class Scheduler:
             ),
             conditions=conditions,
             autoscalers=self._autoscalers,
+            groups=groups,
             recorder=self._recorder,
             inbox=self._inbox,
             hostname=socket.gethostname(),
             on_attempt=self._on_attempt,
             on_evicted=self._page.on_evicted,
+            on_group_attempt=lambda attempt: self._metrics.on_group_attempt(attempt, self._now_s()),
         )
         self._loop = SchedulingLoop(
             self._machine,
@@ -272,6 +281,7 @@ class Scheduler:
             on_cycle=self._page.on_cycle,
         )
         tasks = self._start_tasks(group, conditions)
+        tasks.append(group.create_task(groups.run(), name="PodGroup statuses"))
         if self._stopping:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
@@ -376,12 +386,19 @@ class Scheduler:
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
 
+    def _on_group_status_failed(self, group: str, message: str) -> None:
+        self._log.error("Failed to write the condition of a PodGroup", group=group, err=message)
+
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)
-        self._log.error("Plugin shut off", plugin=failing.plugin, profile=failing.profile, err=failing.why)
+        (guest,) = (one for one in self._profiles[failing.profile].guests if one.name == failing.plugin)
+        effect = guest.effect(is_scoring=failing.is_scoring)
+        self._log.error(
+            "Plugin shut off", plugin=guest.name, profile=failing.profile, effect=effect, err=failing.why
+        )
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
         self._metrics.on_unreadable_bind()

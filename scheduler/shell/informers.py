@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import Final
 
-from scheduler.errors import NotFound
+from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
@@ -146,9 +146,9 @@ class Informer:
                     self._note_problem(key, error)
                 case Synced():
                     synced, self._is_missing = True, False
-                case Interrupted(error=NotFound()) if self._kind.is_optional and (
-                    self._is_missing or not self.synced
-                ):
+                    if self._kind.on_served is not None:
+                        stimuli.append(self._kind.on_served)
+                case Interrupted(error=error) if self._is_absence(error):
                     synced = True
                     self._report_missing()
                 case Interrupted():
@@ -157,6 +157,12 @@ class Informer:
         if synced and not self.synced:
             self.synced = True
             self._inbox.nudge()
+
+    def _is_absence(self, error: ApiError) -> bool:
+        """Return whether the error of a list means that there is no object of the kind, or none that may be read."""
+        if not self._kind.is_optional or (self.synced and not self._is_missing):
+            return False
+        return isinstance(error, NotFound) or (self._kind.may_be_forbidden and isinstance(error, Forbidden))
 
     def _note_problem(self, key: Key | None, problem: str | None) -> None:
         """Count and log a new problem of an object; None ends the old one."""

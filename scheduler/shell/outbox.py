@@ -15,8 +15,10 @@ from scheduler.model.instructions import (
     Evicted,
     EvictVictim,
     FindScaleUpEvents,
+    GroupAttempted,
     Instruction,
     PatchCondition,
+    PatchPodGroup,
     SaveWaits,
     WriteVolumes,
 )
@@ -26,6 +28,7 @@ from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder, pod_reference
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
@@ -43,11 +46,13 @@ class ClusterOutbox:
         victims: VictimEvictor,
         conditions: ConditionWriter,
         autoscalers: AutoscalerEvents,
+        groups: PodGroupStatusWriter,
         recorder: EventRecorder,
         inbox: Inbox,
         hostname: str,
         on_attempt: Callable[[Attempted], None],
         on_evicted: Callable[[Pod], None],
+        on_group_attempt: Callable[[GroupAttempted], None] = lambda _: None,
     ) -> None:
         self._binds = binds
         self._binder = binder
@@ -55,11 +60,13 @@ class ClusterOutbox:
         self._victims = victims
         self._conditions = conditions
         self._autoscalers = autoscalers
+        self._groups = groups
         self._recorder = recorder
         self._inbox = inbox
         self._hostname = hostname
         self._on_attempt = on_attempt
         self._on_evicted = on_evicted
+        self._on_group_attempt = on_group_attempt
         #: Binds, writes of volumes and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
@@ -76,12 +83,16 @@ class ClusterOutbox:
                 self._conditions.write(instruction)
             case FindScaleUpEvents(namespace):
                 self._autoscalers.ask(namespace)
+            case PatchPodGroup():
+                self._groups.write(instruction)
             case EmitEvent():
                 self._emit(instruction)
             case Attempted():
                 self._on_attempt(instruction)
             case Evicted(pod):
                 self._on_evicted(pod)
+            case GroupAttempted():
+                self._on_group_attempt(instruction)
             case _:
                 assert_never(instruction)
 

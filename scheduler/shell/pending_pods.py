@@ -153,7 +153,7 @@ class PendingPodExplainer:
         """Return the profile for the snapshot, in which the guests that are shut off are."""
         profile = build_profiles(self._settings, snapshot)[name]
         for guest, running in zip(profile.guests, self._profiles[name].guests, strict=True):
-            guest.shut_off = running.shut_off
+            guest.shut_off, guest.unscored = running.shut_off, running.unscored
         return profile
 
     def explain(self, queued: QueuedPod) -> Explanation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
@@ -36,6 +36,7 @@ def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profi
         snapshot.namespace_labels,
         snapshot.is_kept_apart,
         snapshot.is_preempting,
+        snapshot.is_group_complete,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
@@ -110,10 +111,10 @@ def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint
     }
 
 
-def storage_kinds_read(profiles: Iterable[ProfileSettings]) -> frozenset[StorageKind]:
-    """Return the kinds of which volumes are made that plugins of the profiles read."""
-    names = {name for profile in profiles for point in profile.plugins_by_point.values() for name in point}
-    return storage_kinds(names)
+def storage_kinds_read(settings: Settings) -> frozenset[StorageKind]:
+    """Return the kinds of which volumes are made that plugins of a profile read."""
+    points = (point for profile in settings.profiles for point in profile.plugins_by_point.values())
+    return storage_kinds({name for point in points for name in point}, settings.guests)
 
 
 def _build_profile(

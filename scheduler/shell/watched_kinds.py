@@ -14,6 +14,7 @@ from scheduler.kube.requests import LIVE_PODS, Resource
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pod_groups import GroupKey, GroupKind, decode_pod_group
 from scheduler.model.pods import term_problem
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
@@ -23,6 +24,9 @@ from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
     PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
@@ -48,6 +52,10 @@ class WatchedKind:
     find_problem: Callable[[Any], str | None] = lambda _: None
     #: Whether there are servers without the kind: storage.k8s.io can be switched off.
     is_optional: bool = False
+    #: Whether the kind may be left out by the roles: those of an earlier release did not have it.
+    may_be_forbidden: bool = False
+    #: What follows the first complete list, for a kind that not every server has.
+    on_served: WatchEvent | None = None
 
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
@@ -57,7 +65,7 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
         kinds += workload_kinds()
     if any(map(preempts, settings.profiles)):
         kinds += (disruption_budgets(),)
-    return kinds + storage_kinds(storage_kinds_read(settings.profiles))
+    return kinds + storage_kinds(storage_kinds_read(settings)) + pod_groups()
 
 
 def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
@@ -146,6 +154,34 @@ def storage_kinds(read: Collection[StorageKind] = tuple(StorageKind)) -> tuple[W
         for kind, path in _STORAGE.items()
         if kind in read
     )
+
+
+_POD_GROUPS: Final = (
+    (GroupKind.KUBERNETES, "v1alpha2"),
+    (GroupKind.KUBERNETES, "v1beta1"),
+    (GroupKind.COSCHEDULING, "v1alpha1"),
+)
+
+
+def pod_groups() -> tuple[WatchedKind, ...]:
+    """Return the PodGroups of kubernetes 1.36 and 1.37 and of scheduler-plugins; a server has one of them, or none."""
+    return tuple(
+        WatchedKind(
+            f"PodGroup.{version}.{kind}",
+            Resource(f"/apis/{kind}/{version}/podgroups"),
+            partial(decode_pod_group, kind, version),
+            PodGroupSeen,
+            partial(_pod_group_gone, kind),
+            is_optional=True,
+            may_be_forbidden=True,
+            on_served=PodGroupsServed(kind),
+        )
+        for kind, version in _POD_GROUPS
+    )
+
+
+def _pod_group_gone(kind: GroupKind, deleted: Deleted) -> WatchEvent:
+    return PodGroupGone(GroupKey(kind, deleted.key.namespace, deleted.key.name))
 
 
 def _storage_gone(kind: StorageKind, deleted: Deleted) -> WatchEvent:

@@ -20,6 +20,7 @@ from scheduler.state.change_log import ChangeLog
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
+from scheduler.state.pod_columns import COUNTED
 from scheduler.state.read_only import GuestKey
 from scheduler.state.volumes import Volumes
 
@@ -143,7 +144,9 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
             if name not in state.volumes.users(claim_key):
                 yield f"{name}: {placed.pod.key} is not among the users of claim {claim_key}"
         pod, columns = placed.pod, state.pods.at(placed.slot)
-        if columns != (placed.label_set.number, row, not pod.terminating, pod.priority):
+        taken = [usage.requested.get(resource, 0) for resource in COUNTED]
+        counted = (placed.label_set.number, row, pod.priority, pod.start_rank, taken, not pod.terminating)
+        if columns != counted:
             yield f"{name}: {placed.pod.key} differs from its columns"
         declared = tuple(state.terms.keys(placed.label_set, placed.pod.spec))
         if tuple(term.key for term in placed.terms) != declared:

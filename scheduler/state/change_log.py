@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
+from scheduler.state.arrays import Amounts, Mask
+
 if TYPE_CHECKING:
     from scheduler.state.existing_terms import ExistingPodTerm
     from scheduler.state.label_sets import LabelSet
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 1024
 #: Terms of remembered changes: four for each of twice as many, 16 MiB if none exists any more.
 _REMEMBERED_TERMS: Final = 8 * _REMEMBERED
+_FIRST_ROWS: Final = 64
 
 
 class Change(NamedTuple):
@@ -43,19 +48,24 @@ class ChangeLog:
         self.restarted_at = 0
         self._changes: list[Change] = []
         self._n_terms = 0
+        #: The version of the latest change at each row, of a node or of its pods.
+        self._changed_at: Amounts = np.zeros(_FIRST_ROWS, np.int64)
 
     def append(self, change: Change) -> None:
         """Remember the change. O(1)."""
         self.version += 1
+        self._note(change.row)
         self._changes.append(change)
         self._n_terms += len(change.terms)
         if len(self._changes) > 2 * _REMEMBERED or self._n_terms > _REMEMBERED_TERMS:
             del self._changes[: (len(self._changes) + 1) // 2]
             self._n_terms = sum(len(one.terms) for one in self._changes)
 
-    def restart(self) -> None:
-        """Forget all changes: no value can be patched across this point."""
+    def restart(self, row: int | None = None) -> None:
+        """Forget all changes: no value can be patched across this point. `row`: of the node that changed."""
         self.version += 1
+        if row is not None:
+            self._note(row)
         self.restarted_at = self.version
         self._changes.clear()
         self._n_terms = 0
@@ -66,3 +76,13 @@ class ChangeLog:
         if n_changes > len(self._changes) or n_changes > _REMEMBERED:
             return None
         return self._changes[len(self._changes) - n_changes :]
+
+    def changed_after(self, version: int, n_rows: int) -> Mask:
+        """Return the rows whose node, or its pods, changed after the version: bool array of shape (n_rows,). 2 µs."""
+        mask: Mask = self._changed_at[:n_rows] > version
+        return mask
+
+    def _note(self, row: int) -> None:
+        if row >= len(self._changed_at):
+            self._changed_at = np.append(self._changed_at, np.zeros(row + 1, np.int64))
+        self._changed_at[row] = self.version

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from scheduler.errors import InvariantViolation
 from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
@@ -40,6 +41,7 @@ from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
+from scheduler.state.pod_groups import PodGroups
 from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
@@ -94,6 +96,7 @@ class ClusterState:
         self.volumes = Volumes(self.nodes, self.log)
         self.budgets = DisruptionBudgets()
         self.nominated = NominatedPods()
+        self.groups = PodGroups()
         #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
         self.preempting: set[str] = set()
         #: Every placed or assumed pod by UID.
@@ -297,6 +300,7 @@ class ClusterState:
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
             and known.pod.priority == pod.priority
+            and known.pod.group == pod.group
         ):
             return False
         if known.pod.labels != pod.labels:
@@ -304,6 +308,8 @@ class ClusterState:
                 # A limiting term may select the pod that declares it, which depends on the labels.
                 return False
             self._relabel(known, pod)
+        if known.pod.started != pod.started:
+            self.pods.restart(known.slot, pod.start_rank)
         known.pod = pod
         return True
 
@@ -319,7 +325,7 @@ class ClusterState:
         row, live = self.nodes.row_for(node_name), not pod.terminating
         label_set, usage = self.label_sets.of(pod.namespace, pod.labels), self.usage_of(pod)
         terms = self.terms.add(label_set, pod.spec, row)
-        slot = self.pods.add(label_set.number, row, pod.priority, live=live)
+        slot = self.pods.add(label_set.number, row, pod.priority, pod.start_rank, usage.requested, live=live)
         placed = self.placed[pod.uid] = PlacedPod(pod, row, slot, label_set, usage, terms, assumed)
         self._on_row.setdefault(row, {})[pod.uid] = placed
         label_set.n_pods += 1
@@ -329,6 +335,8 @@ class ClusterState:
         if pod.spec.disks or pod.spec.claim_volumes:
             self.disks.add(row, pod.spec.disks)
             self.volumes.add_pod(pod, node_name)
+        if pod.group is not None:
+            self.groups.place(pod)
         self.log.append(Change(row, 1, label_set, live, terms))
 
     def _uncount(self, placed: PlacedPod) -> None:
@@ -343,6 +351,8 @@ class ClusterState:
         if spec.disks or spec.claim_volumes:
             self.disks.remove(row, spec.disks)
             self.volumes.remove_pod(placed.pod, self.nodes.name_of(row))
+        if placed.pod.group is not None:
+            self.groups.displace(placed.pod)
         self.pods.remove(placed.slot)
         placed.label_set.n_pods -= 1
         self.n_assumed -= placed.assumed
@@ -353,7 +363,7 @@ class ClusterState:
 
 def _usage(pod: Pod) -> Usage:
     return Usage(
-        requested={name: amount for name, amount in on_node_request(pod).items() if amount},
+        requested=FrozenDict({name: amount for name, amount in on_node_request(pod).items() if amount}),
         non_zero=non_zero_on_node(pod),
         host_ports=host_ports(pod.spec),
     )

@@ -97,6 +97,17 @@ class DerivedValues:
         self._resize(entry, value.nbytes + ENTRY_BYTES)
         return value
 
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of the key, which its reader brings up to date: also nodes that change do not drop it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(make(), self._log.version, make, None, self._n_sweeps)
+        entry.used_at = self._n_sweeps
+        self._entries.move_to_end(key)
+        value: T = entry.value
+        self._resize(entry, value.nbytes + ENTRY_BYTES)
+        return value
+
     def sweep(self) -> None:
         """
         Drop the values that nothing has asked for since the last sweep. O(values dropped).

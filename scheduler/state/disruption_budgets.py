@@ -16,6 +16,9 @@ class DisruptionBudgets:
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[str, DisruptionBudget]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
     def upsert(self, budget: DisruptionBudget) -> None:
         """Take over the budget."""
         self._by_namespace.setdefault(budget.namespace, {})[budget.name] = budget

@@ -45,6 +45,7 @@ class LabelSets:
     def __init__(self) -> None:
         self.namespace_labels: dict[str, Mapping[str, str]] = {}
         self._by_labels: dict[tuple[str, frozenset[tuple[str, str]]], LabelSet] = {}
+        self.by_number: dict[int, LabelSet] = {}
         self._by_pair: dict[tuple[str, str], set[LabelSet]] = {}
         self._by_namespace: dict[str, set[LabelSet]] = {}
         self._by_key: dict[str, set[LabelSet]] = {}
@@ -65,6 +66,7 @@ class LabelSets:
         known = self._by_labels.get(key)
         if known is None:
             known = self._by_labels[key] = LabelSet(namespace, labels, self._new_number())
+            self.by_number[known.number] = known
             for pair in labels.items():
                 self._by_pair.setdefault(pair, set()).add(known)
                 self._by_key.setdefault(pair[0], set()).add(known)
@@ -150,6 +152,7 @@ class LabelSets:
 
     def _forget(self, label_set: LabelSet) -> None:
         self._free_numbers.append(label_set.number)
+        del self.by_number[label_set.number]
         for pair in label_set.labels.items():
             discard(self._by_pair, pair, label_set)
             discard(self._by_key, pair[0], label_set)

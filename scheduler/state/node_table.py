@@ -217,9 +217,9 @@ class NodeTable:
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
             self._taint_set[row] = self._taint_id(node.taints)
             self._unschedulable[row] = node.unschedulable
-            self._log.restart()
+            self._log.restart(row)
         if old is not None and old.annotations != node.annotations:
-            self._log.restart()
+            self._log.restart(row)
         if old is None or old.allocatable != node.allocatable:
             self._log.append(Change(row))
             self._allocatable[:, row] = 0
@@ -261,7 +261,7 @@ class NodeTable:
             if row >= self._capacity:
                 self._grow(2 * self._capacity)
         self.row_by_name[name] = row
-        self._log.restart()
+        self._log.restart(row)
         return row
 
     def add_usage(self, row: int, usage: Usage) -> None:
@@ -315,7 +315,7 @@ class NodeTable:
 
     def _relabel(self, row: int, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         """Update columns and label counts. O(labels + columns)."""
-        self._log.restart()
+        self._log.restart(row)
         for key in new.keys() - old.keys():
             self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
         for key, column in self._columns.items():

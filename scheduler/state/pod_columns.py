@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 
 _FIRST_CAPACITY: Final = 64
 #: The label set number of a free slot; label sets are numbered from 1.
 _FREE: Final = 0
 
+#: The resources of which a column holds what each pod takes.
+COUNTED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+
+class PodsByRow(NamedTuple):
+    """Some of the pods, sorted by row; those of one row by importance. Each array has an entry per pod."""
+
+    rows: Rows
+    priorities: Amounts
+    #: `Pod.start_rank`.
+    start_ranks: Amounts
+    label_sets: Rows
+    #: Shape (1 + len(COUNTED), n): 1 for the pod itself, and what it takes of each resource.
+    taken: Amounts
+
 
 class PodColumns:
-    """Label set, node row, liveness (not terminating) and priority of every placed pod. One writer: ClusterState."""
+    """
+    Label set, node row, liveness (not terminating), priority, start and requests of every placed pod.
+
+    One writer: ClusterState.
+    """
 
     def __init__(self) -> None:
         self._free: list[int] = []
@@ -24,8 +45,19 @@ class PodColumns:
         self._row: Rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
         self._live: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._priority: Amounts = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
+        self._start_rank: Amounts = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
+        self._taken: Amounts = np.ones((1 + len(COUNTED), _FIRST_CAPACITY), dtype=np.int64)
 
-    def add(self, label_set: int, row: int, priority: int, *, live: bool) -> int:
+    def add(
+        self,
+        label_set: int,
+        row: int,
+        priority: int,
+        start_rank: int,
+        requested: Mapping[str, int],
+        *,
+        live: bool,
+    ) -> int:
         """Add a pod and return its slot. O(1)."""
         if self._free:
             slot = self._free.pop()
@@ -38,9 +70,17 @@ class PodColumns:
                 self._row = grown(self._row, capacity)
                 self._live = grown(self._live, capacity)
                 self._priority = grown(self._priority, capacity)
+                self._start_rank = grown(self._start_rank, capacity)
+                self._taken = grown(self._taken, capacity, fill=1)
         self._label_set[slot], self._row[slot], self._live[slot] = label_set, row, live
-        self._priority[slot] = priority
+        self._priority[slot], self._start_rank[slot] = priority, start_rank
+        for index, resource in enumerate(COUNTED, 1):
+            self._taken[index, slot] = requested.get(resource, 0)
         return slot
+
+    def restart(self, slot: int, start_rank: int) -> None:
+        """Set when the pod started."""
+        self._start_rank[slot] = start_rank
 
     def relabel(self, slot: int, label_set: int) -> None:
         """Set the pod's label set."""
@@ -51,10 +91,11 @@ class PodColumns:
         self._label_set[slot] = _FREE
         self._free.append(slot)
 
-    def at(self, slot: int) -> tuple[int, int, bool, int]:
-        """Return label set number, row, liveness and priority of the pod in the slot; for the audit."""
-        label_set, row = self._label_set.item(slot), self._row.item(slot)
-        return label_set, row, self._live.item(slot), self._priority.item(slot)
+    def at(self, slot: int) -> tuple[object, ...]:
+        """Return the arguments of `add` for the pod in the slot, requests as a list; for the audit."""
+        columns = (self._label_set, self._row, self._priority, self._start_rank)
+        requested = self._taken[1:, slot].tolist()
+        return (*(column.item(slot) for column in columns), requested, self._live.item(slot))
 
     def has_below(self, priority: int, n_rows: int) -> Mask:
         """Return the rows with a pod of a lower priority. O(pods): 0.3 ms for 150,000."""
@@ -63,6 +104,25 @@ class PodColumns:
         mask = np.zeros(n_rows, dtype=np.bool_)
         mask[rows] = True
         return mask
+
+    def below(self, priority: int, wanted: Mask) -> PodsByRow:
+        """
+        Return the pods of a lower priority on the wanted rows: bool array of shape (n_rows,).
+
+        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned.
+        """
+        n = self._n_slots
+        is_lower = (self._priority[:n] < priority) & (self._label_set[:n] != _FREE)
+        slots = np.flatnonzero(is_lower & wanted.take(self._row[:n]))
+        by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
+        slots = slots[np.lexsort(by_importance)]
+        return PodsByRow(
+            self._row[slots],
+            self._priority[slots],
+            self._start_rank[slots],
+            self._label_set[slots],
+            self._taken[:, slots],
+        )
 
     def n_by_label_set(self, n_numbers: int) -> Counts:
         """Return the number of pods of each label set, by number; for the audit. O(pods)."""

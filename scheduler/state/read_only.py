@@ -8,7 +8,7 @@ its own, and is not audited.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,9 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import PODS
 from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Taint, Toleration
+from scheduler.model.volumes import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+    StorageObject,
+)
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn, PerDomain
@@ -28,6 +35,8 @@ from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.node_table import ImageState, NodeTable
 from scheduler.state.snapshot import Snapshot
+from scheduler.state.topology_rows import TopologyRows
+from scheduler.state.volumes import Volumes
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()
@@ -67,12 +76,12 @@ class NodeView:
     @property
     def labels(self) -> Mapping[str, str]:
         """The node's labels."""
-        return MappingProxyType(self._node.labels)
+        return self._node.labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The node's annotations whose keys a plugin names in `node_annotations`."""
-        return MappingProxyType(self._node.annotations)
+        return self._node.annotations
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -198,20 +207,6 @@ class ReadOnlySnapshot(Snapshot):
         """Rows that hold a live node."""
         return read_only(super().alive)
 
-    def node_at(self, row: int) -> Node | None:
-        """Return the node of a row, None if the row is dead."""
-        node = super().node_at(row)
-        return (
-            None
-            if node is None
-            else replace(
-                node,
-                labels=MappingProxyType(node.labels),
-                annotations=MappingProxyType(node.annotations),
-                allocatable=MappingProxyType(node.allocatable),
-            )
-        )
-
     def view_at(self, row: int) -> NodeView | None:
         """Return the node of a row and what is on it, None if the row is dead."""
         node = self._state.nodes.nodes[row]
@@ -265,9 +260,36 @@ class ReadOnlySnapshot(Snapshot):
         """Return the number of pods per row that declare the term."""
         return read_only(super().declaring(term))
 
+    def has_lower(self, priority: int) -> Mask:
+        """Return the rows with a pod of a lower priority. O(pods)."""
+        return read_only(super().has_lower(priority))
+
+    def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
+        return MappingProxyType(super().kubelet_refusals(spec))
+
+    def existing_terms(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
+        """Not for guests: a term counts the pods that declare it."""
+        raise AttributeError("existing_terms is not part of the plugin contract; use pods_by_domain")
+
     def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
         """Not for guests: the sums are patched in place."""
         raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
+
+    # Volumes.
+
+    @property
+    def volumes(self) -> VolumesView:  # type: ignore[override]  # Volumes without the methods that change them
+        """The volumes, claims and classes of the kinds that the plugin names in `storage_kinds`."""
+        return VolumesView(self._state.volumes)
+
+    def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
+        """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
+        return Snapshot(self._state).is_claim_used(claim)
+
+    def topology_rows(self) -> TopologyRows:
+        """Not for guests: the rows are kept for all volumes."""
+        raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
 
@@ -301,9 +323,80 @@ class ReadOnlySnapshot(Snapshot):
         """
         return read_only(super().per_node(GuestKey(self._owner, key), compute))
 
+    def per_asked_node(
+        self, key: Hashable, ask: Callable[[NodeView], int], where: Mask
+    ) -> npt.NDArray[np.int16]:
+        """
+        Return what `ask` returns of each node: an array of shape (n_rows,), valid on the rows of `where`.
+
+        Args:
+            key: identifies the question and all that it reads besides the node and what is on it.
+            ask: returns a number from 0 to 32767. Of an earlier answer, it is called again only if the node, its pods
+                or its amounts changed since.
+            where: live rows.
+
+        Cost: 10 µs, and one call for each of these nodes.
+        """
+        log = self._state.log
+        asked = self._state.derived.kept(GuestKey(self._owner, key), _AskedNodes)
+        answers = asked.current(log.changed_after(asked.version, self.n_rows), log.version)
+        for row in np.flatnonzero(where & (answers < 0)).tolist():
+            node = self.view_at(row)
+            if node is not None:
+                answers[row] = ask(node)
+        return read_only(answers)
+
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
         return read_only(super().per_image(GuestKey(self._owner, key), compute))
+
+
+@dataclass(slots=True, eq=False)
+class _AskedNodes:
+    """What a guest said of each node at a version of the change log; -1 where it was not asked, or not since."""
+
+    answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    version: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the answers."""
+        return self.answers.nbytes
+
+    def current(self, changed: Mask, version: int) -> npt.NDArray[np.int16]:
+        """Drop the answers of the changed rows, and those of rows that were not there. Return the others."""
+        n_new = len(changed) - len(self.answers)
+        if n_new:
+            self.answers = np.append(self.answers, np.full(n_new, -1, np.int16))
+        if version != self.version:
+            self.answers[changed] = -1
+            self.version = version
+        return self.answers
+
+
+class VolumesView:
+    """Claims, volumes and classes, of which none can be changed."""
+
+    __slots__ = ("_volumes",)
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
+        """Return the claim of `namespace/name`."""
+        return self._volumes.claim(key)
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """Return the volume."""
+        return self._volumes.volume(name)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """Return the class."""
+        return self._volumes.storage_class(name)
+
+    def get(self, kind: StorageKind, key: str) -> StorageObject | None:
+        """Return the object of the kind: its name, or `namespace/name` of a claim."""
+        return self._volumes.get(kind, key)
 
 
 class _ReadOnlyColumn(LabelColumn):

@@ -77,6 +77,7 @@ class Cluster:
         self._seed = seed
         self._read = LoadedCluster(self.settings)
         self._objects: dict[tuple[str, str, str], JsonObject] = {}
+        self._running: dict[str, Profile] = {}
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
@@ -186,7 +187,7 @@ class Cluster:
         made = decide(
             _pending(decided),
             snapshot,
-            self._profile(decided, snapshot),
+            self._profile(read, decided),
             random.Random(self._seed),
             Unobserved(),
         )
@@ -200,7 +201,7 @@ class Cluster:
     def time_decision(self, pod: PodLike) -> float:
         """Return the seconds of CPU that the decision about the pod takes, without the reading of the pod."""
         decided, snapshot = _pending(self._pod(pod)), Snapshot(self._read.state)
-        profile, rng, observer = self._profile(decided, snapshot), random.Random(self._seed), Unobserved()
+        profile, rng, observer = self._profile(self._read, decided), random.Random(self._seed), Unobserved()
         began_s = time.process_time()
         decide(decided, snapshot, profile, rng, observer)
         return time.process_time() - began_s
@@ -225,7 +226,7 @@ class Cluster:
             pods = [_pending(read.create_pod(manifest, number)) for number in range(wanted)]
         if not pods:
             return Simulated(0, (), {}, None)
-        profile = self._profile(pods[0], Snapshot(read.state))
+        profile = self._profile(read, pods[0])
         placed = place_replicas(pods, read.state, profile, random.Random(self._seed))
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced
@@ -244,8 +245,15 @@ class Cluster:
     def _manifest(self, document: Mapping[str, Any]) -> Manifest:
         return parse_manifest(document, namespace=_NAMESPACE, gates=self.settings.feature_gates)
 
-    def _profile(self, pod: Pod, snapshot: Snapshot) -> Profile:
-        return self._read.build_profile(self._read.profile_for(pod)[0], snapshot)
+    def _profile(self, read: LoadedCluster, pod: Pod) -> Profile:
+        """Return the pod's profile for the cluster, which is made once as in a scheduler, or for a copy of it."""
+        found = read.profile_for(pod)[0]
+        if read is not self._read:
+            return read.build_profile(found, Snapshot(read.state))
+        name = found.scheduler_name
+        if name not in self._running:
+            self._running[name] = read.build_profile(found, Snapshot(read.state))
+        return self._running[name]
 
     def _copy(self) -> LoadedCluster:
         copy = LoadedCluster(self.settings)

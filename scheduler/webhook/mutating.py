@@ -2,8 +2,8 @@
 Merges matchLabelKeys and mismatchLabelKeys in annotations, as the API server does in fields.
 
 Terms in the five annotations of kep-3633-alt are added to the pod's own fields. Terms in
-`affinity-scheduler.io/affinity` stay there. Merging, validation and messages are Kubernetes 1.36's. kep-3633-alt
-differs: it made a missing selector an empty one and refused nothing.
+`affinity-scheduler.io/affinity` stay there, and are copied into fields on request (`mirroring`). Merging, validation
+and messages are Kubernetes 1.36's. kep-3633-alt differs: it made a missing selector an empty one and refused nothing.
 
 Terms are added to fields without their key lists: an API server that knows the lists would merge them again and then
 refuse the pod. An annotation records the merged label values. If other webhooks change labels, a later run
@@ -24,6 +24,7 @@ import msgspec
 from scheduler.model.annotations import AFFINITY, MERGED_LABELS
 from scheduler.syntax.field_errors import FieldError
 from scheduler.webhook.affinity_annotation import merge_annotation
+from scheduler.webhook.mirroring import MIRROR, mirror
 from scheduler.webhook.refusals import Json, annotation_error, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
 from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
@@ -101,12 +102,28 @@ def _change(pod: ReviewedPod, earlier: Labels | None, *, merges_fields: bool) ->
             affinity = term_list.put(affinity, items)
         else:
             change.patch.append(_add(f"/spec/{term_list.kind}", items))
+    affinity = _mirror(change, pod, affinity)
     if affinity != (pod.affinity or {}):
         change.patch.insert(0, _add("/spec/affinity", affinity))
     _merge_annotation(change, pod, earlier)
     if change.has_keys_to_record:
         change.patch += _record(pod, change.keys)
     return change
+
+
+def _mirror(change: _Change, pod: ReviewedPod, affinity: Json) -> Json:
+    """Return the affinity with the annotation's rules if the pod asks for that; add warnings and errors."""
+    mirrored = mirror(pod, affinity)
+    if isinstance(mirrored, FieldError):
+        change.errors.append(mirrored)
+        return affinity
+    if mirrored is None:
+        return affinity
+    if mirrored.n_added:
+        change.warnings.append(f"{MIRROR}: {mirrored.n_added} added to spec.affinity")
+    if mirrored.left_out:
+        change.warnings.append(f"{MIRROR}: not mirrored: {', '.join(mirrored.left_out)}")
+    return mirrored.affinity
 
 
 def _list_items(

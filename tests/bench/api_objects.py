@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
@@ -16,7 +17,7 @@ from scheduler.shell.watched_kinds import storage_kinds
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
-from tests.bench.templates import Planned, as_new
+from tests.bench.templates import Planned, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
 from tests.support.build import Json
 
@@ -24,6 +25,7 @@ _CONCURRENCY: Final = 32
 _PAGE: Final = 500
 #: How long a watch may bring no new binding.
 STALLED_S: Final = 90.0
+_SILENT_S: Final = 15.0
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
 _STORAGE_PATHS: Final = {kind.kind: kind.resource.path for kind in storage_kinds()}
@@ -77,8 +79,18 @@ class Objects:
             await self._ask("POST", path, as_new(service))
         for storage in scene.storage:
             await self._ask("POST", _STORAGE_PATHS[storage["kind"]], as_new(storage))
+        await self._create_priority_classes(scene)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
+
+    async def _create_priority_classes(self, scene: Scene) -> None:
+        shape = scene.shape
+        templates = (shape.measured, *(group.template for group in shape.idle), shape.arriving)
+        for priority in {one.priority for one in templates if one is not None and one.priority}:
+            document = {"metadata": {"name": priority_class(priority)}, "value": priority}
+            await self._ask(
+                "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", document, accepted={201, 409}
+            )
 
     async def create_claims(self, pods: Iterable[Planned]) -> None:
         """Create the claims of the pods, and their volumes."""
@@ -121,7 +133,7 @@ class Objects:
 
         async def delete(pod: Planned) -> None:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            await self._ask("DELETE", path, {"gracePeriodSeconds": 0})
+            await self.delete(path)
 
         await self._each(pods, delete)
 
@@ -132,6 +144,13 @@ class Objects:
     async def delete(self, path: str) -> None:
         """Delete the object if it exists."""
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
+
+    async def delete_all(self, path: str) -> None:
+        """Delete a collection; the server stops each request after a minute, so it may take several."""
+        is_cut_off = True
+        while is_cut_off:
+            answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
+            is_cut_off = json.loads(answer).get("code") == 504
 
     async def post(self, path: str, body: Json | list[Json]) -> None:
         """Post the body."""
@@ -165,14 +184,21 @@ class Objects:
         await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
 
     async def bindings(self, namespace: str, since: str) -> AsyncIterator[str]:
-        """Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again."""
+        """
+        Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again.
+
+        A watch that brings nothing for `_SILENT_S` is opened anew: a busy server may leave one without an answer.
+        """
         path = f"/api/v1/namespaces/{namespace}/pods?watch=true&resourceVersion={since}"
         decoder = msgspec.json.Decoder(_Event)
-        async with self._session.get(f"{self._server.url}{path}") as answer:
-            async for line in answer.content:
-                pod = decoder.decode(line).object
-                if pod.spec.node_name:
-                    yield pod.metadata.name
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S)
+        while True:
+            with contextlib.suppress(aiohttp.ServerTimeoutError):
+                async with self._session.get(f"{self._server.url}{path}", timeout=timeout) as answer:
+                    async for line in answer.content:
+                        pod = decoder.decode(line).object
+                        if pod.spec.node_name:
+                            yield pod.metadata.name
 
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""

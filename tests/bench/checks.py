@@ -43,6 +43,7 @@ def broken_rules(scene: Scene, node_by_pod: Mapping[Key, str]) -> list[str]:
     placed = [
         (pod, pod.node or node_by_pod.get((pod.namespace, pod.name), ""))
         for pod in (*scene.running, *scene.idle, *scene.measured)
+        if not scene.shape.evicts or (pod.namespace, pod.name) in node_by_pod
     ]
     groups = _groups(scene, placed)
     labels_by_namespace = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.namespaces}

@@ -2,7 +2,8 @@
 Level 3: the whole path over HTTP, with scheduler and API server as separate processes.
 
 All measured pods exist before the scheduler starts. Time is measured from the first to the last binding that a watch
-shows. Two schedulers get the same pods on the same idle server, ours first.
+shows; where pods are evicted, from the scheduler's start. Two schedulers get the same pods on the same idle server,
+ours first.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.bench.templates import Planned, as_new
 from tests.support import build
 
 _CHURN_PERIOD_S = 1.0
+_ARRIVAL_PERIOD_S = 0.2
 
 #: A server that uses less than this share of a core is idle.
 _RESTING_SHARE = 0.2
@@ -93,7 +95,7 @@ def median_run(runs: Sequence[HttpResult]) -> HttpResult:
 async def _in_turn(
     scene: Scene, server: Server, contenders: Sequence[Contender], controller_manager: Path | None
 ) -> list[HttpResult]:
-    results = []
+    results: list[HttpResult] = []
     async with AsyncExitStack() as stack:
         objects = await stack.enter_async_context(objects_of(server))
         await objects.create_cluster(scene)
@@ -103,10 +105,12 @@ async def _in_turn(
         for contender in contenders:
             await objects.create_claims(scene.measured)
             waiting = [*scene.idle, *scene.measured]
+            if scene.shape.evicts and results:
+                await objects.create_pods(scene.running, scheduler="nobody")
             await objects.create_pods(scene.idle, scheduler=contender.name)
             await objects.create_pods(scene.measured, scheduler=contender.name)
             results.append(await _run(scene, server, objects, contender))
-            await objects.delete_pods(waiting)
+            await objects.delete_pods([*waiting, *(scene.running if scene.shape.evicts else ())])
             await objects.delete_claims(scene.measured)
     return results
 
@@ -118,7 +122,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
     version, told = await objects.version(), await Told.before(objects)
     began_s = time.monotonic()
     with running(contender, server) as process:
-        async with _churning(scene, objects, contender):
+        async with _churning(scene, objects, contender), _arriving(scene, objects, contender):
             timing = await objects.await_bindings(
                 scene.measured_keys, version, process.pid, lambda: process.poll() is None
             )
@@ -130,6 +134,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         if found:
             raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
     n, first_s, last_s = len(timing.bound_s), timing.bound_s[0], timing.bound_s[-1]
+    from_s, n_timed = (began_s, n) if scene.shape.evicts else (first_s, n - 1)
     return HttpResult(
         shape=scene.shape.name,
         server=server.name,
@@ -137,7 +142,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         n_nodes=scene.size.n_nodes,
         n_running=len(scene.running),
         n_pods=n,
-        pods_per_s=(n - 1) / max(last_s - first_s, 1e-9),
+        pods_per_s=n_timed / max(last_s - from_s, 1e-9),
         cpu_ms_per_pod=(used_s - timing.cpu_before_s) * 1000 / n,
         server_cpu_ms_per_pod=(server_used_s - timing.server_cpu_before_s) * 1000 / n,
         start_s=first_s - began_s,
@@ -225,3 +230,26 @@ async def _churn(objects: Objects, contender: Contender) -> None:
         await objects.delete("/api/v1/nodes/churning")
         await objects.delete("/api/v1/namespaces/default/pods/churning")
         await objects.delete("/api/v1/namespaces/default/services/churning")
+
+
+@asynccontextmanager
+async def _arriving(scene: Scene, objects: Objects, contender: Contender) -> AsyncIterator[None]:
+    """Create one more pod of the shape's `arriving` template every 200 ms while the block runs, then delete them."""
+    template, made = scene.shape.arriving, list[Planned]()
+    if template is None:
+        yield
+        return
+
+    async def create() -> None:
+        while True:
+            made.append(Planned(template, "default", f"arriving-{len(made)}"))
+            await objects.create_pods(made[-1:], scheduler=contender.name)
+            await asyncio.sleep(_ARRIVAL_PERIOD_S)
+
+    task = asyncio.create_task(create(), name="arrivals")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await objects.delete_pods(made)

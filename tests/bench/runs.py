@@ -76,6 +76,10 @@ class Asked:
         """Return the shape's objects."""
         return build_scene(shape, self.size(shape, n_crowd))
 
+    def decided(self) -> Sequence[Shape]:
+        """Return the requested shapes of which decisions are measured on their own; by default all of them."""
+        return [shape for shape in self.shapes or SHAPES if not shape.is_http_only]
+
     def chosen(self, by_default: Sequence[str]) -> Sequence[Shape]:
         """Return the requested shapes; by default all in a full run and `by_default` in another."""
         return self.shapes or (SHAPES if self.full else [SHAPE_BY_NAME[name] for name in by_default])
@@ -93,13 +97,13 @@ def run(asked: Asked, say: Callable[[str], None]) -> Results:
         return _run_hostile(asked, asked.attacks or ATTACKS, say)
     results = Results(this_machine(), conformance=_conformance(say))
     say("the reference's decisions about each shape")
-    for shape in asked.shapes or SHAPES:
+    for shape in asked.decided():
         if found := disagreements(shape):
             raise RuntimeError(f"{len(found)} differences from the reference: {'; '.join(found[:3])}")
     if asked.runs("core"):
         _run_core(asked, results, say)
     if asked.runs("bytes"):
-        for shape in asked.shapes or SHAPES:
+        for shape in asked.decided():
             say(f"bytes {shape.name}")
             results.bytes.append(measure_bytes(asked.scene(shape)))
     if asked.runs("http"):
@@ -119,13 +123,15 @@ def _conformance(say: Callable[[str], None]) -> str:
 
 
 def _run_core(asked: Asked, results: Results, say: Callable[[str], None]) -> None:
-    for shape in asked.shapes or SHAPES:
+    for shape in asked.decided():
         say(f"core {shape.name}")
         results.core.append(measure_core(asked.scene(shape)))
     n_nodes = asked.n_nodes or 5000
     # A crowd has to fit on the nodes: 30 of the 40 pods that each node holds.
     crowds = [max(1, n * n_nodes // 5000) for n in (_CROWDS_FULL if asked.full else _CROWDS)]
     for shape in asked.chosen(_FLAT_SHAPES):
+        if shape.is_http_only:
+            continue
         for n_crowd in crowds:
             say(f"core {shape.name} among {n_crowd} running pods")
             results.flatness.append(measure_core(asked.scene(shape, n_crowd), with_shares=False))
@@ -164,8 +170,9 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
                 # In another order each round: whoever runs first meets a server that has not warmed up.
-                turn = number % len(against)
-                turned = [*against[turn:], *against[:turn]]
+                able = [one for one in against if one is not BINDING_ONLY or not shape.is_http_only]
+                turn = number % len(able)
+                turned = [*able[turn:], *able[:turn]]
                 for result in measure_http(scene, server, turned, asked.controller_manager):
                     rounds.setdefault((result.shape, result.scheduler), []).append(result)
         results.http += [median_run(found) for found in rounds.values()]

@@ -68,6 +68,11 @@ def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
         return n_nodes - n_init
     if shape.name == "matching-anti-affinity":
         n_free -= n_init
+    if shape.evicts and shape.arriving is None:
+        return n_free
+    if shape.evicts:
+        # Four of those that run leave room for four more; the ones that arrive leave no less.
+        return n_free * 4 - n_nodes
     per_node = volumes.VOLUMES_PER_NODE if shape.measured.claim == "bound" else PODS_PER_NODE
     return n_free * per_node - max(n_init, n_crowd)
 

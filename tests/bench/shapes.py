@@ -53,6 +53,15 @@ class Shape:
     tainted_share: float = 0.0
     has_service: bool = False
     churns: bool = False
+    #: Whether `init` pods are evicted; only measured over HTTP, from the scheduler's start.
+    evicts: bool = False
+    #: One more of these comes every 200 ms during the run; only measured over HTTP.
+    arriving: Template | None = None
+
+    @property
+    def is_http_only(self) -> bool:
+        """Return whether the shape is about what happens beside the measured decisions."""
+        return self.evicts or self.arriving is not None
 
     @property
     def init_namespaces(self) -> list[str]:
@@ -193,6 +202,55 @@ def _idle(name: str, upstream: str, idle: Running) -> Shape:
     )
 
 
+def _preemption() -> Shape:
+    """Return pods that fit nowhere until three others leave a node."""
+    low, high = templates.low_priority(), templates.high_priority()
+    return Shape(
+        "preemption",
+        "PreemptionBasic/5000Nodes",
+        high,
+        5000,
+        _always(high),
+        init=(Running(low, 20_000),),
+        evicts=True,
+    )
+
+
+def _preemption_beside() -> Shape:
+    """Return pods that fit, while others come for which some have to leave."""
+    low, pod = templates.low_priority(), templates.plain()
+    return Shape(
+        "preemption-beside",
+        "PreemptionAsync/5000Nodes",
+        pod,
+        5000,
+        _always(pod),
+        init=(Running(low, 20_000),),
+        evicts=True,
+        arriving=templates.high_priority(),
+    )
+
+
+def _unschedulable_beside() -> Shape:
+    pod = templates.plain()
+    return Shape(
+        "unschedulable-beside",
+        "Unschedulable/5kNodes",
+        pod,
+        10_000,
+        _always(pod),
+        arriving=templates.large(priority=10),
+    )
+
+
+def _backlog() -> Shape:
+    """Return the shape of few pods behind many of a higher priority that fit nowhere."""
+    pod, large = templates.plain(), Running(templates.large(priority=10), 10_000)
+    return Shape(
+        "backlog", "none: unschedulable pods of higher priority", pod, 500, _always(pod), idle=(large,)
+    )
+
+
 def _churn() -> Shape:
     pod = templates.plain()
     return Shape(
@@ -261,12 +319,19 @@ SHAPES: Final[tuple[Shape, ...]] = (
         Running(templates.gated(), 10_000),
     ),
     _idle("unschedulable", "Unschedulable/5kNodes/20kInit/10kPods", Running(templates.large(), 20_000)),
+    _backlog(),
     _churn(),
     _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
     _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
+    _preemption(),
+    _preemption_beside(),
+    _unschedulable_beside(),
 )
 
 #: The shape with which others are compared.
 BASIC: Final = SHAPES[0]
+
+#: The shapes whose decisions are measured on their own, too.
+DECIDED: Final = tuple(shape for shape in SHAPES if not shape.is_http_only)
 
 SHAPE_BY_NAME: Final = {shape.name: shape for shape in SHAPES}

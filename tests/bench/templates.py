@@ -41,6 +41,8 @@ class Template:
     own_labels: bool = False
     #: What the claim of every pod, which has the pod's name, is to begin with.
     claim: Claim = ""
+    #: Whether the pods go at once when they are deleted, without a kubelet.
+    goes_at_once: bool = False
 
     def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
         """Return the pod of this name as a client creates it, on `node` if not empty."""
@@ -50,7 +52,9 @@ class Template:
         if self.claim:
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         if self.priority:
-            spec["priority"] = self.priority
+            spec |= {"priority": self.priority, "priorityClassName": priority_class(self.priority)}
+        if self.goes_at_once:
+            spec["terminationGracePeriodSeconds"] = 0
         return build.pod(
             name,
             namespace=namespace,
@@ -65,6 +69,11 @@ class Template:
     def labels_of(self, name: str) -> Json:
         """Return the labels of the pod of this name."""
         return {**self.labels, "statefulset.kubernetes.io/pod-name": name} if self.own_labels else self.labels
+
+
+def priority_class(priority: int) -> str:
+    """Return the name of the PriorityClass of this priority."""
+    return f"priority-{priority}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,16 @@ def with_claim(claim: Claim) -> Template:
 def large(priority: int = 0) -> Template:
     """Return pods that request more CPU than any node has."""
     return Template("large-cpu", cpu="9", priority=priority)
+
+
+def low_priority() -> Template:
+    """Return pods of which four fill a node, and of which three make room for `high_priority`."""
+    return Template("low-priority", cpu="900m", goes_at_once=True)
+
+
+def high_priority() -> Template:
+    """Return pods that take most of a node, and may evict others for it."""
+    return Template("high-priority", cpu="3", priority=10)
 
 
 def application(index: int, *, own_labels: bool = False) -> Template:

@@ -11,9 +11,9 @@ from tests.bench.bytes_level import measure_bytes
 from tests.bench.checks import broken_rules
 from tests.bench.core_level import measure_core
 from tests.bench.scene import Size, build_scene, room_for, sized
-from tests.bench.shapes import SHAPE_BY_NAME, SHAPES
+from tests.bench.shapes import DECIDED, SHAPE_BY_NAME
 
-_ALL = [pytest.param(shape, id=shape.name) for shape in SHAPES]
+_ALL = [pytest.param(shape, id=shape.name) for shape in DECIDED]
 
 
 @pytest.mark.parametrize("shape", _ALL)

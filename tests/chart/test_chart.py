@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from scheduler.cli import enforce, run, webhook
+from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.support.build import Json
@@ -111,7 +112,17 @@ def test_the_scheduler_is_that_of_the_manifests(chart):
     (text,) = one(ours, "ConfigMap")["data"].values()
     expected_text = (BASE / "configuration.yaml").read_text()
     assert yaml.safe_load(text) == yaml.safe_load(expected_text)
-    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration")}
+    viewer = ("ClusterRole", "affinity-scheduler-viewer")
+    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration"), viewer}
+
+
+def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
+    objects = rendered(chart, EVERYTHING)
+    name = "affinity-scheduler-viewer"
+    theirs = named(resources(MANIFESTS / "explain"), "ClusterRole")[name]
+    assert alike(named(objects, "ClusterRole")[name]) == alike(theirs)
+    bindings = named(objects, "ClusterRoleBinding").values()
+    assert name not in {each["roleRef"]["name"] for each in bindings}
 
 
 def test_the_enforcer_is_that_of_the_manifests(chart):
@@ -194,7 +205,7 @@ def test_a_disabled_component_renders_no_objects(chart, component, namespace):
 
 def test_by_default_nothing_may_evict(chart):
     rules = [rule for role in named(rendered(chart), "ClusterRole").values() for rule in role["rules"]]
-    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+    assert not [rule for rule in rules if "pods/eviction" in rule.get("resources", ())]
 
 
 def test_a_dry_run_has_no_right_to_evict(chart):
@@ -274,6 +285,31 @@ def test_the_configuration_is_merged_over_the_charts(chart):
     assert [profile.scheduler_name for profile in settings.profiles] == ["a", "b"]
     assert (settings.client_connection.qps, settings.client_connection.burst) == (50, 100)
     assert settings.leader_election.leader_elect
+
+
+def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
+    """A changed file rolls the Deployment. The enforcer runs no plugins, and reads no configuration that names one."""
+    text = (MANIFESTS / "examples" / "plugins" / "team_per_rack.py").read_text()
+    profile = {
+        "schedulerName": "a",
+        "plugins": {"multiPoint": {"enabled": [{"name": "TeamPerRack"}]}},
+        "pluginConfig": [{"name": "TeamPerRack", "args": {"most": 2}}],
+    }
+    scheduler = {"configuration": {"profiles": [profile]}, "plugins": {"team_per_rack.py": text}}
+    objects = rendered(chart, {"scheduler": scheduler, "enforcer": {"enabled": True}})
+    maps = named(objects, "ConfigMap")
+    for name, content in maps["affinity-scheduler-plugins"]["data"].items():
+        (tmp_path / name).write_text(content)
+    deployment = named(objects, "Deployment")["affinity-scheduler"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(deployment)["volumeMounts"]}
+    assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
+    loaded = load_plugins([str(tmp_path)], installed=False)
+    configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
+    assert parse_settings(configuration, "ConfigMap", plugins=loaded).guests.keys() == {"TeamPerRack"}
+    parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
+    other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
+    changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]
+    assert changed["spec"]["template"] != deployment["spec"]["template"]
 
 
 def test_a_changed_configuration_rolls_the_deployment(chart):
@@ -364,6 +400,7 @@ def test_invalid_values_are_refused(chart, values, complaint):
 def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
     values = {
         "enforcer": {"enabled": True, "dryRun": True},
+        "scheduler": {"plugins": {"mine.py": "x = 1"}},
         "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
     }
     name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]

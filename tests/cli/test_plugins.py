@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.cli.main import main
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.testing import Cluster, make_node, make_pod
@@ -68,3 +69,17 @@ async def test_mistakes_are_told_by_every_command(tmp_path: Path, capsys: pytest
         assert (code, err) == (2, f"{broken}: line 1: ModuleNotFoundError: No module named 'missing'\n"), (
             command
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["Json", "Class", "Scheduler", "Numpy", "lower", "Team-Per-Rack", "NodeName"]
+)
+def test_a_rule_is_not_written_where_its_test_could_not_import_it(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file would take the place of a module, or be no module's."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("plugins new: NAME: found ")
+    assert list(tmp_path.iterdir()) == []

@@ -14,9 +14,18 @@ from scheduler.model.instructions import Attempted, EmitEvent, Instruction
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.guest_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.observe.metrics import Metrics
-from scheduler.plugin import SKIP, Action, ClusterEventWithHint, FinalScores, Resource
+from scheduler.plugin import (
+    SKIP,
+    Action,
+    ClusterEventWithHint,
+    FinalScores,
+    Resource,
+    queue_if,
+    unschedulable,
+)
 from scheduler.testing import Cluster
 from tests.observe.scheduling import Samples, samples, value
+from tests.support import build
 from tests.support.driving import NAME, Driver, kinds
 
 FAILED = "running PreFilter plugin \"Mine\": KeyError: 'team' (test_shut_off.py, line "
@@ -30,8 +39,10 @@ class Guest:
     filtering: Callable[[], Any] = staticmethod(lambda: SKIP)
     scoring: Callable[[], Any] = staticmethod(lambda: SKIP)
 
+    hinting: Callable[[], Any] = staticmethod(lambda: queue_if(True))
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return [ClusterEventWithHint(Resource.NODE, Action.ADD)]
+        return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda *_: self.hinting())]
 
     def prefilter(self, context: Any, snapshot: Any) -> Any:
         del context, snapshot
@@ -121,7 +132,8 @@ def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_
         assert not run.is_off
     last = run.schedule(team="a")
     (note,) = _events(last, "PluginShutOff")
-    expected = f"plugin Mine of profile {NAME} is shut off: 10 calls in a row failed, the last one: {FAILED}"
+    why = f"10 calls in a row failed, the last one: {FAILED}"
+    expected = f"plugin Mine of profile {NAME} is shut off, and pods with the label team wait: {why}"
     assert note.startswith(expected)
     assert run.is_off
     assert run.counted("error") == MOST_FAILURES_IN_A_ROW
@@ -144,11 +156,23 @@ def test_a_filter_that_takes_too_long_again_and_again_is_shut_off(run: _Run, mon
 
 
 def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    """A preference is no reason to wait; but the filter of the same guest is, so it has to be switched off with it."""
+    """A preference is no reason to wait, and the filter of the same guest works; until it fails, too."""
     monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
     for _ in range(MOST_FAILURES_IN_A_ROW):
-        assert "expected 0 to 100" in _message(run.schedule(team="a"))
+        last = run.schedule(team="a")
+        assert "expected 0 to 100" in _message(last)
+    (note,) = _events(last, "PluginShutOff")
+    assert note.startswith(
+        f"plugin Mine of profile {NAME} is shut off, and its scores are left out: 10 calls"
+    )
     assert run.is_off
+    monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: pytest.fail("it is shut off")))
+    assert kinds(run.schedule(team="a"))[0] == "Bind"
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
+    assert "no room" in _message(run.schedule(team="a"))
+    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    for _ in range(MOST_FAILURES_IN_A_ROW):
+        assert _message(run.schedule(team="a")).startswith(FAILED)
     assert "is shut off" in _message(run.schedule(team="a"))
 
 
@@ -158,6 +182,38 @@ def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypa
         monkeypatch.setattr(Guest, "filtering", staticmethod((lambda: SKIP) if works else _fail))
         run.schedule(team="a")
     assert not run.is_off
+
+
+def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
+    run: _Run, monkeypatch: pytest.MonkeyPatch
+):
+    """The pod is tried in doubt; a guest that is shut off is not asked any more."""
+    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
+    monkeypatch.setattr(Guest, "hinting", staticmethod(_fail))
+    for number in range(MOST_FAILURES_IN_A_ROW):
+        run.driver.pod(f"waits-{number}", labels={"team": str(number)})
+        run.driver.cycle()
+    run.driver.node("n3")
+    assert run.counted("error") == MOST_FAILURES_IN_A_ROW
+    assert "KeyError: 'team' (test_shut_off.py, line " in run.failing[0].why
+    told = run.driver.handle(run.failing.pop())
+    assert _events(told, "PluginShutOff")
+    monkeypatch.setattr(Guest, "hinting", staticmethod(lambda: pytest.fail("it is shut off")))
+    run.driver.node("n4")
+
+
+def test_nobody_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.MonkeyPatch):
+    """A failure does not end the scheduler either: right before an eviction the filters are asked again."""
+    driver = Driver(settings=Cluster(plugins=[Guest]).settings)
+    driver.node("n", allocatable={"cpu": "1"})
+    low = driver.pod("low", node="n", containers=[build.container(requests={"cpu": "1"})])
+    high = driver.pod(
+        "high", priority=9, labels={"team": "a"}, containers=[build.container(requests={"cpu": "1"})]
+    )
+    driver.cycle()
+    assert driver.machine.wants_eviction(high.uid, low.uid)
+    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    assert not driver.machine.wants_eviction(high.uid, low.uid)
 
 
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(

@@ -52,6 +52,14 @@ def test_an_image_runs_its_command_as_the_user_of_the_manifests(stage, command):
 
 
 @pytest.mark.parametrize("stage", ["product", "demo"])
+def test_an_image_gives_memory_back(stage):
+    """Python's allocations go to the library that the image installs and loads."""
+    installs = [each.text for each in DOCKERFILE.lineage(stage) if each.keyword == "RUN"]
+    assert any("apt-get install" in text and "libjemalloc2" in text for text in installs)
+    assert {"PYTHONMALLOC=malloc", "LD_PRELOAD=libjemalloc.so.2"} <= {*DOCKERFILE.last(stage, "ENV").words}
+
+
+@pytest.mark.parametrize("stage", ["product", "demo"])
 def test_an_image_has_the_version_of_the_package(stage):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert DOCKERFILE.last(stage, "ARG").text == f"VERSION={version}"

@@ -29,7 +29,7 @@ def test_every_request_builder_is_compared():
         *("nodes", "namespaces", "pods", "pods/binding", "pods/status", "events", "leases"),
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
         *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
-        *("csinodes", "csidrivers", "csistoragecapacities"),
+        *("csinodes", "csidrivers", "csistoragecapacities", "podgroups", "podgroups/status"),
         *("tokenreviews", "subjectaccessreviews", "poddisruptionbudgets"),
     }
     verbs = {"list", "watch", "get", "create", "update", "patch", "delete"}

@@ -7,7 +7,7 @@ import random
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Attempted, Instruction
+from scheduler.model.instructions import Attempted, GroupAttempted, Instruction
 from scheduler.model.stimuli import CycleDue
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
@@ -48,6 +48,8 @@ class Observed:
         for instruction in told:
             if isinstance(instruction, Attempted):
                 self.metrics.on_attempt(instruction, self.driver.now_s)
+            elif isinstance(instruction, GroupAttempted):
+                self.metrics.on_group_attempt(instruction, self.driver.now_s)
         return told
 
     def samples(self) -> Samples:

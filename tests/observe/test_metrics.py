@@ -45,6 +45,8 @@ _UPSTREAM = [
     ("scheduler_event_handling_duration_seconds", "histogram", "event", (0.0001, 0.2048, 12)),
     ("scheduler_cache_size", "gauge", "type", None),
     ("scheduler_preemption_attempts_total", "counter", "", None),
+    ("scheduler_podgroup_schedule_attempts_total", "counter", "result profile", None),
+    ("scheduler_podgroup_scheduling_algorithm_duration_seconds", "histogram", "", (0.001, 16.384, 15)),
     ("scheduler_preemption_victims", "histogram", "", (1, 64, 7)),
     ("leader_election_master_status", "gauge", "name", None),
     ("rest_client_requests_total", "counter", "code method host", None),

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.support.browser import browsing, why_none
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -33,6 +34,7 @@ class Served:
 
     api: str
     scheduler: str
+    kubeconfig: Path
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """Request the API server, as kubectl would."""
@@ -66,6 +68,38 @@ class Served:
             time.sleep(0.05)
 
 
+@dataclass
+class Standby:
+    """A scheduler that waits for the lease, and can be ended and started again on its port."""
+
+    kubeconfig: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of its port."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; it serves its page a second later."""
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "scheduler", "run"),
+                *("--kubeconfig", self.kubeconfig, "--port", str(self.port)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            assert self.process.wait(timeout=60) == 0
+        self.process = None
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A cluster with a rollout that is stuck on its anti-affinity."""
@@ -84,7 +118,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             if len(found) == 2:
                 break
         assert len(found) == 2, "the addresses of the API server and of the page"
-        cluster = Served(*found)
+        cluster = Served(found[0], found[1], folder / "kubeconfig")
         cluster.until(lambda: _answers(f"{cluster.scheduler}/readyz"))
         _stuck_rollout(cluster)
         yield cluster
@@ -124,3 +158,15 @@ def browser() -> Iterator[Browser]:
         pytest.skip(reason)
     with browsing() as browser:
         yield browser
+
+
+@pytest.fixture
+def standby(served: Served) -> Iterator[Standby]:
+    """A second scheduler of the cluster, on a port of its own."""
+    instance = Standby(served.kubeconfig, free_port())
+    instance.start()
+    try:
+        served.until(lambda: _answers(f"{instance.url}/readyz"))
+        yield instance
+    finally:
+        instance.stop()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
-from tests.page.conftest import Served
+from scheduler.serving.page_api import MAX_VIEWERS
+from tests.page.conftest import Served, Standby
 from tests.support import build
 from tests.support.browser import problems_of
 
@@ -25,6 +28,7 @@ VIEWS = {
     "Decisions": "Node or reason",
     "What if": "Decided on a copy of the cluster",
 }
+_PATIENCE_MS = 60_000
 SIZES = {"a laptop": (1280, 720), "a phone held upright": (390, 844)}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
@@ -166,6 +170,36 @@ def test_default_constraints_are_soft_rules(page: Page) -> None:
     page.get_by_role("link", name="app=shop").first.wait_for()
     page.get_by_label("Which rules").select_option("soft")
     page.locator("tr", has_text="spread, maxSkew 5, soft per topology.kubernetes.io/zone").first.wait_for()
+
+
+def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser, standby: Standby) -> None:
+    """A connected page tells that the connection broke, and goes on by itself."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{standby.url}/ui/")
+    page.get_by_text("This instance is a standby: it shows its own caches").wait_for()
+    standby.stop()
+    page.get_by_text("not connected").wait_for()
+    standby.start()
+    page.get_by_text("not connected").wait_for(state="detached", timeout=_PATIENCE_MS)
+    page.get_by_role("status").get_by_text("standby").wait_for(timeout=_PATIENCE_MS)
+    context.close()
+
+
+def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
+    """It is not live, and asks again; whoever closes the page makes room."""
+    with ExitStack() as streams:
+        opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
+        assert {one.status for one in opened} == {200}
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{standby.url}/ui/")
+        page.get_by_text("not live").wait_for()
+        page.get_by_text("Pods per second").wait_for()
+        open_view(page, "Decisions")
+        page.get_by_text("No decision yet").wait_for()
+    page.get_by_text("not live").wait_for(state="detached", timeout=_PATIENCE_MS)
+    context.close()
 
 
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:

@@ -50,9 +50,20 @@ class _GuestSubject(ProductSubject):
 )
 def test_a_built_in_plugin_from_a_file_decides_as_kube_scheduler_did(name: str, file: str, tmp_path: Path):
     """The file is the plugin's own; only its name is another one, since its own is taken."""
+    asked = _asked(name, file, tmp_path, "node.jsonl.gz")
+    assert asked >= _TRACES
+
+
+def test_a_built_in_plugin_from_a_file_answers_preemption_alike(tmp_path: Path):
+    """Its trial is asked as it is where it is built in."""
+    assert _asked("NodePorts", "node_ports.py", tmp_path, "preempt.jsonl.gz") >= _TRACES
+
+
+def _asked(name: str, file: str, tmp_path: Path, recordings: str) -> int:
+    """Compare the first traces of the recordings. Return the number of evaluations."""
     source = (FOLDER / file).read_text().replace(f'NAME: Final = "{name}"', f'NAME: Final = "My{name}"')
     (tmp_path / file).write_text(source)
-    traces = [one for one in read(DATA / "node.jsonl.gz") if isinstance(one, Trace)][:_TRACES]
+    traces = [one for one in read(DATA / recordings) if isinstance(one, Trace)][:_TRACES]
     asked = 0
     for trace in traces:
         for where, mismatches in answers(
@@ -60,4 +71,4 @@ def test_a_built_in_plugin_from_a_file_decides_as_kube_scheduler_did(name: str, 
         ):
             assert mismatches == [], where
             asked += 1
-    assert asked >= _TRACES
+    return asked

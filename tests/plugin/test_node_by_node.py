@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar
 
+import pytest
+
 from scheduler.plugin import NodeByNode, NodeView, Pod, Status, unresolvable
 from scheduler.testing import Cluster, make_node, make_pod
 
@@ -11,6 +13,7 @@ class Counting(NodeByNode):
 
     name = "Counting"
     reason = "node(s) were red"
+    node_annotations = ("example.com/owner",)
     asked: ClassVar[list[str]] = []
 
     def fits(self, pod: Pod, node: NodeView) -> bool | Status:
@@ -53,14 +56,84 @@ def test_it_is_asked_again_only_about_nodes_that_changed():
     assert "b" in cluster.decide(pod).feasible
 
 
-def test_it_is_asked_about_all_nodes_where_one_came_or_changed_a_label():
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"labels": {"color": "red"}}, id="label"),
+        pytest.param({"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]}, id="taint"),
+        pytest.param({"annotations": {"example.com/owner": "us"}}, id="annotation"),
+        pytest.param({"unschedulable": True}, id="cordoned"),
+        pytest.param({"allocatable": {"cpu": "1"}}, id="amounts"),
+    ],
+)
+def test_it_is_asked_again_only_about_a_node_that_came_or_changed(changed: Any):
     cluster, pod = _cluster(), make_pod("new")
     cluster.decide(pod)
     cluster.add(make_node("d"))
-    assert _asked(cluster, pod) == ["a", "b", "c", "d"]
-    cluster.add(make_node("d", labels={"color": "red"}))
-    assert _asked(cluster, pod) == ["a", "b", "c", "d"]
-    assert cluster.decide(pod).refused["d"] == "node(s) were red"
+    assert _asked(cluster, pod) == ["d"]
+    cluster.add(make_node("d", **changed))
+    assert _asked(cluster, pod) == ["d"]
+    cluster.remove_node("d")
+    assert _asked(cluster, pod) == []
+    cluster.add(make_node("d"))
+    assert _asked(cluster, pod) == ["d"]
+    assert "d" in cluster.decide(pod).feasible
+
+
+def test_a_node_that_takes_the_row_of_another_is_asked_about():
+    cluster, pod = _cluster(), make_pod("new")
+    cluster.decide(pod)
+    cluster.remove_node("a")
+    cluster.add(make_node("e", labels={"color": "red"}))
+    assert cluster.decide(pod).refused == {"e": "node(s) were red"}
+
+
+def test_what_changed_before_another_node_came_is_asked_again():
+    """Also where so much happened in between that no log has it."""
+    cluster, pod = _cluster(), make_pod("new")
+    cluster.decide(pod)
+    for number in range(1100):
+        cluster.add(make_pod(f"p{number}", node="c"))
+        cluster.remove_pod(f"p{number}")
+    cluster.add(make_pod("two", node="b"), make_node("d"))
+    assert _asked(cluster, pod) == ["b", "c", "d"]
+
+
+def test_score_is_asked_only_about_nodes_that_fit():
+    """A rule need not score what it refuses itself, nor what another filter refused."""
+
+    class Priced(NodeByNode):
+        name = "Priced"
+
+        def fits(self, pod: Pod, node: NodeView) -> bool:
+            return "price" in node.labels
+
+        def score(self, pod: Pod, node: NodeView) -> int:
+            return int(node.labels["price"])
+
+    cluster = Cluster(plugins=[Priced]).add(
+        make_node("a", labels={"price": "1"}),
+        make_node("b", labels={"price": "7"}),
+        make_node("c"),
+        make_node("d", labels={"price": "dear"}, unschedulable=True),
+    )
+    scores = cluster.decide(make_pod()).scores
+    assert {node: by["Priced"] for node, by in scores.items()} == {"a": 1, "b": 7}
+
+
+@pytest.mark.parametrize("score", [-1, 101, 65_536 + 50, 1 << 70])
+def test_a_score_out_of_range_fails_the_cycle_and_names_the_node(score: int):
+    """Also one that would be in range after it was cut to 16 bits."""
+
+    class Wild(NodeByNode):
+        name = "Wild"
+
+        def score(self, pod: Pod, node: NodeView) -> int:
+            return score
+
+    decision = Cluster(plugins=[Wild]).add(make_node("a"), make_node("b")).decide(make_pod())
+    assert decision.error
+    assert f"ValueError: score {score} of node a, expected 0 to 100" in decision.message
 
 
 def test_pods_that_differ_in_what_a_rule_may_read_are_told_apart():

@@ -73,7 +73,7 @@ def test_every_member_of_the_snapshot_that_the_page_names_exists():
         def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
             for member in named:
                 of, _, last = member.rpartition(".")
-                assert hasattr(snapshot.nodes if of else snapshot, last), member
+                assert hasattr(getattr(snapshot, of) if of else snapshot, last), member
             return scheduler.plugin.SKIP
 
     decided = Cluster(plugins=[Looking], alone=True).add(make_node("n"), make_node("m")).decide(make_pod())

@@ -1,12 +1,14 @@
 """Whom a pod would evict, and where: equal to the reference's answer, and no smaller sacrifice would do."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product as combinations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -19,8 +21,13 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Skip, Status
+from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import find_candidates
+from scheduler.plugins.default_preemption.candidates import Candidate as Sacrifice
+from scheduler.plugins.default_preemption.candidates import candidate_at
+from scheduler.plugins.default_preemption.choice import harm as harm_of
+from scheduler.plugins.default_preemption.dry_runs import room_only
+from scheduler.plugins.default_preemption.search import Found, find_candidates
 from scheduler.state.snapshot import Snapshot
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
@@ -297,16 +304,86 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
     for index in range(300):
         product.apply(build.node(f"n{index}", allocatable={"cpu": "1"}))
         product.apply(_sized(f"low-{index}", 0, node=f"n{index}"))
-    pod = product.cluster.pod(_sized("incoming", 5, node=None))
+    unfit = _unfit(product.cluster.pod(_sized("incoming", 5, node=None)), product)
+    assert unfit is not None
     snapshot = product.cluster.snapshot()
-    profile = replace(product.profile, post_filters=())
-    refused = decide(pod, snapshot, profile, Random(1), Unobserved())
-    assert isinstance(refused, FitError)
-    context = PodContext(pod, snapshot.label_set(pod))
-    unfit = UnfitPod(context, refused, FilterTrials(_filters(context, profile, snapshot)))
     search = find_candidates(unfit, snapshot, DefaultPreemptionArgs(), Random(1))
     assert len(search.candidates) == 100
     assert len(find_candidates(unfit, snapshot, DefaultPreemptionArgs(50, 1), Random(1)).candidates) == 150
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
+    """Whom the pod would evict, how much harm that is, and what the other nodes say."""
+    random = Random(seed)
+    product = ProductSubject(None)
+    for one in _crowded(random):
+        product.apply(one)
+    rules = random.choice(
+        ({}, {}, {"affinity": _APART}, {"spread": [build.spread(build.ZONE, _WEB, max_skew=2)]})
+    )
+    pod = product.cluster.pod(
+        _sized("incoming", 8, cpu=random.choice("234"), node=None, labels={"app": "web"}, **rules)
+    )
+    for index in range(random.choice((0, 0, 1, 2))):
+        other = replace(pod, uid=f"other-{index}", name=f"other-{index}")
+        product.cluster.state.nominate(other, random.choice(("n0", "n1")))
+    unfit, snapshot = _unfit(pod, product), product.cluster.snapshot()
+    if unfit is None:
+        return
+    found = find_candidates(unfit, snapshot, DefaultPreemptionArgs(100, 1), Random(1))
+    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(snapshot.alive)).tolist()
+    answers = [candidate_at(row, unfit, snapshot) for row in rows]
+    victims = [one for one in answers if isinstance(one, Sacrifice)]
+    expected = {Found(harm_of(one.victims, one.n_violations), one.row) for one in victims}
+    # One candidate that breaks no budget ends the search, if there are as many as nodes were asked.
+    assert set(found.candidates) == expected
+    refused = Counter(reason for one in answers if isinstance(one, Status) for reason in one.reasons)
+    assert found.reasons == refused
+    assert found.n_asked == len(answers) - len(victims)
+    room = room_only(unfit, snapshot)
+    n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
+    event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
+
+
+_WEB = build.selector("app=web")
+_APART = build.affinity(anti_required=[build.term(build.HOSTNAME, _WEB)])
+
+
+def _crowded(random: Random) -> Iterator[Json]:
+    """Yield full nodes, with pods of several sizes, priorities and budgets."""
+    for node in range(4):
+        room = {"cpu": random.choice(("4", "6")), "pods": random.choice(("3", "5", "9"))}
+        labels = {build.ZONE: random.choice("ab"), build.HOSTNAME: f"n{node}"}
+        yield build.node(f"n{node}", labels=labels, allocatable=room)
+        for index in range(random.randrange(3, 9)):
+            cpu, app = random.choice(("500m", "1", "1", "2")), random.choice(("web", "db", "ci"))
+            pod = _sized(
+                f"p{node}-{index}",
+                random.choice((-5, 0, 0, 5, 9)),
+                cpu=cpu,
+                node=f"n{node}",
+                labels={"app": app},
+            )
+            if random.random() < 0.7:
+                pod["status"]["startTime"] = f"2026-01-0{random.choice((1, 1, 2, 3))}T00:00:00Z"
+            yield pod
+    for app in random.sample(("web", "db"), random.randrange(3)):
+        disrupted = ("p0-0",) if random.random() < 0.1 else ()
+        yield build.disruption_budget(
+            app, build.selector(f"app={app}"), random.randrange(3), disrupted=disrupted
+        )
+
+
+def _unfit(pod: Pod, product: ProductSubject) -> UnfitPod | None:
+    """What preemption is asked about the pod; None if it fits."""
+    snapshot, profile = product.cluster.snapshot(), replace(product.profile, post_filters=())
+    refused = decide(pod, snapshot, profile, Random(1), Unobserved())
+    if not isinstance(refused, FitError):
+        return None
+    context = PodContext(pod, snapshot.label_set(pod))
+    return UnfitPod(context, refused, FilterTrials(_filters(context, profile, snapshot)))
 
 
 def _filters(context: PodContext, profile: Profile, snapshot: Snapshot) -> list[tuple[str, NodeFilter]]:

@@ -32,14 +32,40 @@ BROKEN_FILES = {
     "def f(:": "line 1: SyntaxError: invalid syntax",
     "\nimport missing_package": "line 2: ModuleNotFoundError: No module named 'missing_package'",
     "raise SystemExit(3)": "line 1: SystemExit: 3",
-    "x = 1": "found no plugin, expected a class with a name and one of the methods prefilter, prescore, admits",
+    "x = 1": "found no plugin, expected a class with a name and one of the methods prefilter, prescore, admits; "
+    "begin the name of a file without plugins with an underscore",
 }
 
 #: Bodies of `class A`, and what is wrong with it.
 BROKEN_PLUGINS = {
     "    name = 'NodeName'\n"
     + FILTER: "plugin NodeName: the name NodeName is taken by a plugin of kube-scheduler",
-    FILTER: "plugin A: found name none, expected a word such as TeamPerRack",
+    FILTER: "plugin A: found name none, expected a word such as TeamPerRack, or a class name that begins with an "
+    "underscore",
+    "    name = 'A'\n    contract_version = '1'\n" + FILTER: (
+        "plugin A: needs version '1' of the plugin contract, this scheduler has version 1"
+    ),
+    "    name = 'A'\n    extension_points = 'filter'\n" + FILTER: (
+        "plugin A: found extension_points 'filter', expected a tuple such as ('filter', 'score')"
+    ),
+    "    name = 'A'\n    extension_points = 5\n" + FILTER: (
+        "plugin A: found extension_points 5, expected a tuple such as ('filter', 'score')"
+    ),
+    "    name = 'A'\n    storage_kinds = ('Claim',)\n" + FILTER: (
+        "plugin A: found storage_kinds ('Claim',), expected a tuple such as (StorageKind.CLAIM,)"
+    ),
+    "    name = 'A'\n    def prefilter(self, context): return SKIP\n" + EVENTS: (
+        "plugin A: prefilter(self, context) is called with (context, snapshot)"
+    ),
+    "    name = 'A'\n    def __init__(self): exit(3)\n" + FILTER: (
+        "plugin A: cannot be made: SystemExit: 3 (mine.py, line 4)"
+    ),
+    FILTER.replace("()", "[ClusterEventWithHint('Node', 'Add')]") + "    name = 'A'": (
+        "plugin A: cannot be made: TypeError: found an event of 'Node' and 'Add', expected Resource.NODE, Action.ADD"
+    ),
+    FILTER.replace("()", "[ClusterEventWithHint(Resource.NODE, Action.ADD, 5)]") + "    name = 'A'": (
+        "plugin A: cannot be made: TypeError: found the hint 5, expected a function"
+    ),
     "    name = 'A'\n    contract_version = 2\n" + FILTER: (
         "plugin A: needs version 2 of the plugin contract, this scheduler has version 1"
     ),
@@ -68,7 +94,7 @@ BROKEN_PLUGINS = {
         "plugin A: cannot be made: TypeError: only_pods_with_label is 5, expected a label key"
     ),
     "    name = 'A'\n    node_annotations = 'price'\n" + FILTER: (
-        'plugin A: found node_annotations "price", expected a tuple of keys'
+        "plugin A: found node_annotations 'price', expected a tuple of keys"
     ),
 }
 
@@ -106,6 +132,31 @@ def test_a_folder_has_all_its_files_but_tests(tmp_path: Path):
         _written(tmp_path, f"{HEAD}class P{number}:\n    name = 'P{number}'\n{FILTER}", name)
     loaded = load_plugins([str(tmp_path), str(tmp_path / "a.py")], installed=False)
     assert (list(loaded.by_name), loaded.problems) == (["P0", "P1"], ())
+
+
+def test_a_file_may_import_others_of_its_folder(tmp_path: Path):
+    """As it may in its test, where pytest does the same."""
+    _written(tmp_path, "LIMIT = 3", "_limits_of_mine.py")
+    file = _written(tmp_path, f"from _limits_of_mine import LIMIT\n{HEAD}class P:\n    name = 'P'\n{FILTER}")
+    assert load_plugins([file], installed=False).problems == ()
+
+
+def test_files_of_one_name_in_two_folders_are_two_files(tmp_path: Path):
+    """Also where the lines of a mistake are told."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    good = _written(tmp_path / "one", f"{HEAD}class P:\n    name = 'P'\n{FILTER}")
+    bad = _written(tmp_path / "two", f"{HEAD}\n\nclass Q:\n    name = 'P'\n{FILTER}")
+    assert load_plugins([good, bad], installed=False).problems == (
+        f"{bad}: line 4: the name P is taken by {good}",
+    )
+
+
+def test_a_file_that_is_broken_does_not_hide_the_others_of_its_folder(tmp_path: Path):
+    _written(tmp_path, "import nothing_here", "a.py")
+    _written(tmp_path, f"{HEAD}class P:\n    name = 'P'\n{FILTER}", "b.py")
+    loaded = load_plugins([str(tmp_path)], installed=False)
+    assert (list(loaded.by_name), len(loaded.problems)) == (["P"], 1)
 
 
 def test_what_is_neither_a_file_nor_a_folder_is_a_mistake(tmp_path: Path):
@@ -151,6 +202,8 @@ RULE = dedent(
         def __post_init__(self):
             if self.most < 0:
                 raise ValueError("most is negative")
+            if self.most == 99:
+                raise KeyError("too many")
 
     class Rule(NodeByNode):
         name = "Rule"
@@ -158,7 +211,7 @@ RULE = dedent(
         default_weight = 7
 
         def __init__(self, args, context):
-            self.args = args
+            self.args = args if args.most != 77 else args.odd
 
         def fits(self, pod, node):
             return True
@@ -194,6 +247,11 @@ def _config(args: str | None = "{most: 2}", enabled: str = "{name: Rule}") -> st
         ]),
         ("{}", ["profiles[0].pluginConfig[0].args.most: Required value: Rule has no default for it"]),
         ("{most: -1}", ["profiles[0].pluginConfig[0].args: most is negative"]),
+        ("{most: 99}", ["profiles[0].pluginConfig[0].args: KeyError: 'too many' (mine.py, line 13)"]),
+        ("{most: 77}", [
+            "profiles[0].pluginConfig[0].args: plugin Rule cannot be made: AttributeError: "
+            "'RuleArgs' object has no attribute 'odd' (mine.py, line 21)"
+        ]),
         (None, ["profiles[0].pluginConfig: Required value: plugin Rule has no default for most"]),
     ],
 )  # fmt: skip
@@ -220,6 +278,7 @@ def test_a_plugin_that_no_configuration_names_is_off(tmp_path: Path):
     loaded = load_plugins([_written(tmp_path, RULE)], installed=False)
     settings = parse_settings(_config(None, enabled=""), "c", plugins=loaded)
     assert settings.guests == {}
+    assert settings.notes == (f"{tmp_path / 'mine.py'}: no profile switches plugin Rule on",)
     assert "Rule" not in settings.profiles[0].plugins_by_point["filter"]
 
 
@@ -234,11 +293,14 @@ def test_mistakes_of_plugins_and_configuration_are_told_together(tmp_path: Path)
     ]
 
 
-def test_a_plugin_that_its_own_arguments_do_not_make_is_one_line(tmp_path: Path):
-    """With arguments that have no default it is made only once the configuration is read."""
-    file = _written(tmp_path, RULE.replace("self.args = args", "self.room = 1 // args.most"))
+def test_a_plugin_that_the_scheduler_cannot_make_after_all_is_one_line(tmp_path: Path):
+    """The configuration made it; a second time it fails."""
+    text = RULE.replace(
+        "self.args = args if", "Rule.made = getattr(Rule, 'made', 0) + 1; 1 // (2 - Rule.made) if"
+    )
+    file = _written(tmp_path, text)
     settings = parse_settings(_config("{most: 0}"), "c", plugins=load_plugins([file], installed=False))
     with pytest.raises(SettingsError) as caught:
         build_profiles(settings, Snapshot(ClusterState()))
-    found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 19)"
+    found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 21)"
     assert str(caught.value) == f"{file}: Rule: found {found}, expected a plugin that its arguments make"

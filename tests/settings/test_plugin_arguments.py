@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import (
@@ -34,6 +35,7 @@ def config(name: str, args: str) -> str:
 def test_every_configurable_plugin_has_upstreams_defaults():
     assert profile_of("").args_by_plugin == {
         "DefaultPreemption": DefaultPreemptionArgs(10, 100),
+        "GangScheduling": GangSchedulingArgs(500),
         "InterPodAffinity": InterPodAffinityArgs(1, False),
         "NodeAffinity": NodeAffinityArgs(None),
         "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs(CPU_AND_MEMORY),

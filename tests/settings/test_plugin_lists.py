@@ -216,12 +216,12 @@ def test_a_disabled_plugin_that_is_not_built_is_not_listed():
             id="not built",
         ),
         pytest.param(
-            "multiPoint: {enabled: [{name: DynamicResources}, {name: GangScheduling}]}",
+            "multiPoint: {enabled: [{name: DynamicResources}, {name: PodGroupPodsCount}]}",
             [
                 'profiles[0].plugins.multiPoint.enabled[0].name: found "DynamicResources", '
                 "expected a plugin that is built (resource claims are not supported yet)",
-                'profiles[0].plugins.multiPoint.enabled[1].name: found "GangScheduling", '
-                "expected a plugin that is built (pod groups are not supported yet)",
+                'profiles[0].plugins.multiPoint.enabled[1].name: found "PodGroupPodsCount", '
+                "expected a plugin that is built (groups are placed by a search that calls no plugin there)",
             ],
             id="not built in multiPoint",
         ),
@@ -229,7 +229,7 @@ def test_a_disabled_plugin_that_is_not_built_is_not_listed():
             "placementScore: {enabled: [{name: NodeResourcesFit}]}",
             [
                 'profiles[0].plugins.placementScore.enabled[0].name: found "NodeResourcesFit", '
-                "expected none (pod groups are not supported yet)"
+                "expected none (groups are placed by a search that calls no plugin there)"
             ],
             id="a point of pod groups",
         ),

@@ -17,6 +17,7 @@ from scheduler.shell.binder import Binder
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
+from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
@@ -61,6 +62,9 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
             ),
             conditions=conditions,
             autoscalers=AutoscalerEvents(client, inbox, log=configure(verbosity=0, form="text")),
+            groups=PodGroupStatusWriter(
+                client, clock_s=lambda: 0.0, on_failed=lambda _group, _cause: None, may_write=lambda: True
+            ),
             recorder=recorder,
             inbox=inbox,
             hostname="host",

@@ -28,8 +28,8 @@ OTHER = "shadowed"
 #: Pods in each life, and lives unless `--lives` tells otherwise.
 N_PODS = 40
 N_LIVES = 2
-#: What happens is further apart than this.
-FLAGS = ("--percentage-of-nodes-to-score=100", "--race-window=100ms")
+#: Fewer changes can be taken for races than by default; a slow machine has more of them.
+STRICT = ("--race-window", "100ms")
 
 
 @asynccontextmanager
@@ -89,18 +89,26 @@ def controllers(kubeconfig: Path, folder: Path) -> list[str]:
 async def test_kube_scheduler_decides_as_we_would(
     real_server: Address, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    """Random pods of all shapes, one after another: every difference is a tie or a race."""
+    """
+    Random pods of all shapes, one after another: every difference is a tie or a race.
+
+    `pytest tests/shell/test_shadow.py --lives 75 -o faulthandler_timeout=0` is 3,000 pods in half an hour, with races
+    told strictly; its folder has the report.
+    """
+    lives = pytestconfig.option.lives
     kubeconfig = tmp_path / "kubeconfig"
     ca_file = str(real_server.ca_file)
     kubeconfig.write_text(kubeconfig_text(real_server.url, token=real_server.token, ca_file=ca_file))
-    shadow = [sys.executable, "-m", "scheduler", "shadow", "--of", OTHER, "--kubeconfig", str(kubeconfig)]
+    shadow = [sys.executable, "-m", "scheduler", "shadow", "--of", OTHER, "-o", "json"]
+    shadow += ["--kubeconfig", str(kubeconfig)]
+    window = STRICT if lives else ()
     log = tmp_path / "shadow.log"
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with (
         Api(real_server.url, headers, ssl=ssl.create_default_context(cafile=ca_file)) as api,
         process(*controllers(kubeconfig, tmp_path), log=tmp_path / "controllers.log"),
         process(*kube_scheduler(kubeconfig, tmp_path), log=tmp_path / "kube-scheduler.log"),
-        process(*shadow, "-o", "json", *FLAGS, log=log) as watching,
+        process(*shadow, "--percentage-of-nodes-to-score", "100", *window, log=log) as watching,
     ):
 
         async def compares() -> bool:
@@ -108,11 +116,7 @@ async def test_kube_scheduler_decides_as_we_would(
 
         await create_classes(api)
         await until(compares, what="the shadow's first list")
-        for number in (
-            map(int, os.environ["LIVES"].split(","))
-            if "LIVES" in os.environ
-            else range(pytestconfig.option.lives or N_LIVES)
-        ):
+        for number in range(lives or N_LIVES):
             life = Life(api, number, OTHER)
             await life.begin()
             await life.play(N_PODS)
@@ -124,4 +128,5 @@ async def test_kube_scheduler_decides_as_we_would(
     assert report["bound"] > N_PODS / 5
     assert report["pending"] > 0
     assert [each for each in report["differences"] if each["cause"] != "race"] == []
-    assert report["bound"] == report["alike"] + report["causes"].get("race", 0)
+    compared, alike = report["bound"] + report["pending"], report["alike"] + report["sameReasons"]
+    assert compared == alike + report["causes"].get("race", 0)

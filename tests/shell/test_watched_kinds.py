@@ -7,9 +7,11 @@ import pytest
 from scheduler.framework.events import STORAGE_RESOURCES
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.volumes import StorageKind
+from scheduler.plugin import NodeByNode
 from scheduler.plugins.registry import IN_TREE, args_type
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.guest_files import load_classes
+from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.shell.watched_kinds import kinds_for, storage_kinds
 from tests.support.daemon import profiles
 
@@ -42,6 +44,27 @@ def test_all_kinds_are_watched_by_default():
 )
 def test_a_kind_that_no_plugin_reads_is_not_watched(tmp_path, disabled, left):
     assert storage_watched(tmp_path, *disabled) == left
+
+
+@pytest.mark.parametrize(("enabled", "watched"), [((), set()), (("Mine",), {"PersistentVolumeClaim"})])
+def test_the_kinds_that_a_plugin_of_the_users_reads_are_watched(enabled, watched):
+    """Where a profile runs it."""
+
+    class Mine(NodeByNode):
+        name = "Mine"
+        storage_kinds = (StorageKind.CLAIM,)
+
+        def fits(self, pod, node):
+            del pod, node
+            return True
+
+    off = [
+        {"name": name} for name in ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")
+    ]
+    plugins = {"multiPoint": {"enabled": [{"name": name} for name in enabled], "disabled": off}}
+    text = profiles({"schedulerName": NAME, "plugins": plugins})
+    kinds = {each.kind for each in kinds_for(parse_settings(text, "c", plugins=load_classes([Mine])))}
+    assert kinds & {each.kind for each in storage_kinds()} == watched
 
 
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)

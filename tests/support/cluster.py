@@ -7,6 +7,7 @@ import yaml
 from scheduler.devcluster.cluster import DevCluster
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.fallback import as_seen_by, marked
+from tests.reference.question import Object
 from tests.support import build
 from tests.support.api_client import Api
 from tests.support.build import Json
@@ -127,7 +128,7 @@ class Cluster:
                 continue
             meta = pod["metadata"]
             reference.delete("Pod", meta["namespace"], meta["name"])
-            asked: Any = pod
+            asked: Object = pod
             if are_relaxed:
                 asked, others = as_seen_by(pod, [one for one in pods if one is not pod])
                 for one in pods:

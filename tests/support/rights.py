@@ -13,7 +13,13 @@ from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
 from scheduler.shell.autoscaler_events import autoscaler_events
-from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
+from scheduler.shell.watched_kinds import (
+    disruption_budgets,
+    pod_groups,
+    required_kinds,
+    storage_kinds,
+    workload_kinds,
+)
 from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.
@@ -22,6 +28,8 @@ LEASE, NAMESPACE = "affinity-scheduler", "kube-system"
 _ARGUMENTS: dict[str, Any] = {
     "namespace": NAMESPACE,
     "name": LEASE,
+    "api_version": "v1alpha2",
+    "conditions": (),
     "uid": "nobody",
     "node_name": "nowhere",
     "resource_version": "1",
@@ -50,7 +58,7 @@ class Right(NamedTuple):
 
 def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
+    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), *pod_groups(), disruption_budgets())
     watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
     events = requests.list_page(autoscaler_events(NAMESPACE))
     return [events, *(request for build in _builders() for request in _built(build, watched))]

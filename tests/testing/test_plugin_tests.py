@@ -76,6 +76,30 @@ class _Forgetting(Crowded):
         return RuleFilter(snapshot.n_rows, (_Forgetting.kept.copy(), CROWDED))
 
 
+class _Remembering(Crowded):
+    """Keeps in itself what it saw first."""
+
+    def prefilter(self, context: Any, snapshot: Any) -> Any:
+        del context
+        if len(getattr(self, "kept", ())) != snapshot.n_rows:
+            self.kept = snapshot.nodes.pod_count < 2
+        return RuleFilter(snapshot.n_rows, (self.kept, CROWDED))
+
+
+class _Lonely(NodeByNode):
+    """Wants company, and does not hear of pods that come."""
+
+    name = "Lonely"
+    reason = "node(s) had no pod"
+
+    def fits(self, pod: Pod, node: NodeView) -> bool:
+        del pod
+        return bool(node.pods)
+
+    def events_to_register(self) -> Any:
+        return EVENTS
+
+
 class _Drawing(Crowded):
     """Answers by chance."""
 
@@ -137,6 +161,10 @@ class _Slow(Crowded):
     ("broken", "test"),
     [
         pytest.param(_Forgetting, PluginTests.test_answers_follow_changes, id="keeps what it saw"),
+        pytest.param(_Remembering, PluginTests.test_answers_follow_changes, id="keeps it in itself"),
+        pytest.param(
+            _Lonely, PluginTests.test_events_wake_the_pods_that_were_refused, id="hears of no new pods"
+        ),
         pytest.param(
             _Drawing, PluginTests.test_the_same_question_has_the_same_answer, id="answers by chance"
         ),

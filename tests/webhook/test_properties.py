@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.webhook.mirroring import MIRROR
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.reviews import MalformedReviewError, decode_review, encode_response
 from scheduler.webhook.term_lists import TERM_LISTS
@@ -75,6 +76,8 @@ def pods(draw: st.DrawFn) -> Json:
     kinds[OWN] = st.fixed_dictionaries({}, optional={"podAffinity": own_sides, "podAntiAffinity": own_sides})
     annotations = draw(st.fixed_dictionaries({}, optional=kinds))
     pod["metadata"]["annotations"] = {name: json.dumps(value) for name, value in annotations.items()}
+    if draw(st.booleans()):
+        pod["metadata"]["annotations"][MIRROR] = "true"
     return pod
 
 

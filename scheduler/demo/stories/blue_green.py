@@ -16,11 +16,7 @@ _ZONES: Final = 3
 
 async def _play(stage: Stage) -> None:
     show = stage.show
-    await stage.apply("01-blue-green-stuck.yaml")
-    await stage.wait_ready(_ZONES)
-    show.step("blue runs with one pod in each zone; an update starts green beside it, without matchLabelKeys")
-    await stage.set_image("shop-stuck", "shop", _GREEN_IMAGE)
-    reason = await stage.wait_refused("shop-stuck", _ZONES)
+    reason = await _get_stuck(stage)
     show.step("green is stuck; the PodScheduled condition of each of its pods says:")
     show.quote(reason)
     stage.expect(
@@ -46,6 +42,22 @@ async def _play(stage: Stage) -> None:
     zones = {zone_by_node[pod.spec.node_name] for pod in pods}
     stage.expect(_count(pods, _GREEN) == len(zones) == _ZONES, f"one green pod in each of {_ZONES} zones")
     await stage.draw(pods, _group)
+
+
+async def _get_stuck(stage: Stage) -> str:
+    """Return why no pod of the update finds a node."""
+    await stage.apply("01-blue-green-stuck.yaml")
+    await stage.wait_ready(_ZONES)
+    stage.show.step(
+        "blue runs with one pod in each zone; an update starts green beside it, without matchLabelKeys"
+    )
+    await stage.set_image("shop-stuck", "shop", _GREEN_IMAGE)
+    return await stage.wait_refused("shop-stuck", _ZONES)
+
+
+async def leave_stuck(stage: Stage) -> None:
+    """Leave the rollout stuck, for the scheduler's page to explain."""
+    await _get_stuck(stage)
 
 
 def _group(pod: Pod) -> Group:

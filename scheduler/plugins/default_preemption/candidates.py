@@ -4,32 +4,24 @@ The nodes on which a pod would fit if some pods of lower priority left, and whic
 On each node all of them leave first. If the pod fits then, as many as possible come back, one by one: first the ones
 whose removal would break a PodDisruptionBudget, and of these and of the others the most important first.
 
-Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation;
-framework/preemption/preemption.go, DryRunPreemption (kubernetes 1.36).
+Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation (kubernetes
+1.36).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from scheduler.framework.interface import Rng
 from scheduler.framework.node_trial import NodeUnderTrial
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import Status, failed, unresolvable
 from scheduler.model.pods import Pod
-from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.state.cluster import PlacedPod
 from scheduler.state.snapshot import Snapshot
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
-
-#: Sorts behind every time of the API server: a pod that has not started counts as started now.
-_NOW: Final = "~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,53 +31,6 @@ class Candidate:
     row: int
     victims: tuple[Pod, ...]
     n_violations: int
-
-
-@dataclass(slots=True)
-class Search:
-    """The candidates that were found, the ones without violations first, and what the other nodes said."""
-
-    candidates: list[Candidate] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
-    n_asked: int = 0
-    errors: list[str] = field(default_factory=list)
-
-    def note(self, status: Status, n_nodes: int) -> None:
-        """Count nodes on which preemption does not help."""
-        self.n_asked += n_nodes
-        for reason in status.reasons if n_nodes else ():
-            self.reasons[reason] += n_nodes
-        if n_nodes and not status.code.rejects:
-            self.errors.append(status.message)
-
-
-def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemptionArgs, rng: Rng) -> Search:
-    """
-    Return the candidates among the nodes whose refusal the removal of pods may lift.
-
-    The search begins at a random node. It ends once there are as many candidates as the arguments ask for, one of them
-    without violations.
-    """
-    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(snapshot.alive))
-    search = Search()
-    if not len(rows):
-        return search
-    wanted = args.n_wanted(len(rows))
-    offset = rng.randrange(len(rows))
-    has_lower = snapshot.has_lower(unfit.context.pod.priority)[rows]
-    search.note(NO_VICTIMS, int(np.count_nonzero(~has_lower)))
-    clean: list[Candidate] = []
-    violating: list[Candidate] = []
-    for row in np.roll(rows, -offset)[np.roll(has_lower, -offset)].tolist():
-        found = candidate_at(row, unfit, snapshot)
-        if isinstance(found, Candidate):
-            (violating if found.n_violations else clean).append(found)
-            if clean and len(clean) + len(violating) >= wanted:
-                break
-            continue
-        search.note(found, 1)
-    search.candidates = clean[:wanted] + violating[:wanted]
-    return search
 
 
 def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | Status:
@@ -103,7 +48,9 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
         trial.count(placed.pod, -1)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
-    # Upstream leaves the order of equally important pods to its cache. By name, a restart changes no decision.
+    # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
+    # not even that), where pods are appended as watches bring them and the last one fills the gap of one that goes.
+    # Here the name decides, so that a restart changes no decision; the recorded ones agree with this direction.
     lower.sort(key=lambda placed: placed.pod.key, reverse=True)
     lower.sort(key=lambda placed: importance(placed.pod))
     violating, others = _by_violation(lower, snapshot)
@@ -118,9 +65,9 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
     return Candidate(row, tuple(evicted), n_violations)
 
 
-def importance(pod: Pod) -> tuple[int, str]:
+def importance(pod: Pod) -> tuple[int, int]:
     """Return a key that sorts pods by importance: a higher priority first, then an earlier start (MoreImportantPod)."""
-    return -pod.priority, pod.started or _NOW
+    return -pod.priority, pod.start_rank
 
 
 def _reprieve(pods: Iterable[PlacedPod], trial: NodeUnderTrial) -> list[Pod]:

@@ -1,5 +1,5 @@
 """
-The node whose eviction does the least harm.
+How much harm is done by evicting pods; the node where it is least is chosen.
 
 Source: framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes 1.36).
 """
@@ -7,31 +7,20 @@ Source: framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from scheduler.plugins.default_preemption.candidates import Candidate, importance
+from scheduler.model.pods import Pod
 
 #: Makes every priority positive, so that a node with more pods of a negative priority is not better.
-_LOWEST_PRIORITY = 1 << 31
+LOWEST_PRIORITY: Final = 1 << 31
+
+#: Fewest broken budgets, lowest priority of the first victim, smallest sum of priorities, fewest victims, and latest
+#: start of the victims of the highest priority: the smaller, the less harm. Of equal ones, upstream takes any.
+Harm = tuple[int, int, int, int, int]
 
 
-def best_of(candidates: Sequence[Candidate]) -> Candidate:
-    """
-    Return the best of at least one candidate; of several that are equally good, the first.
-
-    In this order: fewest broken budgets, lowest priority of the first victim, smallest sum of priorities, fewest
-    victims, and the victims of the highest priority started latest.
-    """
-    best = min(map(harm, candidates))
-    equal = [one for one in candidates if harm(one) == best]
-    return max(equal, key=_earliest_start)
-
-
-def harm(candidate: Candidate) -> tuple[int, int, int, int]:
-    """Return a key that sorts candidates by harm, except for the times at which victims started."""
-    priorities = [pod.priority for pod in candidate.victims]
-    total = sum(priority + _LOWEST_PRIORITY for priority in priorities)
-    return candidate.n_violations, priorities[0], total, len(priorities)
-
-
-def _earliest_start(candidate: Candidate) -> str:
-    return min(importance(pod) for pod in candidate.victims)[1]
+def harm(victims: Sequence[Pod], n_violations: int) -> Harm:
+    """Return the harm of evicting these pods, of which there is one, the most important first."""
+    first = victims[0]
+    total = sum(victim.priority for victim in victims) + LOWEST_PRIORITY * len(victims)
+    return n_violations, first.priority, total, len(victims), -first.start_rank

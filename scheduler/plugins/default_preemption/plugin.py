@@ -1,8 +1,9 @@
 """
 DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
 
-Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the nodes and
-their victims. `choice`: the best of them. The machine acts on the result.
+Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the victims on
+one node; `dry_runs`: on many nodes at once. `search`: which nodes are asked. `choice`: the best of them. The machine
+acts on the result.
 
 Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
 """
@@ -12,17 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import PostFiltered, fit_message
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.interface import Rng
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import UnfitPod
-from scheduler.framework.status import SUCCESS, failed, unschedulable
+from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import Search, find_candidates
-from scheduler.plugins.default_preemption.choice import best_of
+from scheduler.plugins.default_preemption.candidates import candidate_at
+from scheduler.plugins.default_preemption.choice import Harm
 from scheduler.plugins.default_preemption.eligibility import ineligibility
+from scheduler.plugins.default_preemption.search import Found, Search, find_candidates
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "DefaultPreemption"
@@ -61,11 +64,17 @@ class DefaultPreemption:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = find_candidates(unfit, snapshot, self.args, rng)
         if search.candidates:
-            best = best_of(search.candidates)
+            best = candidate_at(min(search.candidates, key=_harm).row, unfit, snapshot)
+            if isinstance(best, Status):
+                raise InvariantViolation(f"{unfit.context.pod.key}: the chosen node says {best.message}")
             return PostFiltered(SUCCESS, snapshot.nodes.name_of(best.row), best.victims, best.n_violations)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, snapshot)}"), "")
+
+
+def _harm(found: Found) -> Harm:
+    return found.harm
 
 
 def _never_helps(_pod: Pod, _old: object, _new: object) -> Hint:

@@ -35,7 +35,7 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
 )
 from scheduler.plugins.inter_pod_affinity.scoring import AffinityScorer, preference_sums
 from scheduler.plugins.inter_pod_affinity.terms import incoming_terms
-from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial
+from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
 from scheduler.state.matching import NamespaceRule, declared_rule, incoming_rule
 from scheduler.state.snapshot import Snapshot
 
@@ -49,6 +49,8 @@ class InterPodAffinity:
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
     default_weight: ClassVar = 2
     args_type: ClassVar = InterPodAffinityArgs
+    reads_siblings: ClassVar = True
+    lifted_by_siblings: ClassVar = True
 
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._args = args
@@ -115,10 +117,13 @@ class InterPodAffinity:
         if not rules and not is_limited:
             return SKIP
 
-        def trial(row: int) -> AffinityTrial:
-            return AffinityTrial(context, terms, snapshot, row, is_exempt=is_exempt)
+        declared = DeclaredAgainst(context, snapshot)
 
-        return RuleFilter(snapshot.n_rows, *rules, trial=trial)
+        def trial(row: int) -> AffinityTrial:
+            return AffinityTrial(context, terms, snapshot, declared, row, is_exempt=is_exempt)
+
+        needs_pods = terms.required is not None
+        return RuleFilter(snapshot.n_rows, *rules, trial=trial, needs_pods=needs_pods)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the terms that refuse a node."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from scheduler.framework.interface import PodContext
 from scheduler.framework.status import Status
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import usable
 from scheduler.plugins.inter_pod_affinity.filtering import (
     AFFINITY_NOT_MET,
@@ -27,6 +27,7 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.columns import ABSENT
 from scheduler.state.existing_terms import TermKey, TermKind
+from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
 from scheduler.state.snapshot import Snapshot
 
@@ -39,13 +40,52 @@ class _Limit:
     n_selected: int
 
 
+class DeclaredAgainst:
+    """
+    The anti-affinity that pods declare against the incoming one and that does not yield to it.
+
+    Kept by label set and spec during one decision.
+    """
+
+    def __init__(self, context: PodContext, snapshot: Snapshot) -> None:
+        self._context = context
+        self._snapshot = snapshot
+        self._known: dict[tuple[LabelSet, PodSpec], list[TermKey]] = {}
+
+    def by(self, pod: Pod) -> list[TermKey]:
+        """Return the terms that the pod declares; one may occur twice. 1 µs if known, else 2 µs for each."""
+        key = self._snapshot.label_set(pod), pod.spec
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = [
+                term
+                for term in self._snapshot.declared_terms(pod)
+                if term.kind is TermKind.REQUIRED_ANTI
+                and self._selects(term.matcher)
+                and not self._snapshot.gives_way(term, self._context.pod)
+            ]
+        return known
+
+    def _selects(self, matcher: PodMatcher) -> bool:
+        pod = self._context.pod
+        return matcher.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
+
+
 class AffinityTrial:
     """The three rules at one row."""
 
     def __init__(
-        self, context: PodContext, terms: IncomingTerms, snapshot: Snapshot, row: int, *, is_exempt: bool
+        self,
+        context: PodContext,
+        terms: IncomingTerms,
+        snapshot: Snapshot,
+        declared: DeclaredAgainst,
+        row: int,
+        *,
+        is_exempt: bool,
     ) -> None:
         """`is_exempt`: the pod's namespace is exempt from the anti-affinity of others."""
+        self._declared = declared
         self._context = context
         self._terms = terms
         self._snapshot = snapshot
@@ -67,7 +107,7 @@ class AffinityTrial:
                 self._anti[index] += delta
         if self._is_exempt:
             return
-        declared = self._declared(pod) if usable(pod.spec.affinity.required_anti) else []
+        declared = self._declared.by(pod) if usable(pod.spec.affinity.required_anti) else []
         for key in declared:
             if key.max_pods == 1:
                 self._forbidding[key.topology_key] = self._forbidding.get(key.topology_key, 0) + delta
@@ -136,16 +176,6 @@ class AffinityTrial:
 
     def _selects(self, matcher: PodMatcher, pod: Pod) -> bool:
         return matcher.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
-
-    def _declared(self, pod: Pod) -> list[TermKey]:
-        """Return the anti-affinity that the pod declares against the incoming one, and that does not yield to it."""
-        return [
-            key
-            for key in self._snapshot.declared_terms(pod)
-            if key.kind is TermKind.REQUIRED_ANTI
-            and self._selects(key.matcher, self._context.pod)
-            and not self._snapshot.gives_way(key, self._context.pod)
-        ]
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._snapshot)

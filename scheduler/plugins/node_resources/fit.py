@@ -31,6 +31,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.pod_groups import CountsCopies
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
@@ -182,11 +183,12 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter:
+class _RoomFilter(CountsCopies):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, snapshot: Snapshot) -> None:
         self.request = request
+        self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
         self._nodes = snapshot.nodes
         self._snapshot = snapshot
         self._used: dict[PodSpec, tuple[int, ...]] = {}
@@ -194,6 +196,14 @@ class _RoomFilter:
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
         return self._snapshot.per_row((NAME, self.request), self._fitting, np.bool_)
+
+    def copies(self) -> Amounts:
+        """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
+        rows, nodes = slice(0, self._snapshot.n_rows), self._nodes
+        most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
+        for name, amount in self.request:
+            np.minimum(most, np.asarray(nodes.left(name, rows)) // amount, out=most)
+        return most
 
     def _fitting(self, rows: RowIndex) -> Truth:
         fitting = self._nodes.pods_left(rows) > 0
@@ -214,8 +224,7 @@ class _RoomFilter:
             short.append(np.broadcast_to(nodes.left(name, rows) < amount, len(rows)))
             use = nodes.use(name, rows)
             unresolvable |= use is None or amount > use[1]
-        reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in self.request))
-        of_refused = combined_statuses(short, unresolvable, reasons)
+        of_refused = combined_statuses(short, unresolvable, self.reasons)
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
@@ -257,18 +266,16 @@ class _RoomTrial:
 
     def refusal(self) -> Status | None:
         """Return every shortage, in order."""
-        amounts = zip(self._filter.request, self._left, strict=True)
-        short = [request for request, left in amounts if request[1] > left]
-        if self._n_pods_left > 0 and not short:
-            return None
-        reasons = [TOO_MANY_PODS] if self._n_pods_left <= 0 else []
-        reasons += [f"Insufficient {name}" for name, _ in short]
-        # More than allocatable is more than is left.
-        uses = ((self._nodes.use(name, self._row), amount) for name, amount in short)
-        is_unresolvable = any(use is None or amount > use[1] for use, amount in uses)
-        return Status(
-            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_unresolvable else Code.UNSCHEDULABLE, tuple(reasons)
-        )
+        reasons = [] if self._n_pods_left > 0 else [TOO_MANY_PODS]
+        code = Code.UNSCHEDULABLE
+        for index, (name, amount) in enumerate(self._filter.request, 1):
+            if amount > self._left[index - 1]:
+                reasons.append(self._filter.reasons[index])
+                # More than allocatable is more than is left.
+                use = self._nodes.use(name, self._row)
+                if use is None or amount > use[1]:
+                    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return Status(code, tuple(reasons)) if reasons else None
 
 
 def combined_statuses(short: Sequence[Mask], unresolvable: Mask, reasons: Sequence[str]) -> NodeStatuses:

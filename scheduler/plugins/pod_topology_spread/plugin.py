@@ -50,6 +50,7 @@ class PodTopologySpread:
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
     default_weight: ClassVar = 2
     args_type: ClassVar = PodTopologySpreadArgs
+    lifted_by_siblings: ClassVar = True
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         #: Returns the constraints of a pod.
@@ -93,7 +94,9 @@ class PodTopologySpread:
             return SKIP
         counted = counted_pods(context.pod, snapshot, constraints, topology_keys(constraints))
         rules = skew_rules(context.pod, snapshot, counted)
-        return RuleFilter(snapshot.n_rows, *rules, trial=SkewTrials(context.pod, counted))
+        # A pod that leaves makes its own domain emptier, so that the skew of this domain does not grow.
+        trials = SkewTrials(context.pod, counted)
+        return RuleFilter(snapshot.n_rows, *rules, trial=trials, needs_pods=False)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""

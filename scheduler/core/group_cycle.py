@@ -1,0 +1,278 @@
+"""
+The cycle of a group: its members leave the queue together, one search places them, and all are bound or put back.
+
+    a member is popped --> its siblings are taken --> search --+--> enough have places: all of these are bound; the
+                                                               |    others are put back, each with its own reason
+                                                               `--> all are put back, with the group's reason
+
+A member whose bind fails later, or that is recreated, is placed by the same cycle: members on nodes count. So nothing
+has to be kept for a restart between two binds. An incomplete group that waits for a while is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.decide import ScheduleResult
+from scheduler.core.group_messages import unplaced_message, waiting_message
+from scheduler.core.group_search import Outcome, search
+from scheduler.core.group_trial import GroupTrial
+from scheduler.core.outcomes import attempted, report_failure, report_group
+from scheduler.core.volume_binding import VolumeBindings
+from scheduler.framework.interface import Rng
+from scheduler.framework.observer import Observer
+from scheduler.framework.pod_groups import GANG_SCHEDULING
+from scheduler.framework.profile import Profile
+from scheduler.model.instructions import GroupAttempted, Instruction
+from scheduler.model.pod_groups import GroupKey, PodGroup
+from scheduler.model.pods import Pod
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.queued_pod import QueuedPod
+from scheduler.state.arrays import Mask
+from scheduler.state.cluster import ClusterState
+from scheduler.state.columns import ABSENT
+
+#: How long a group may be incomplete before its members are reported: those of a Job come within a second or two.
+REPORT_INCOMPLETE_S: Final = 5.0
+
+_BY_GANG_SCHEDULING: Final = frozenset({GANG_SCHEDULING})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """The members that have places, with the trial that has these, and what is told of the others."""
+
+    placed: Mapping[str, QueuedPod]
+    trial: GroupTrial | None
+    told: list[Instruction]
+
+
+class GroupCycles:
+    """
+    The cycles of all groups. Shares state, queue and volumes with the machine, which binds what is placed.
+
+    `annotate`: returns the annotations of a pod that is bound by a decision.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: PodQueue,
+        volumes: VolumeBindings,
+        rng: Rng,
+        observer: Observer,
+        annotate: Callable[[ScheduleResult], Mapping[str, str]],
+    ) -> None:
+        self._state = state
+        self._groups = state.groups
+        self._queue = queue
+        self._volumes = volumes
+        self._rng = rng
+        self._observer = observer
+        self._annotate = annotate
+        #: Groups with members that are gated because there are too few, and since when; the first is the oldest.
+        self._incomplete_since_s: dict[GroupKey, float] = {}
+        #: Incomplete groups that were reported.
+        self._reported: set[GroupKey] = set()
+        #: Groups with members of unequal priorities.
+        self._unequal: set[GroupKey] = set()
+
+    # The cycle.
+
+    def run(self, popped: QueuedPod, key: GroupKey, profile: Profile, now_s: float) -> GroupResult:
+        """Return what becomes of the group of a member that was popped."""
+        entries = {popped.uid: popped}
+        for pod in list(self._groups.pending(key)):
+            if pod.uid != popped.uid and (queued := self._queue.take(pod.uid)) is not None:
+                entries[pod.uid] = queued
+        others = sorted({one.profile for one in entries.values()} - {popped.profile})
+        if others:
+            text = (
+                "all pods in a single pod group should have the same .spec.schedulerName set,"
+                f' got: "{popped.profile}" and "{others[0]}"'
+            )
+            return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=False)
+        entries = {uid: one for uid, one in entries.items() if not self._is_left_out(one)}
+        return self._place(entries, key, profile, now_s) if entries else GroupResult({}, None, [])
+
+    def _is_left_out(self, queued: QueuedPod) -> bool:
+        return queued.pod.terminating or self._state.is_assumed(queued.uid)
+
+    def _place(
+        self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
+    ) -> GroupResult:
+        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
+        problem = next((one.pod.group.problem for one in entries.values() if one.pod.group), "")
+        n_needed = self._n_needed(key, group, n_running)
+        if group is None or problem or n_needed > len(entries):
+            self._incomplete_since_s.setdefault(key, now_s)
+            text = waiting_message(key, group, problem)
+            return self._put_back_all(
+                entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
+            )
+        trial = GroupTrial(
+            self._state,
+            self._volumes,
+            profile,
+            self._rng,
+            self._observer,
+            self._annotate,
+            len(entries) + profile.max_search_decisions,
+        )
+        members = [one.pod for one in entries.values()]
+        outcome = search(members, n_needed, group.topology_key, self._rows(key, group), trial)
+        if not outcome.is_placed:
+            text = unplaced_message(key, n_needed, n_running, outcome, profile.max_search_decisions)
+            is_error = outcome.error is not None and not outcome.error.unschedulable
+            if outcome.error is not None:
+                text = f"pod group {key.text}: {outcome.error.message}"
+            return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=not is_error)
+        self._groups.note_whole(key)
+        attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
+        placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
+        told = [one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)]
+        return GroupResult(placed, trial, [attempt, *told])
+
+    def _n_needed(self, key: GroupKey, group: PodGroup | None, n_running: int) -> int:
+        """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
+        if group is None:
+            return 1
+        missing = group.min_count - n_running
+        if missing > 1 and self._groups.is_whole(key):
+            # Members that finished or were replaced do not come back: as many as are there are placed, or none.
+            missing = min(missing, max(1, self._groups.n_ready(key) - n_running))
+        return max(1, missing)
+
+    def _rows(self, key: GroupKey, group: PodGroup) -> Mask:
+        """Return the rows that may be chosen: of the domains in which members run, if they have to share one."""
+        nodes = self._state.nodes
+        rows = nodes.alive.copy()
+        if group.topology_key:
+            ids = nodes.column(group.topology_key).ids[: nodes.n_rows]
+            held = {int(ids[self._state.placed[pod.uid].row]) for pod in self._groups.placed(key)} - {ABSENT}
+            rows &= np.isin(ids, list(held)) if held else ids != ABSENT
+        return rows
+
+    # Putting back.
+
+    def _put_back_all(
+        self,
+        entries: Mapping[str, QueuedPod],
+        key: GroupKey,
+        text: str,
+        now_s: float,
+        outcome: Outcome,
+        *,
+        unschedulable: bool,
+        is_incomplete: bool = False,
+    ) -> GroupResult:
+        """Put every member back; one event and one attempt for all, and a condition for each that changes."""
+        reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
+        result: Final = "unschedulable" if unschedulable else "error"
+        profile = next(iter(entries.values())).profile
+        told: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
+        told += report_group(self._groups.get(key), reason, text)
+        # Whatever helps one member may help the group. Without a refusal it is tried again after its backoff.
+        of_group = frozenset().union(*outcome.rejecting.values())
+        if of_group or is_incomplete:
+            of_group |= _BY_GANG_SCHEDULING
+        for index, queued in enumerate(entries.values()):
+            own = outcome.rejecting.get(queued.uid)
+            rejecting = own | _BY_GANG_SCHEDULING if own else of_group
+            self._queue.put_back(queued, frozenset() if outcome.error else rejecting, now_s)
+            reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=None)
+            if not index:
+                told.append(attempted(queued, result, now_s, message=text))
+                told += reported
+            elif len(reported) > 1:
+                told += reported
+        return GroupResult({}, None, told)
+
+    def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
+        """Put back a member that has no place although its group is placed without it."""
+        refusal = outcome.refusals.get(queued.uid)
+        rejecting = outcome.rejecting.get(queued.uid, _BY_GANG_SCHEDULING)
+        text = "the pod group is placed without this pod"
+        if refusal is not None:
+            text = f"{text}: {refusal.message()}"
+        self._queue.put_back(queued, rejecting, now_s)
+        return [
+            attempted(queued, "unschedulable", now_s, message=text),
+            *report_failure(queued.pod, text, unschedulable=True, nominated=None),
+        ]
+
+    # Members that come and go.
+
+    def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
+        """
+        Note that this member came, changed or left, or the group's object did: let it be tried if it became complete.
+
+        O(1) while the group is incomplete, O(members) when it becomes complete.
+        """
+        first = next(iter(self._groups.pending(key)), None)
+        if first is None:
+            self._incomplete_since_s.pop(key, None)
+            self._reported.discard(key)
+            self._unequal.discard(key)
+        elif not self._groups.is_complete(first):
+            self._incomplete_since_s.setdefault(key, now_s)
+        elif key in self._incomplete_since_s or key in self._reported:
+            self._incomplete_since_s.pop(key, None)
+            self._reported.discard(key)
+            for pod in self._groups.pending(key):
+                if self._waits_for_group(pod):
+                    self._queue.activate(pod.uid, now_s)
+        if first is not None:
+            self._rank(key, first, first if changed is None else changed)
+
+    def _rank(self, key: GroupKey, first: Pod, changed: Pod) -> None:
+        """Give members of unequal priorities the place in the queue of the lowest. O(members) for such a group."""
+        if changed.priority != first.priority:
+            self._unequal.add(key)
+        if key in self._unequal:
+            pods = self._groups.pending(key)
+            lowest = min(pod.priority for pod in pods)
+            for pod in pods:
+                self._queue.rank(pod.uid, lowest)
+
+    def _waits_for_group(self, pod: Pod) -> bool:
+        queued = self._queue.get(pod.uid)
+        return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
+
+    def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
+        """Return the condition of the member's PodGroup once no bind is in flight of as many members as it needs."""
+        key = None if pod.group is None else self._groups.key_of(pod)
+        group = None if key is None else self._groups.get(key)
+        if key is None or group is None or not group.api_version or group.was_scheduled:
+            return []
+        placed = [one for one in self._groups.placed(key) if one.uid not in binding]
+        return report_group(group, "Scheduled") if len(placed) >= group.min_count else []
+
+    # Time.
+
+    def next_wake_s(self) -> float | None:
+        """Return when the oldest incomplete group is to be reported, None if none waits."""
+        oldest = next(iter(self._incomplete_since_s.values()), None)
+        return None if oldest is None else oldest + REPORT_INCOMPLETE_S
+
+    def report_incomplete(self, now_s: float) -> list[Instruction]:
+        """Return the conditions of the members of groups that have been incomplete for a while, once each."""
+        told: list[Instruction] = []
+        for key, since_s in list(self._incomplete_since_s.items()):
+            if since_s + REPORT_INCOMPLETE_S > now_s:
+                break
+            del self._incomplete_since_s[key]
+            self._reported.add(key)
+            group = self._groups.get(key)
+            told += report_group(group, "Unschedulable", waiting_message(key, group, ""))
+            for pod in self._groups.pending(key):
+                if self._waits_for_group(pod):
+                    problem = pod.group.problem if pod.group is not None else ""
+                    text = waiting_message(key, group, problem)
+                    reported = report_failure(pod, text, unschedulable=True, nominated=None)
+                    told += reported if len(reported) > 1 else []
+        return told

@@ -1,0 +1,159 @@
+"""The members of a group as the search for their places sees them: by kind, and by which kinds need each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.model.pods import Pod, PodSpec
+from scheduler.model.requests import filter_request
+from scheduler.model.terms import AffinityTerm, usable
+from scheduler.state.matching import PodMatcher, incoming_rule
+from scheduler.state.snapshot import Snapshot
+
+
+@dataclass(slots=True, eq=False)
+class Kind:
+    """
+    Members between which no plugin tells a difference, in the order in which they are placed.
+
+    Attributes:
+        n_placed: how many of them have a place in the trial; the first ones.
+        needs: selects the pods that all required affinity terms select; None without terms.
+        keys: the topology keys of these terms.
+    """
+
+    pods: list[Pod]
+    needs: PodMatcher | None
+    keys: tuple[str, ...]
+    n_placed: int = 0
+
+    @property
+    def first(self) -> Pod:
+        """Return one of the members, which stands for all."""
+        return self.pods[0]
+
+    @property
+    def left(self) -> list[Pod]:
+        """Return the members without a place."""
+        return self.pods[self.n_placed :]
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Kinds that have to be near each other: in one domain of the topology key, empty for kinds that need not."""
+
+    kinds: tuple[Kind, ...]
+    key: str
+
+    @property
+    def n_pods(self) -> int:
+        """Return the number of members."""
+        return sum(len(kind.pods) for kind in self.kinds)
+
+
+def kinds_of(members: Sequence[Pod], snapshot: Snapshot) -> list[Kind]:
+    """Return the kinds, those that take the largest share of the cluster first."""
+    read_keys = set(_label_keys(members))
+    by_identity: dict[object, list[Pod]] = {}
+    for pod in members:
+        by_identity.setdefault(_identity(pod, read_keys, snapshot), []).append(pod)
+    kinds = [_kind(pods) for pods in by_identity.values()]
+    return sorted(kinds, key=lambda kind: -_share(kind.first, snapshot))
+
+
+def components_of(kinds: Sequence[Kind], snapshot: Snapshot) -> list[Component]:
+    """
+    Return the components, the largest first.
+
+    Kinds are in one if the required affinity of one selects pods of the other, by the key of the term; by the first of
+    them if there are several.
+    """
+    components: list[Component] = []
+    left = list(kinds)
+    while left:
+        near, key = [left.pop(0)], ""
+        for one in near:
+            for other in list(left):
+                if shared := _shared_key(one, other, snapshot):
+                    near.append(other)
+                    left.remove(other)
+                    key = key or shared
+            key = key or _shared_key(one, one, snapshot)
+        components.append(Component(tuple(near), key))
+    return sorted(components, key=lambda one: (not one.key, -one.n_pods))
+
+
+def is_selected(needs: PodMatcher | None, pod: Pod, snapshot: Snapshot) -> bool:
+    """Return whether the matcher selects the pod."""
+    if needs is None:
+        return False
+    return needs.matches(pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace))
+
+
+def has_closed_form(kind: Kind, snapshot: Snapshot) -> bool:
+    """
+    Return whether as many pods of a kind find a place as there can be, in whatever order the nodes are taken.
+
+    So it is within one domain of their required affinity, if at most one other topology key keeps them apart, and no
+    volume tells nodes apart.
+    """
+    spec = kind.first.spec
+    apart = {
+        term.topology_key
+        for term in usable(spec.affinity.required_anti)
+        if is_selected(_matcher((term,)), kind.first, snapshot)
+    }
+    apart |= {constraint.topology_key for constraint in spec.spread if constraint.hard}
+    if snapshot.has_limits:
+        return False
+    return len(apart) <= 1 and len(kind.keys) <= 1 and not spec.claim_volumes and not spec.disks
+
+
+def _kind(pods: list[Pod]) -> Kind:
+    terms = usable(pods[0].spec.affinity.required)
+    pods = sorted(pods, key=lambda pod: -pod.priority)
+    return Kind(pods, _matcher(terms), tuple(dict.fromkeys(term.topology_key for term in terms)))
+
+
+def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
+    return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
+
+
+def _identity(pod: Pod, read_keys: set[str], snapshot: Snapshot) -> object:
+    """Return what tells members apart: labels count only where a term of a member or of a placed pod reads them."""
+    read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
+    terms = frozenset(id(term) for term in snapshot.existing_terms(snapshot.label_set(pod)))
+    return pod.spec, read, terms, pod.nominated_node_name, pod.priority
+
+
+def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
+    specs: Mapping[PodSpec, None] = dict.fromkeys(pod.spec for pod in members)
+    for spec in specs:
+        affinity = spec.affinity
+        lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
+        for term in (term for terms in lists for term in usable(terms)):
+            yield from (requirement.key for requirement in term.selector.requirements)
+        for constraint in spec.spread:
+            yield from constraint.match_label_keys
+            if hasattr(constraint.selector, "requirements"):
+                yield from (requirement.key for requirement in constraint.selector.requirements)
+
+
+def _share(pod: Pod, snapshot: Snapshot) -> float:
+    """Return the largest share of the cluster's amount of a resource that the pod requests."""
+    shares = [0.0]
+    for name, amount in filter_request(pod).items():
+        allocatable = snapshot.nodes.allocatable(name)
+        total = 0 if allocatable is None else int(allocatable.sum())
+        if amount:
+            shares.append(amount / total if total > 0 else 1.0)
+    return max(shares)
+
+
+def _shared_key(one: Kind, other: Kind, snapshot: Snapshot) -> str:
+    """Return the key of a term by which one of the kinds needs the other, empty if neither does."""
+    for kind, sibling in ((one, other), (other, one)):
+        if is_selected(kind.needs, sibling.first, snapshot):
+            return kind.keys[0]
+    return ""

@@ -1,0 +1,66 @@
+"""What is said of a group that is not placed: in conditions, events and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from scheduler.core.group_search import Outcome
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
+
+#: Domains that a message names.
+_NAMED_DOMAINS: Final = 2
+
+
+def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:
+    """Return why a member waits whose group is not complete. It does not change while members come."""
+    if problem:
+        return problem
+    if group is None:
+        return f"pod group {key.text} waits: there is no PodGroup {key.name} of {key.kind}"
+    words = "minMember" if key.kind is GroupKind.COSCHEDULING else "minCount"
+    return (
+        f"pod group {key.text} waits until {group.min_count} of its pods exist that may be placed ({words})"
+    )
+
+
+def unplaced_message(
+    key: GroupKey, n_wanted: int, n_running: int, outcome: Outcome, max_decisions: int
+) -> str:
+    """
+    Return why the group has no places.
+
+    Args:
+        key: of the group.
+        n_wanted: members that would have had to be placed.
+        n_running: members on nodes already.
+        outcome: of the search.
+        max_decisions: the most that the search may take beyond one per member.
+    """
+    running = f" besides {n_running} on nodes" if n_running else ""
+    text = f"pod group {key.text} needs {n_wanted} {'place' if n_wanted == 1 else 'places'}{running}"
+    if outcome.key:
+        text += f" in one {outcome.key}: {_room(outcome.room, n_wanted)}"
+    stuck = outcome.stuck
+    if stuck is not None:
+        where = f" in {stuck.domain}" if stuck.domain else ""
+        if not outcome.key and stuck.n_placed:
+            text += f": {stuck.n_placed} found"
+        text += f"; the next, {stuck.pod.name}{where}: {stuck.error.message()}"
+    if outcome.is_cut_short:
+        text += (
+            f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
+        )
+    return text
+
+
+def _room(room: Mapping[str, int], n_wanted: int) -> str:
+    if not room:
+        return "none has room for one"
+    roomiest = sorted(room, key=lambda name: (-room[name], name))
+    named, others = roomiest[:_NAMED_DOMAINS], roomiest[_NAMED_DOMAINS:]
+    texts = [f"{name} has room for {min(room[name], n_wanted)}" for name in named]
+    if others:
+        others_text = f"{len(others)} others" if len(others) > 1 else "1 other"
+        texts.append(f"{others_text} for at most {room[others[0]]}")
+    return ", ".join(texts)

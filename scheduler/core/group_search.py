@@ -1,0 +1,400 @@
+"""
+Searches a place for every member of a group, on a trial state.
+
+    greedy      each component in one domain after the other, tightest first; members by kind, kinds that wait for
+                others last
+    as many     if the group needs fewer than it has: as many as fit, where most do
+    exhaustive  every order of kinds and every node, depth first, no assignment twice; skipped where greedy is a proof
+
+A placement is valid if there is an order in which every member passes every filter; required affinity may also be met
+by a member that comes later. The exhaustive search finds one if there is one, unless it runs out of decisions, which
+the message then says. The same state and the same members give the same places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.core.decide import CycleError, ScheduleResult
+from scheduler.core.group_domains import Domain, Domains
+from scheduler.core.group_members import (
+    Component,
+    Kind,
+    components_of,
+    has_closed_form,
+    is_selected,
+    kinds_of,
+)
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+
+_NO_DOMAINS: Final = Domains(None, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.bool_))
+#: Domains in which as many members as fit are placed on trial, if no domain has room for all.
+_PARTIAL_DOMAINS: Final = 8
+
+
+class Stuck(NamedTuple):
+    """The most members that one attempt placed, in which domain, and why the next member was refused."""
+
+    n_placed: int
+    domain: str
+    pod: Pod
+    error: FitError
+
+
+@dataclass(slots=True)
+class Outcome:
+    """
+    What became of the group.
+
+    Attributes:
+        is_placed: whether enough members have places, which are in the trial.
+        error: the error that ended the search.
+        stuck: where the search came furthest.
+        key: the topology key whose domains had too little room; empty if none had to be shared.
+        room: how many members the domains have room for, by the key's value.
+        rejecting: the plugins that refused a member, by its UID.
+        refusals: why a member was refused last, by its UID.
+        is_cut_short: whether the search ran out of decisions.
+        n_decisions: that it took.
+    """
+
+    is_placed: bool = False
+    error: CycleError | None = None
+    stuck: Stuck | None = None
+    key: str = ""
+    room: dict[str, int] = field(default_factory=dict)
+    rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
+    refusals: dict[str, FitError] = field(default_factory=dict)
+    is_cut_short: bool = False
+    n_decisions: int = 0
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
+
+    kinds: list[Kind]
+    rows: Mask
+    is_deferring: bool = False
+
+
+def search(
+    members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
+) -> Outcome:
+    """
+    Place at least `n_needed` of the members, and as many as it can.
+
+    Args:
+        members: pending pods of one profile.
+        n_needed: from 1 to their number.
+        topology_key: a node label of which all members share the value; empty for none.
+        rows: the only nodes that may be chosen.
+        trial: without places; has the places afterwards if the outcome `is_placed`, none otherwise.
+
+    Cost: one decision per member if the first domain has room for all.
+    """
+    one = _Search(members, n_needed, topology_key, rows, trial)
+    try:
+        one.outcome.is_placed = one.run()
+    except OutOfDecisionsError:
+        one.outcome.is_cut_short = True
+    except CycleBrokenError as broken:
+        one.outcome.error = broken.error
+    one.outcome.n_decisions = trial.n_decisions
+    if not one.outcome.is_placed:
+        one.end()
+    return one.outcome
+
+
+class _Search:
+    def __init__(
+        self, members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
+    ) -> None:
+        self.outcome = Outcome(key=topology_key)
+        self._trial = trial
+        self._snapshot = trial.snapshot
+        self._rows = rows
+        self._n_members = len(members)
+        self._n_needed = n_needed
+        self._key = topology_key
+        self._kinds = kinds_of(members, self._snapshot)
+        self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
+        self._components = components_of(self._kinds, self._snapshot)
+        self._liftable = {one.name for one in trial.profile.filters if is_lifted_by_siblings(one)}
+        #: The domain that is tried, for the message.
+        self._domain = ""
+        #: Whether a kind has no place even on the untouched state, whatever its siblings do.
+        self._is_hopeless = False
+        #: The domains of `outcome.key`, and the plugins that refused a node of others.
+        self._shared = _NO_DOMAINS
+        self._refusing: set[str] = set()
+
+    def run(self) -> bool:
+        """Return whether enough members have places."""
+        scopes = self._scopes()
+        n_largest = max(len(kind.pods) for kind in self._kinds)
+        # If none has room, the roomiest is tried for the message.
+        if any(self._place_all(scope) for scope in scopes.with_room(n_largest)):
+            return True
+        if self._n_needed < self._n_members:
+            best = scopes.roomiest(_PARTIAL_DOMAINS, self._n_needed)
+            self._place_best([partial(self._place_most, scope.rows) for scope in best])
+            if len(self._trial.places) >= self._n_needed and self._trial.is_settled():
+                return True
+            self.take_back(0)
+        return not self._is_proven() and any(self._exhaust(scope.rows) for scope in scopes.with_room(1))
+
+    def end(self) -> None:
+        """Complete the outcome of a group without places."""
+        self.take_back(0)
+        self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        for uid in self._kind_of:
+            self.outcome.rejecting[uid] = self.outcome.rejecting.get(uid, frozenset()) | self._refusing
+
+    # Places.
+
+    def take_back(self, n_kept: int) -> None:
+        """Take back the last places."""
+        while len(self._trial.places) > n_kept:
+            self._kind_of[self._trial.take_back().uid].n_placed -= 1
+
+    def _place(self, kind: Kind, result: ScheduleResult, *, is_owed: bool) -> None:
+        self._trial.place(kind.left[0], result, is_owed=is_owed)
+        kind.n_placed += 1
+
+    def _try(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> FitError | None:
+        """Place the next member of the kind; return why it has no place."""
+        decision = self._trial.decide(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            self._place(kind, decision, is_owed=bool(siblings))
+            return None
+        self._note(kind, decision, is_everywhere=self._is_everywhere(rows))
+        return decision
+
+    def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
+        outcome, n_placed = self.outcome, len(self._trial.places)
+        for member in kind.left:
+            outcome.refusals[member.uid] = error
+            outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
+        if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
+            outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)
+        if is_everywhere and not n_placed:
+            self._is_hopeless |= error.rejecting.isdisjoint(self._liftable)
+
+    def _is_everywhere(self, rows: Mask) -> bool:
+        return rows is self._rows or np.array_equal(rows, self._rows)
+
+    def _siblings(self, kind: Kind) -> list[Pod]:
+        """Return the members still to be placed after the next one of the kind that its affinity waits for."""
+        others = (one.left[1:2] if one is kind else one.left[:1] for one in self._kinds)
+        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self._snapshot)]
+
+    # Greedy.
+
+    def _place_all(self, scope: Domain) -> bool:
+        """Place every member within the scope; a component that fails after others is tried first once more."""
+        components = self._components
+        for _ in range(2):
+            self._domain = scope.value
+            failed = next((one for one in components if not self._place_component(one, scope.rows)), None)
+            if failed is None and self._trial.is_settled():
+                return True
+            if scope.value:
+                self.outcome.room[scope.value] = len(self._trial.places)
+            self.take_back(0)
+            if failed is None or failed is components[0]:
+                return False
+            components = [failed, *(one for one in components if one is not failed)]
+        return False
+
+    def _place_component(self, component: Component, scope: Mask) -> bool:
+        n_before, outer = len(self._trial.places), self._domain
+        n_wanted = max(len(kind.pods) for kind in component.kinds)
+        domains = self._domains(component, scope)
+        for domain in domains.with_room(n_wanted):
+            self._domain = outer or domain.value
+            is_filled = self._fill(component.kinds, domain.rows)
+            self._domain = outer
+            if is_filled:
+                return True
+            if not outer:
+                self.outcome.room[domain.value] = len(self._trial.places) - n_before
+            self.take_back(n_before)
+        # Without a key; and running pods may meet its affinity in several domains.
+        return (not component.key or bool(domains)) and self._fill(component.kinds, scope)
+
+    def _fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> bool:
+        """
+        Place the members of the kinds; a kind that others may help waits for them. Return whether all have places.
+
+        `is_partial`: go on without a kind that has none.
+        """
+        waiting = [kind for kind in kinds if kind.left]
+        while waiting:
+            n_before = len(self._trial.places)
+            for kind in list(waiting):
+                refusal = None
+                while kind.left and refusal is None:
+                    refusal = self._try(kind, rows)
+                if refusal is not None and not refusal.rejecting.isdisjoint(self._liftable):
+                    continue
+                if refusal is not None and not is_partial:
+                    return False
+                waiting.remove(kind)
+            if waiting and len(self._trial.places) == n_before and not self._defer(waiting, rows):
+                return False
+        return True
+
+    def _defer(self, waiting: Sequence[Kind], rows: Mask) -> bool:
+        """Place one member whose affinity waits for a sibling; return whether there is one."""
+        return any(
+            bool(siblings := self._siblings(kind)) and self._try(kind, rows, siblings) is None
+            for kind in waiting
+        )
+
+    # As many as fit.
+
+    def _place_most(self, scope: Mask) -> None:
+        """Place as many members as the first domain that is best for its component takes."""
+        for component in self._components:
+            domains = self._domains(component, scope).roomiest(_PARTIAL_DOMAINS, self._n_needed)
+            options = [domain.rows for domain in domains] or [scope]
+            self._place_best(
+                [partial(self._fill, component.kinds, rows, is_partial=True) for rows in options]
+            )
+
+    def _place_best(self, options: Sequence[Callable[[], object]]) -> None:
+        """Place what the option places that places most."""
+        n_before = len(self._trial.places)
+        best: list[tuple[Kind, str, bool]] = []
+        for option in options:
+            option()
+            places = self._trial.places[n_before:]
+            if len(places) > len(best):
+                best = [(self._kind_of[one.pod.uid], one.node_name, one.is_owed) for one in places]
+            self.take_back(n_before)
+        for kind, node_name, is_owed in best:
+            only = np.zeros_like(self._rows)
+            only[self._snapshot.nodes.row_by_name[node_name]] = True
+            self._try(kind, only, self._siblings(kind) if is_owed else ())
+
+    # Domains.
+
+    def _scopes(self) -> Domains:
+        """Return the domains of which all members share one: of the group's topology key, or all rows without one."""
+        if not self._key:
+            return Domains.one(self._rows)
+        return self._domains(Component(tuple(self._kinds), self._key), self._rows)
+
+    def _domains(self, component: Component, scope: Mask) -> Domains:
+        """
+        Return the domains with room for the component's largest kind; none if it has no key.
+
+        Room is counted by resources, so there may be less.
+        """
+        kind = max(component.kinds, key=lambda one: len(one.left))
+        if not component.key or not kind.left:
+            return _NO_DOMAINS
+        decision = self._trial.decide(kind.left[0], scope)
+        if isinstance(decision, FitError) and (siblings := self._siblings(kind)):
+            decision = self._trial.decide(kind.left[0], scope, siblings)
+        if isinstance(decision, FitError):
+            self._note(kind, decision, is_everywhere=self._is_everywhere(scope))
+            return _NO_DOMAINS
+        filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
+        copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, len(kind.left))
+        column = self._snapshot.column(component.key)
+        domains = Domains(column, column.per_domain(np.where(feasible, copies, 0)).amounts, scope)
+        self._refusing |= {refusal.plugin for refusal in filtered.refusals}
+        if not self._key or component.key == self._key:
+            self.outcome.key, self._shared = component.key, domains
+        return domains
+
+    # Exhaustive.
+
+    def _is_proven(self) -> bool:
+        """Return whether the greedy search has shown that there is no placement."""
+        if self._n_needed == self._n_members and (
+            self._is_hopeless or any(self._most_of(kind) < len(kind.pods) for kind in self._kinds)
+        ):
+            return True
+        return len(self._kinds) == 1 and has_closed_form(self._kinds[0], self._snapshot)
+
+    def _most_of(self, kind: Kind) -> int:
+        """Return an upper bound of the members of the kind that have places, by resources. One decision."""
+        decision = self._trial.decide(kind.first, self._rows, self._siblings(kind))
+        if isinstance(decision, FitError):
+            return 0 if decision.rejecting.isdisjoint(self._liftable) else len(kind.pods)
+        filtered, possible = decision.scores.filtered, decision.scores.feasible.mask.copy()
+        for refusal in filtered.refusals:
+            if refusal.plugin in self._liftable:
+                possible |= refusal.rows
+        copies = most_copies(filtered.filters, self._snapshot.n_rows)
+        room = np.where(possible, np.clip(copies, 0, len(kind.pods)), 0)
+        if key := self._key or self._one_domain_key(kind):
+            return int(self._snapshot.column(key).per_domain(room).amounts.max(initial=0))
+        return int(room.sum())
+
+    def _one_domain_key(self, kind: Kind) -> str:
+        """Return a key of which all members of the kind have to share the value, empty if none is known."""
+        selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._snapshot)]
+        if kind not in selected or any((one.needs, one.keys) != (kind.needs, kind.keys) for one in selected):
+            # Members of another kind that it needs may be in several domains.
+            return ""
+        is_met = kind.needs is None or self._snapshot.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+        return "" if is_met else kind.keys[0]
+
+    def _exhaust(self, scope: Mask) -> bool:
+        """Try every order of kinds and every node of the scope, depth first."""
+        seen: set[Hashable] = set()
+        frames = [_Frame(list(self._kinds), scope.copy())]
+        while frames:
+            n_placed = len(self._trial.places)
+            if n_placed >= self._n_needed and self._trial.is_settled():
+                self._fill(self._kinds, scope, is_partial=True)
+                if not self._trial.is_settled():
+                    self.take_back(n_placed)
+                return True
+            if not self._advance(frames[-1], scope):
+                frames.pop()
+                self.take_back(max(0, len(frames) - 1))
+                continue
+            assignment = self._assignment()
+            if assignment in seen:
+                self.take_back(len(frames) - 1)
+                continue
+            seen.add(assignment)
+            frames.append(_Frame([kind for kind in self._kinds if kind.left], scope.copy()))
+        return False
+
+    def _advance(self, frame: _Frame, scope: Mask) -> bool:
+        """Place one more member in a way that the frame has not tried; return whether there was one."""
+        while frame.kinds:
+            kind = frame.kinds[0]
+            siblings = self._siblings(kind) if frame.is_deferring else ()
+            decision = self._trial.decide(kind.left[0], frame.rows, siblings)
+            if isinstance(decision, ScheduleResult):
+                frame.rows[decision.scores.chosen] = False
+                self._place(kind, decision, is_owed=frame.is_deferring)
+                return True
+            if not frame.is_deferring and self._siblings(kind):
+                frame.is_deferring = True
+                continue
+            frame.kinds.pop(0)
+            frame.rows, frame.is_deferring = scope.copy(), False
+        return False
+
+    def _assignment(self) -> Hashable:
+        """Return which kinds are on which nodes, and which of them wait for siblings."""
+        places = ((id(self._kind_of[one.pod.uid]), one.node_name, one.is_owed) for one in self._trial.places)
+        return frozenset(Counter(places).items())

@@ -1,0 +1,142 @@
+"""
+A state on trial: members of a group are placed one after the other, and all are kept or taken back as a whole.
+
+A place is what any decision makes of it: the pod is assumed and its volumes are reserved. So the decision on the next
+member sees it by the same plugins, and taking it back is what follows a failed bind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide_within
+from scheduler.core.volume_binding import VolumeBindings
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import Rng
+from scheduler.framework.observer import Observer, Unobserved
+from scheduler.framework.pod_groups import reads_siblings
+from scheduler.framework.profile import Profile
+from scheduler.framework.reserving import volumes_needed
+from scheduler.model.instructions import Bind, WriteVolumes
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+from scheduler.state.cluster import ClusterState
+from scheduler.state.snapshot import Snapshot
+
+
+class OutOfDecisionsError(Exception):
+    """The search has taken as many decisions as it may. Caught by the search."""
+
+
+class CycleBrokenError(Exception):
+    """A decision ended in an error, which ends the group's cycle. Caught by the search."""
+
+    def __init__(self, error: CycleError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    A member assumed on a node.
+
+    `order`: binds it, or writes its volumes first. `is_owed`: a pod that its required affinity selects has yet to come
+    to its domain. `nominated_to`: the node that it was nominated to before, empty if none.
+    """
+
+    pod: Pod
+    order: Bind | WriteVolumes
+    annotations: Mapping[str, str]
+    n_evaluated: int
+    n_feasible: int
+    is_owed: bool
+    nominated_to: str
+
+    @property
+    def node_name(self) -> str:
+        """Return the node's name."""
+        return self.order.node_name
+
+
+class GroupTrial:
+    """The places of one attempt. Everything is taken back unless the caller keeps it."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        volumes: VolumeBindings,
+        profile: Profile,
+        rng: Rng,
+        observer: Observer,
+        annotate: Callable[[ScheduleResult], Mapping[str, str]],
+        max_decisions: int,
+    ) -> None:
+        """`annotate`: returns the annotations of a pod that is bound by a decision."""
+        self.snapshot = Snapshot(state)
+        self.profile = profile
+        self.places: list[Place] = []
+        self.n_decisions = 0
+        self._state = state
+        self._volumes = volumes
+        self._rng = rng
+        self._observer = observer
+        self._annotate = annotate
+        self._max_decisions = max_decisions
+
+    def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
+        """
+        Return the best of these rows for the member, or why there is none; see `core.decide.Scope`.
+
+        Raises OutOfDecisionsError and CycleBrokenError.
+        """
+        if self.n_decisions >= self._max_decisions:
+            raise OutOfDecisionsError
+        self.n_decisions += 1
+        scope = Scope(rows, siblings)
+        decision = decide_within(pod, self.snapshot, self.profile, self._rng, self._observer, scope)
+        if isinstance(decision, CycleError):
+            raise CycleBrokenError(decision)
+        return decision
+
+    def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
+        """Assume the member where the decision says."""
+        # Before assume, which changes some of the score arrays.
+        annotations = self._annotate(result)
+        needed = None
+        if pod.spec.claim_volumes:
+            needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+        nominated_to = self._state.nominated.node_of(pod.uid) if self._state.nominated else ""
+        self._state.assume(replace(pod, node_name=result.node_name), result.node_name)
+        bind = Bind(pod, result.node_name, annotations)
+        order = self._volumes.reserve(bind, needed) if needed else bind
+        self.places.append(
+            Place(pod, order, annotations, result.n_evaluated, result.n_feasible, is_owed, nominated_to)
+        )
+
+    def take_back(self) -> Pod:
+        """Forget the last place, and return its pod."""
+        place = self.places.pop()
+        self._volumes.release(place.pod.uid)
+        self._state.forget(place.pod.uid)
+        if place.nominated_to:
+            self._state.nominate(place.pod, place.nominated_to)
+        return place.pod
+
+    def is_settled(self) -> bool:
+        """Return whether every pod that required affinity waits for has come. One decision per member that waited."""
+        return all(self._has_company(place) for place in self.places if place.is_owed)
+
+    def _has_company(self, place: Place) -> bool:
+        """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
+        row = self.snapshot.nodes.row_by_name[place.node_name]
+        rows = self.snapshot.alive & False
+        rows[row] = True
+        filters = tuple(one for one in self.profile.filters if reads_siblings(one))
+        asked = replace(self.profile, filters=filters, scorers=())
+        self._state.forget(place.pod.uid)
+        scope = Scope(rows)
+        decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), scope)
+        self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
+        return isinstance(decision, ScheduleResult)

@@ -1,0 +1,147 @@
+"""
+Groups of pods that are placed as one, and how a pod names its group.
+
+Three ways, the first that a pod has counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io` (kubernetes 1.36
+and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our own, for which a
+cluster needs no kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from scheduler.model import nesting, wire
+from scheduler.model.wire import MalformedObjectError
+from scheduler.syntax.selectors import escaped
+
+#: The group's name, as label or annotation of its members.
+GROUP: Final = "affinity-scheduler.io/pod-group"
+#: How many members have to exist before any is placed; the members of a group agree on it.
+MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
+#: The label of scheduler-plugins' coscheduling.
+COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+
+#: The condition that says whether a PodGroup of scheduling.k8s.io was placed, by the version of its API.
+CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled"}
+
+#: Most members that a group may ask for.
+LIMIT_MEMBERS: Final = 5_000
+
+
+class GroupKind(StrEnum):
+    """Where a group is described; the value is the API group of its PodGroup."""
+
+    KUBERNETES = "scheduling.k8s.io"
+    COSCHEDULING = "scheduling.x-k8s.io"
+    #: Its members say themselves how many they are.
+    OWN = "affinity-scheduler.io"
+
+
+class GroupKey(NamedTuple):
+    """The identity of a group, which is in the namespace of its members."""
+
+    kind: GroupKind
+    namespace: str
+    name: str
+
+    @property
+    def text(self) -> str:
+        """Return `namespace/name`, as messages show it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReference:
+    """
+    What a pod says of its group.
+
+    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why the minimum does not parse, in which
+    case the pod is not placed.
+    """
+
+    key: GroupKey
+    min_count: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """
+    A PodGroup object, or what the members of a group of our own say.
+
+    `min_count`: members of which all are placed or none; 1 without a gang. `topology_key`: a node label of which all
+    members share the value; empty for none. `api_version`: of scheduling.k8s.io if its status is ours to write.
+    """
+
+    key: GroupKey
+    min_count: int
+    topology_key: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    conditions: tuple[wire.GroupCondition, ...] = ()
+
+    @property
+    def scheduled_condition(self) -> wire.GroupCondition | None:
+        """Return the condition that says whether the group was placed; None if there is none."""
+        return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+
+    @property
+    def was_scheduled(self) -> bool:
+        """Return whether the status says that it was placed once, which is never taken back."""
+        condition = self.scheduled_condition
+        return condition is not None and condition.status == "True"
+
+
+_DECODER: Final = msgspec.json.Decoder(wire.PodGroup)
+
+
+def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
+    """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
+    try:
+        raw = nesting.read(_DECODER.decode, data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedObjectError(f"PodGroup: {error}") from error
+    meta, spec = raw.metadata, raw.spec
+    if not meta.name or not meta.namespace:
+        raise MalformedObjectError("PodGroup: metadata.name and metadata.namespace are required")
+    policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
+    gang = None if policy is None else policy.gang
+    topology = () if constraints is None else constraints.topology or ()
+    min_count = (
+        spec.min_member if kind is GroupKind.COSCHEDULING else None if gang is None else gang.min_count
+    )
+    return PodGroup(
+        key=GroupKey(kind, meta.namespace, meta.name),
+        min_count=max(1, min_count or 1),
+        topology_key=topology[0].key if topology else "",
+        api_version=api_version if kind is GroupKind.KUBERNETES else "",
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        conditions=raw.status.conditions or (),
+    )
+
+
+def group_reference(
+    namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> GroupReference | None:
+    """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
+    if scheduling_group:
+        return GroupReference(GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group))
+    if name := labels.get(COSCHEDULING_GROUP, ""):
+        return GroupReference(GroupKey(GroupKind.COSCHEDULING, namespace, name))
+    name = labels.get(GROUP) or annotations.get(GROUP, "")
+    if not name:
+        return None
+    key, text = GroupKey(GroupKind.OWN, namespace, name), labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
+    if text is not None and text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LIMIT_MEMBERS:
+        return GroupReference(key, int(text))
+    found = "none" if text is None else f'"{escaped(text[:64])}"'
+    return GroupReference(
+        key, problem=f"{MIN_COUNT} of the pod: found {found}, expected 1 to {LIMIT_MEMBERS}"
+    )

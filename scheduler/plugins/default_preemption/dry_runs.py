@@ -1,0 +1,184 @@
+"""
+The dry run of many nodes at once, where nothing but room keeps the pod out.
+
+All pods of lower priority leave every node. Then the most important one of each node comes back where there is room
+for it, then the second of each node, and so on: the rules of `candidates`, rank by rank instead of node by node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.framework.node_trial import RoomOnly
+from scheduler.framework.post_filter import UnfitPod
+from scheduler.model.pods import Pod
+from scheduler.plugins.default_preemption.choice import LOWEST_PRIORITY, Harm
+from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.pod_columns import COUNTED, PodsByRow
+from scheduler.state.snapshot import Snapshot
+
+#: More pods than any row has.
+_UNLIMITED: Final = 1 << 40
+#: Numbers of budgets: pods without one, and pods of which a trial has to tell.
+_NO_BUDGET: Final = 0
+_SEVERAL: Final = 1
+
+
+class DryRuns(NamedTuple):
+    """
+    The answers of some rows; lists and arrays have an entry per row.
+
+    `is_undecided`: a trial has to tell. `is_candidate`: the pod fits once the victims leave; `harms`: what that costs.
+    `is_short`: of shape (1 + resources of the request, rows): what is missing even without any lower pod.
+    """
+
+    is_undecided: Mask
+    is_candidate: Mask
+    harms: Sequence[Harm]
+    is_short: Mask
+
+    def reasons(self, room: RoomOnly) -> Counter[str]:
+        """Return how many of the decided rows refuse the pod in any case, by reason."""
+        n_short = np.count_nonzero(self.is_short[:, ~self.is_undecided], axis=1)
+        return +Counter(dict(zip(room.reasons, n_short.tolist(), strict=True)))
+
+
+def room_only(unfit: UnfitPod, snapshot: Snapshot) -> RoomOnly | None:
+    """Return where only room matters; None if nowhere, or if the state has no columns for what the pod asks for."""
+    if unfit.fit_error.prefilter is not None or snapshot.nodes.may_wrap:
+        return None
+    room = unfit.trials.room_only()
+    if room is None or any(resource not in COUNTED for resource, _ in room.request):
+        return None
+    return room
+
+
+def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, snapshot: Snapshot) -> DryRuns:
+    """
+    Return what comes of evicting pods from each of the distinct rows, which all have pods of lower priority.
+
+    Undecided are the rows where other filters matter too, where several budgets protect a pod, and where it depends on
+    names which of two equally important pods stays. O(pods): 1 ms for 500 rows with 4 pods each, 3 ms with 30.
+    """
+    index_of_row = np.full(snapshot.n_rows, -1, dtype=np.intp)
+    index_of_row[rows] = np.arange(len(rows))
+    columns = [0, *(1 + COUNTED.index(resource) for resource, _ in room.request)]
+    lower = snapshot.lower_pods(pod.priority, index_of_row >= 0)
+    at, taken = index_of_row[lower.rows], lower.taken[columns]
+    is_undecided = ~room.rows[rows]
+    budget, n_allowed = _budgets(lower, snapshot)
+    is_undecided[at[budget == _SEVERAL]] = True
+    is_undecided[at[1:][_depends_on_names(lower, taken, budget)]] = True
+    left = np.array([np.broadcast_to(one, len(rows)) for one in _left_beside(rows, room, snapshot)])
+    for row, nominated in snapshot.nominated_above(pod):
+        if (index := index_of_row.item(row)) < 0:
+            continue
+        is_undecided[index] |= not room.is_only_trial
+        for other in nominated:
+            requested = snapshot.usage_of(other).requested
+            left[:, index] -= [1, *(requested.get(resource, 0) for resource, _ in room.request)]
+    for amounts, of_each in zip(left, taken, strict=True):
+        np.add.at(amounts, at, of_each)
+    is_short: Mask = left < 0
+    is_violating = n_allowed[budget] <= _rank(at * len(n_allowed) + budget)
+    # Pods that a budget protects come back before all others.
+    in_turn = np.lexsort((~is_violating, at))
+    is_victim = np.zeros(len(at), dtype=np.bool_)
+    is_victim[in_turn] = _is_victim(at[in_turn], left, taken[:, in_turn])
+    harms = _harms(at, lower, is_victim, is_violating, len(rows))
+    return DryRuns(is_undecided, np.all(~is_short, axis=0), harms, is_short)
+
+
+def _left_beside(rows: Rows, room: RoomOnly, snapshot: Snapshot) -> list[Amounts | int]:
+    """Return what would be left of the number of pods and of each resource if the pod came too."""
+    nodes = snapshot.nodes
+    return [nodes.pods_left(rows) - 1, *(nodes.left(name, rows) - amount for name, amount in room.request)]
+
+
+def _budgets(lower: PodsByRow, snapshot: Snapshot) -> tuple[Rows, Amounts]:
+    """
+    Return the budget of each pod, and how many disruptions each budget allows.
+
+    The first two stand for none and for several budgets. One that counts some pods as gone already is among the latter.
+    """
+    n_allowed = [_UNLIMITED, _UNLIMITED]
+    if not snapshot.has_budgets:
+        return np.zeros(len(lower.rows), dtype=np.intp), np.array(n_allowed)
+    distinct, inverse = np.unique(lower.label_sets, return_inverse=True)
+    number_of: dict[str, int] = {}
+    numbers = []
+    for budgets in snapshot.budgets_of_each(distinct):
+        if not budgets:
+            numbers.append(_NO_BUDGET)
+        elif len(budgets) > 1 or budgets[0].disrupted_pods:
+            numbers.append(_SEVERAL)
+        else:
+            number = number_of.setdefault(budgets[0].key, len(n_allowed))
+            if number == len(n_allowed):
+                n_allowed.append(budgets[0].disruptions_allowed)
+            numbers.append(number)
+    return np.array(numbers, dtype=np.intp)[inverse], np.array(n_allowed)
+
+
+def _rank(groups: Rows) -> Rows:
+    """Return how many entries of the same group are before each one."""
+    by_group = np.argsort(groups, kind="stable")
+    ordered = groups[by_group]
+    is_first = np.ones(len(groups), dtype=np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    firsts = np.flatnonzero(is_first)
+    rank = np.empty(len(groups), dtype=np.intp)
+    rank[by_group] = np.arange(len(groups)) - np.repeat(firsts, np.diff(firsts, append=len(groups)))
+    return rank
+
+
+def _depends_on_names(lower: PodsByRow, taken: Amounts, budget: Rows) -> Mask:
+    """Return the pods from the second on that are as important as the one before, and otherwise not like it."""
+    depends: Mask = np.any(taken[:, 1:] != taken[:, :-1], axis=0) | (budget[1:] != budget[:-1])
+    for column in (lower.rows, lower.priorities, lower.start_ranks):
+        depends &= column[1:] == column[:-1]
+    return depends
+
+
+def _is_victim(at: Rows, left: Amounts, taken: Amounts) -> Mask:
+    """
+    Return the pods that do not come back; `left` is used up.
+
+    Args:
+        at: the index of each pod's row; of one row, the pod that comes back first.
+        left: what is left on each row without the pods.
+        taken: what each pod takes of it.
+    """
+    rank = _rank(at)
+    ends = np.cumsum(np.bincount(rank))
+    is_victim = np.zeros(len(at), dtype=np.bool_)
+    for same_rank in np.split(np.argsort(rank, kind="stable"), ends[:-1]):
+        rows = at[same_rank]
+        beside = left[:, rows] - taken[:, same_rank]
+        is_short = (beside < 0).any(axis=0)
+        is_victim[same_rank] = is_short
+        left[:, rows] = np.where(is_short, left[:, rows], beside)
+    return is_victim
+
+
+def _harms(at: Rows, lower: PodsByRow, is_victim: Mask, is_violating: Mask, n_rows: int) -> list[Harm]:
+    """Return what `choice.harm` says of each row's victims; of a row without victims, anything."""
+    victims = np.flatnonzero(is_victim)
+    rows = at[victims]
+    first = np.zeros(n_rows, dtype=np.intp)
+    # Of several assignments to a row the last one holds: the most important victim's.
+    first[rows[::-1]] = victims[::-1]
+    total = np.zeros(n_rows, dtype=np.int64)
+    np.add.at(total, rows, lower.priorities[victims] + LOWEST_PRIORITY)
+    columns = (
+        np.bincount(at[is_victim & is_violating], minlength=n_rows),
+        lower.priorities[first],
+        total,
+        np.bincount(rows, minlength=n_rows),
+        -lower.start_ranks[first],
+    )
+    return list(zip(*(column.tolist() for column in columns), strict=True))

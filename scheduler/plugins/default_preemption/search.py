@@ -1,0 +1,120 @@
+"""
+The search for the node where evicting pods makes room for the pod and does the least harm.
+
+Source: framework/preemption/preemption.go, DryRunPreemption and findCandidates (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.framework.interface import Rng
+from scheduler.framework.node_trial import RoomOnly
+from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.status import Status
+from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, candidate_at
+from scheduler.plugins.default_preemption.choice import Harm, harm
+from scheduler.plugins.default_preemption.dry_runs import dry_runs, room_only
+from scheduler.state.arrays import Rows
+from scheduler.state.snapshot import Snapshot
+
+#: Nodes that are asked at once, at least: a few cost as much as one.
+_AT_ONCE: Final = 200
+
+
+class Found(NamedTuple):
+    """A row where the pod fits once its victims leave."""
+
+    harm: Harm
+    row: int
+
+
+@dataclass(slots=True)
+class Search:
+    """The candidates that were found, the ones without violations first, and what the other nodes said."""
+
+    candidates: list[Found] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    n_asked: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    def note(self, status: Status, n_nodes: int) -> None:
+        """Count nodes on which preemption does not help."""
+        self.n_asked += n_nodes
+        for reason in status.reasons if n_nodes else ():
+            self.reasons[reason] += n_nodes
+        if n_nodes and not status.code.rejects:
+            self.errors.append(status.message)
+
+
+def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemptionArgs, rng: Rng) -> Search:
+    """
+    Return the candidates among the nodes whose refusal the removal of pods may lift.
+
+    The search begins at a random node. It ends once there are as many candidates as the arguments ask for, one of them
+    without violations.
+    """
+    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(snapshot.alive))
+    search = Search()
+    if not len(rows):
+        return search
+    wanted = args.n_wanted(len(rows))
+    offset = rng.randrange(len(rows))
+    has_lower = snapshot.has_lower(unfit.context.pod.priority)[rows]
+    search.note(NO_VICTIMS, int(np.count_nonzero(~has_lower)))
+    ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
+    clean: list[Found] = []
+    violating: list[Found] = []
+    for found in _in_turn(ordered, max(wanted, _AT_ONCE), unfit, snapshot, search):
+        (violating if found.harm[0] else clean).append(found)
+        if clean and len(clean) + len(violating) >= wanted:
+            break
+    search.candidates = clean[:wanted] + violating[:wanted]
+    return search
+
+
+def _in_turn(
+    rows: Rows, n_at_once: int, unfit: UnfitPod, snapshot: Snapshot, search: Search
+) -> Iterator[Found]:
+    """Yield the candidates among the rows in this order; tell the search what the others say."""
+    room = room_only(unfit, snapshot)
+    begin = 0
+    while begin < len(rows):
+        some = rows[begin : begin + n_at_once]
+        begin += n_at_once
+        # Where the first nodes are not enough, most of the others will be asked.
+        n_at_once *= 2
+        yield from (
+            _one_by_one(some, unfit, snapshot, search)
+            if room is None
+            else _at_once(some, room, unfit, snapshot, search)
+        )
+
+
+def _at_once(
+    rows: Rows, room: RoomOnly, unfit: UnfitPod, snapshot: Snapshot, search: Search
+) -> Iterator[Found]:
+    answers = dry_runs(rows, unfit.context.pod, room, snapshot)
+    is_refused = ~(answers.is_undecided | answers.is_candidate)
+    search.n_asked += int(np.count_nonzero(is_refused))
+    search.reasons += answers.reasons(room)
+    for index in np.flatnonzero(~is_refused).tolist():
+        if answers.is_undecided.item(index):
+            yield from _one_by_one(rows[index : index + 1], unfit, snapshot, search)
+        else:
+            yield Found(answers.harms[index], rows.item(index))
+
+
+def _one_by_one(rows: Rows, unfit: UnfitPod, snapshot: Snapshot, search: Search) -> Iterator[Found]:
+    for row in rows.tolist():
+        answer = candidate_at(row, unfit, snapshot)
+        if isinstance(answer, Candidate):
+            yield Found(harm(answer.victims, answer.n_violations), row)
+        else:
+            search.note(answer, 1)

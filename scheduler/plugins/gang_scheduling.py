@@ -1,0 +1,49 @@
+"""
+GangScheduling: no member of a group is tried before as many exist as the group needs.
+
+What follows, one decision on all members, is `core.group_search`. Here: PreEnqueue, and the arguments.
+
+Source: plugins/gangscheduling/gangscheduling.go (kubernetes 1.36). Differences: members that are gated or end do not
+count; upstream's Permit, where members wait on nodes for each other, has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.pod_groups import GANG_SCHEDULING
+from scheduler.model.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class GangSchedulingArgs:
+    """
+    Not upstream: `max_search_decisions`: how many decisions the search for a group's places may take beyond one for
+    each member, 0.1 to 0.3 ms each at 5,000 nodes.
+    """
+
+    max_search_decisions: int = 500
+
+
+class GangScheduling:
+    """Keeps members of incomplete groups out of the active queue."""
+
+    name = GANG_SCHEDULING
+    extension_points: ClassVar = ("preEnqueue", "permit")
+    args_type: ClassVar = GangSchedulingArgs
+
+    def __init__(self, args: GangSchedulingArgs, context: PluginContext) -> None:
+        self.args = args
+        self._is_complete = context.is_group_complete
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return nothing: the machine itself activates the members of a group that became complete."""
+        return ()
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod has no group, or its group is complete."""
+        return pod.group is None or self._is_complete(pod)

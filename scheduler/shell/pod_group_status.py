@@ -1,0 +1,100 @@
+"""
+Writes the condition of PodGroups: per group only the newest, one at a time.
+
+A write that fails is not repeated: the next attempt at placing the group writes again. A group whose condition is True
+needs no further write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from scheduler.errors import ApiError, Conflict, NotFound
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import GroupCondition, Request, patch_pod_group_status, second_time
+from scheduler.model.instructions import PatchPodGroup
+from scheduler.model.pod_groups import CONDITION_TYPES, GroupKey
+
+_TIMEOUT_S: Final = 10.0
+
+
+class PodGroupStatusWriter:
+    """
+    A queue of conditions by group, and the task that writes them.
+
+    `on_failed` is called with the group whose condition was not written, and the cause, unless the group is gone or has
+    changed; `may_write` returns True while this instance may write.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock_s: Callable[[], float],
+        on_failed: Callable[[str, str], None],
+        may_write: Callable[[], bool],
+    ) -> None:
+        self._client, self._clock_s = client, clock_s
+        self._on_failed, self._may_write = on_failed, may_write
+        self._waiting: dict[GroupKey, PatchPodGroup] = {}
+        self._arrived = asyncio.Event()
+
+    def write(self, instruction: PatchPodGroup) -> None:
+        """Queue the condition in place of an older one of its group."""
+        self._waiting[instruction.group.key] = instruction
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Write conditions until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting:
+                key = next(iter(self._waiting))
+                await self._write(self._waiting.pop(key))
+
+    async def _write(self, instruction: PatchPodGroup) -> None:
+        try:
+            await self._client.request(
+                self._request(instruction), timeout_s=_TIMEOUT_S, may_send=self._may_write
+            )
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            self._on_failed(instruction.group.key.text, error.message)
+
+    def _request(self, instruction: PatchPodGroup) -> Request:
+        group = instruction.group
+        before, status = group.scheduled_condition, "True" if instruction.is_scheduled else "False"
+        is_transition = before is None or before.status != status
+        own = GroupCondition(
+            type=CONDITION_TYPES[group.api_version] if before is None else before.type,
+            status=status,
+            reason=instruction.reason,
+            message=instruction.message,
+            last_transition_time=second_time(self._clock_s())
+            if before is None or is_transition
+            else before.last_transition_time,
+            observed_generation=group.generation,
+        )
+        others = (
+            GroupCondition(
+                one.type,
+                one.status,
+                one.reason,
+                one.message,
+                one.last_transition_time,
+                one.observed_generation,
+            )
+            for one in group.conditions
+            if one is not before
+        )
+        return patch_pod_group_status(
+            namespace=group.key.namespace,
+            name=group.key.name,
+            api_version=group.api_version,
+            resource_version=group.resource_version,
+            conditions=(*others, own),
+        )

@@ -1,0 +1,152 @@
+"""The members of groups that exist, by group; a cluster without groups has no entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.model.pods import Pod
+
+_NONE: Final[Mapping[str, Pod]] = {}
+
+
+class PodGroups:
+    """
+    Groups and their members. Writers: ClusterState for the placed members, the machine for all else.
+
+    A pod that is assumed is pending and placed until a watch shows it bound.
+    """
+
+    def __init__(self) -> None:
+        #: PodGroup objects.
+        self._objects: dict[GroupKey, PodGroup] = {}
+        #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
+        self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
+        self._pending: dict[GroupKey, dict[str, Pod]] = {}
+        #: Members on nodes that are not terminating.
+        self._placed: dict[GroupKey, dict[str, Pod]] = {}
+        #: Groups that were placed once: members that came back need not wait for members that have finished since.
+        self._whole: set[GroupKey] = set()
+
+    def key_of(self, pod: Pod) -> GroupKey | None:
+        """Return the group with which the pod is placed, None for a pod that is placed on its own."""
+        group = pod.group
+        if group is None or group.key.kind not in self._served:
+            return None
+        found = self._objects.get(group.key)
+        return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
+
+    def serve(self, kind: GroupKind) -> None:
+        """Note that the cluster has this kind of groups."""
+        self._served.add(kind)
+
+    def upsert(self, group: PodGroup) -> None:
+        """Add the PodGroup or update it."""
+        self._served.add(group.key.kind)
+        self._objects[group.key] = group
+        if group.was_scheduled:
+            self._whole.add(group.key)
+
+    def remove(self, key: GroupKey) -> None:
+        """Forget the PodGroup; its members stay."""
+        self._objects.pop(key, None)
+        self._drop_if_empty(key)
+
+    def get(self, key: GroupKey) -> PodGroup | None:
+        """Return the group: its object, or what its members say; None if it is not known how many it needs."""
+        found = self._objects.get(key)
+        if found is not None or key.kind is not GroupKind.OWN:
+            return found
+        counts = [
+            pod.group.min_count
+            for pod in (*self.pending(key), *self.placed(key))
+            if pod.group is not None and not pod.group.problem
+        ]
+        return PodGroup(key, max(counts)) if counts else None
+
+    def keys(self) -> Iterable[GroupKey]:
+        """Return the groups that have a pending member."""
+        return self._pending.keys()
+
+    def pending(self, key: GroupKey) -> Iterable[Pod]:
+        """Return the members that no watch has shown bound, in the order in which they came."""
+        return self._pending.get(key, _NONE).values()
+
+    def placed(self, key: GroupKey) -> Iterable[Pod]:
+        """Return the members on nodes that are not terminating."""
+        return self._placed.get(key, _NONE).values()
+
+    def n_ready(self, key: GroupKey) -> int:
+        """Return the number of members that are placed or could be. O(members)."""
+        placed = self._placed.get(key, _NONE)
+        return len(placed) + sum(
+            uid not in placed and _is_ready(pod) for uid, pod in self._pending.get(key, _NONE).items()
+        )
+
+    def is_whole(self, key: GroupKey) -> bool:
+        """Return whether the group was placed once."""
+        return key in self._whole
+
+    def note_whole(self, key: GroupKey) -> None:
+        """Note that the group is placed."""
+        self._whole.add(key)
+
+    def is_complete(self, pod: Pod) -> bool:
+        """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
+        if pod.group is None:
+            return True
+        key = self.key_of(pod)
+        if key is None:
+            return True
+        # The sum is never too low, so that the members of a large group that come one by one are not counted each time.
+        most = len(self._pending.get(key, _NONE)) + len(self._placed.get(key, _NONE))
+        group = self._known(pod, key)
+        if group is None or pod.group.problem:
+            return False
+        return key in self._whole or (most >= group.min_count and self.n_ready(key) >= group.min_count)
+
+    def _known(self, pod: Pod, key: GroupKey) -> PodGroup | None:
+        """Return as `get`, by this member alone where members say it. O(1)."""
+        if key.kind is GroupKind.OWN and pod.group is not None:
+            return PodGroup(key, pod.group.min_count)
+        return self._objects.get(key)
+
+    def add_pending(self, pod: Pod) -> None:
+        """Add or update a member that is not bound."""
+        if pod.group is not None:
+            self._pending.setdefault(pod.group.key, {})[pod.uid] = pod
+
+    def remove_pending(self, pod: Pod) -> None:
+        """Forget a member that is bound or gone."""
+        if pod.group is not None:
+            self._discard(self._pending, pod)
+
+    def place(self, pod: Pod) -> None:
+        """Count a member that came to a node."""
+        if pod.group is not None and not pod.terminating:
+            self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+
+    def displace(self, pod: Pod) -> None:
+        """Count a member out that left its node."""
+        if pod.group is not None:
+            self._discard(self._placed, pod)
+
+    def _discard(self, members: dict[GroupKey, dict[str, Pod]], pod: Pod) -> None:
+        if pod.group is None:
+            return
+        key = pod.group.key
+        of_group = members.get(key)
+        if of_group is not None:
+            of_group.pop(pod.uid, None)
+            if not of_group:
+                del members[key]
+        self._drop_if_empty(key)
+
+    def _drop_if_empty(self, key: GroupKey) -> None:
+        if key not in self._pending and key not in self._placed and key not in self._objects:
+            self._whole.discard(key)
+
+
+def _is_ready(pod: Pod) -> bool:
+    return not pod.gates and not pod.terminating

@@ -1,0 +1,148 @@
+"""
+Random lives of groups: members come and go, binds succeed and fail, nodes come and go, in any order.
+
+No cycle leaves half a group on nodes, no pod is bound twice, and counts equal a recount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodSeen, TimePassed
+from tests.support import build
+from tests.support.driving import Driver
+
+RACK = "rack"
+
+
+class _Life:
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.driver = Driver(seed)
+        #: Members that watches show, and the binds without an answer.
+        self.pending: dict[str, Pod] = {}
+        self.bound: dict[str, Pod] = {}
+        self.ordered: dict[str, Bind] = {}
+        self.needs: dict[str, int] = {}
+        self.n_names = 0
+        for index in range(4):
+            self.see_node(index)
+
+    def see_node(self, index: int) -> None:
+        room = {"cpu": self.chance.choice(("1", "2", "3"))}
+        self.driver.node(f"n{index}", labels={RACK: f"r{index % 2}"}, allocatable=room)
+
+    def step(self) -> None:
+        actions = [
+            self.add,
+            self.add,
+            self.cycle,
+            self.cycle,
+            self.answer,
+            self.answer,
+            self.fail,
+            self.lose,
+            self.node,
+            self.wait,
+        ]
+        self.chance.choice(actions)()
+
+    def add(self) -> None:
+        group = f"g{self.chance.randrange(4)}"
+        needs = self.needs.setdefault(group, self.chance.choice((2, 3, 4)))
+        near = build.affinity(required=[build.term(RACK, build.selector(f"app={group}"))])
+        self.n_names += 1
+        pod = self.driver.pod(
+            f"{group}-{self.n_names}",
+            labels={"app": group, GROUP: group, MIN_COUNT: str(needs)},
+            affinity=near if group in ("g0", "g1") else None,
+            containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1"))})],
+            gates=("hold",) if self.chance.random() < 0.1 else (),
+        )
+        self.pending[pod.uid] = pod
+
+    def cycle(self) -> None:
+        self.take(self.driver.cycle())
+
+    def take(self, told: list[Instruction]) -> None:
+        groups = set()
+        for one in told:
+            if isinstance(one, Bind):
+                assert one.pod.uid not in self.ordered, f"{one.pod.name} is bound twice"
+                self.ordered[one.pod.uid] = one
+                assert one.pod.group is not None
+                groups.add(one.pod.group.key)
+        for key in groups:
+            state = self.driver.state.groups
+            n_placed = sum(1 for _ in state.placed(key))
+            assert n_placed >= self.needs[key.name] or state.is_whole(key), f"half of {key.name} is placed"
+
+    def answer(self) -> None:
+        if self.ordered:
+            uid, bind = self.ordered.popitem()
+            if (pod := self.pending.pop(uid, None)) is not None:
+                self.bound[uid] = self.driver.confirm(pod, bind.node_name)
+            else:
+                self.driver.fail_bind(bind.pod, f'pods "{bind.pod.name}" not found')
+
+    def fail(self) -> None:
+        if self.ordered:
+            _, bind = self.ordered.popitem()
+            self.driver.fail_bind(bind.pod, "etcdserver: request timed out")
+
+    def lose(self) -> None:
+        pods = {**self.pending, **self.bound}
+        if pods and self.chance.random() < 0.5:
+            pod = pods[self.chance.choice(sorted(pods))]
+            if self.chance.random() < 0.3 and pod.uid in self.pending:
+                self.driver.handle(
+                    PodSeen(replace(pod, terminating=True, resource_version=self.driver.next_version()))
+                )
+            self.pending.pop(pod.uid, None)
+            self.bound.pop(pod.uid, None)
+            self.driver.lose(pod)
+
+    def node(self) -> None:
+        index = self.chance.randrange(4)
+        if self.chance.random() < 0.3:
+            self.driver.lose_node(f"n{index}")
+        else:
+            self.see_node(index)
+
+    def wait(self) -> None:
+        self.driver.now_s += self.chance.choice((1.0, 6.0, 12.0))
+        self.take(self.driver.handle(TimePassed()))
+
+    def settle(self) -> None:
+        """Answer everything, on nodes with room for all; every group with enough members is placed in the end."""
+        for index in range(4):
+            self.driver.node(f"n{index}", labels={RACK: f"r{index % 2}"}, allocatable={"cpu": "64"})
+        for _ in range(40):
+            self.driver.now_s += 15.0
+            self.driver.handle(TimePassed())
+            self.cycle()
+            while self.ordered:
+                self.answer()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_cycle_leaves_half_a_group_on_nodes(seed: int) -> None:
+    life = _Life(seed)
+    for _ in range(60):
+        life.step()
+    life.driver.audit()
+    life.settle()
+    life.driver.audit()
+    groups = life.driver.state.groups
+    for name, needs in life.needs.items():
+        key = GroupKey(GroupKind.OWN, "default", name)
+        waiting = [pod for pod in groups.pending(key) if not pod.gates]
+        n_placed = sum(1 for _ in groups.placed(key))
+        assert not waiting or len(waiting) + n_placed < needs, (name, needs, n_placed, len(waiting))
+    assert life.driver.machine.n_binding == 0

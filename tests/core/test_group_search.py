@@ -1,0 +1,113 @@
+"""
+The search for a group's places against brute force, on random small clusters.
+
+No group is refused that has places, none is placed where it breaks a rule, and nothing of an attempt is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction
+from scheduler.model.nodes import decode_node
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.stimuli import NodeSeen, PodSeen
+from tests.reference.cluster import Cluster
+from tests.reference.pod_groups import Group
+from tests.support import build
+from tests.support.build import HOSTNAME, Json
+from tests.support.driving import NAME, Driver
+
+RACK = "rack"
+APPS = ("x", "y")
+
+
+class _Chance(Random):
+    """Draws clusters of which many are too small by little."""
+
+    def term(self) -> Json:
+        return build.term(self.choice((RACK, RACK, HOSTNAME)), build.selector(f"app={self.choice(APPS)}"))
+
+    def node(self, index: int) -> Json:
+        return build.node(
+            f"n{index}",
+            labels=self.choice(({RACK: "a"}, {RACK: "a"}, {RACK: "b"}, {RACK: "b"}, {RACK: "a"}, {})),
+            allocatable={"cpu": self.choice(("1", "2", "2", "3")), "pods": "10"},
+            taints=self.choice(([], [], [], [], ["k=v:NoSchedule"])),
+        )
+
+    def template(self) -> Json:
+        near = [self.term() for _ in range(self.choice((0, 0, 1, 1, 2)))]
+        apart = [self.term() for _ in range(self.choice((0, 0, 1)))]
+        key, app = self.choice((RACK, HOSTNAME)), self.choice(APPS)
+        return {
+            "labels": {"app": self.choice(APPS)},
+            "affinity": build.affinity(required=near, anti_required=apart) or None,
+            "spread": self.choice(([], [], [], [build.spread(key, build.selector(f"app={app}"))])),
+            "containers": [build.container(requests={"cpu": self.choice(("100m", "500m", "1", "1", "2"))})],
+            "tolerations": self.choice(([], [build.toleration("k")])),
+        }
+
+
+def _object(name: str, template: Json, n_needed: int = 0, **more: Any) -> Json:
+    group = {GROUP: "g", MIN_COUNT: str(n_needed)} if n_needed else {}
+    labels = {**template["labels"], **group}
+    return build.pod(name, **{**template, "labels": labels}, spec={"schedulerName": NAME}, **more)
+
+
+class _Case:
+    """A driver and a reference that know the same objects."""
+
+    def __init__(self, nodes: list[Json], running: list[tuple[Json, int]]) -> None:
+        self.driver, self.reference = Driver(), Cluster()
+        self._names = [one["metadata"]["name"] for one in nodes]
+        for one in nodes:
+            self.reference.apply(one)
+            self.driver.handle(NodeSeen(decode_node(json.dumps(one).encode())))
+        for index, (template, at) in enumerate(running):
+            self.show(_object(f"r{index}", template, node=self._names[at % len(nodes)]))
+
+    def show(self, pod: Json) -> None:
+        if "nodeName" in pod["spec"]:
+            self.reference.apply(pod)
+        self.driver.handle(PodSeen(self.driver.decoded(pod)))
+
+    def places(self, members: list[Json]) -> dict[str, str]:
+        told: list[Instruction] = []
+        for one in members:
+            self.show(one)
+        while self.driver.queue.depths()["active"]:
+            told += self.driver.cycle()
+        return {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
+
+
+def check(seed: int) -> None:
+    """Compare one drawn case with brute force."""
+    chance = _Chance(seed)
+    nodes = [chance.node(index) for index in range(chance.choice((2, 3, 3, 4)))]
+    templates = [chance.template() for _ in range(chance.choice((1, 2, 2, 3)))]
+    running = [
+        (chance.choice((chance.template(), chance.choice(templates))), chance.randrange(4))
+        for _ in range(chance.choice((0, 0, 0, 1, 2)))
+    ]
+    n_members = chance.choice((2, 3, 3, 4))
+    n_needed = max(1, n_members - chance.choice((0, 0, 0, 1)))
+    case = _Case(nodes, running)
+    members = [_object(f"m{i}", templates[i % len(templates)], n_needed) for i in range(n_members)]
+    group = Group(case.reference, {one["metadata"]["name"]: one for one in members})
+    most = group.most(n_needed)
+    places = case.places(members)
+    assert (len(places) >= n_needed) == (most >= n_needed), (seed, places, most)
+    assert not places or group.is_valid(places), (seed, places)
+    assert len(case.driver.state.placed) == len(running) + len(places)
+    case.driver.audit()
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
+    for seed in range(40 * block, 40 * (block + 1)):
+        check(seed)

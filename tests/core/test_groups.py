@@ -1,0 +1,281 @@
+"""Groups in the machine: all members are placed by one decision, or none is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction, PatchCondition
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import BindDone, TimePassed
+from scheduler.settings.loading import load_settings
+from tests.support.build import Json, affinity, container, selector, spread, term
+from tests.support.daemon import plugin_config, profiles
+from tests.support.driving import NAME, Driver
+
+RACK = "rack"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def racks(cluster: Driver, **n_cpus: int) -> None:
+    """One node of one cpu for each slot, named after its rack."""
+    for rack, n_nodes in n_cpus.items():
+        for index in range(n_nodes):
+            cluster.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "1"})
+
+
+def member(cluster: Driver, name: str, group: str = "train", n: int = 8, cpu: str = "1", **more: Any) -> Pod:
+    labels = {"app": group, GROUP: group, MIN_COUNT: str(n), **more.pop("labels", {})}
+    return cluster.pod(name, labels=labels, containers=[container(requests={"cpu": cpu})], **more)
+
+
+def together(app: str = "train", key: str = RACK) -> Json:
+    return affinity(required=[term(key, selector(f"app={app}"))])
+
+
+def workers(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
+    return [member(cluster, f"w-{index}", n=n_pods, **more) for index in range(n_pods)]
+
+
+def run(cluster: Driver, n_cycles: int = 20) -> list[Instruction]:
+    """Cycles until nothing is left to try, without retries of what backs off."""
+    told: list[Instruction] = []
+    for _ in range(n_cycles):
+        if not cluster.queue.depths()["active"]:
+            break
+        told += cluster.cycle()
+    return told
+
+
+def binds(told: list[Instruction]) -> dict[str, str]:
+    return {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
+
+
+def conditions(told: list[Instruction]) -> dict[str, str]:
+    return {one.pod.name: one.message for one in told if isinstance(one, PatchCondition)}
+
+
+def test_members_wait_until_as_many_exist_as_the_group_needs(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    for index in range(2):
+        member(cluster, f"w-{index}", n=3)
+        assert not cluster.machine.has_work()
+    member(cluster, "w-2", n=3)
+    assert len(binds(cluster.cycle())) == 3
+    assert not cluster.machine.has_work()
+
+
+def test_a_group_takes_the_tightest_rack_with_room_for_all(cluster: Driver) -> None:
+    racks(cluster, a=3, b=9, c=8)
+    workers(cluster, 8, affinity=together())
+    nodes = binds(cluster.cycle())
+    assert len(nodes) == 8
+    assert {node.partition("-")[0] for node in nodes.values()} == {"c"}
+
+
+def test_no_member_is_placed_if_no_rack_has_room_for_all(cluster: Driver) -> None:
+    racks(cluster, a=5, b=6, c=2, d=1)
+    workers(cluster, 8, affinity=together())
+    told = cluster.cycle()
+    assert binds(told) == {}
+    text = (
+        "pod group default/train needs 8 places in one rack: b has room for 6, a has room for 5, 2 others for at"
+        " most 2; the next, w-6 in b: 0/6 nodes are available: 6 Insufficient cpu."
+    )
+    assert conditions(told) == {f"w-{index}": text for index in range(8)}
+    assert len(cluster.state.placed) == 0
+    assert not cluster.queue.depths()["active"]
+
+
+def test_room_that_comes_free_wakes_the_group(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    other = cluster.pod("other", containers=[container(requests={"cpu": "1"})])
+    cluster.confirm(other, binds(cluster.cycle())["other"])
+    workers(cluster, 3, affinity=together())
+    assert binds(cluster.cycle()) == {}
+    assert not cluster.machine.has_work()
+    cluster.lose(other)
+    assert len(binds(run(cluster) or cluster.cycle())) == 3
+
+
+def test_pods_that_need_each_other_are_placed_together(cluster: Driver) -> None:
+    """Pod by pod neither can be the first."""
+    racks(cluster, a=1, b=2)
+    for name, other in (("left", "right"), ("right", "left")):
+        near = affinity(required=[term(RACK, selector(f"side={other}"))])
+        member(cluster, name, group="pair", n=2, labels={"side": name}, affinity=near)
+    nodes = binds(cluster.cycle())
+    assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
+
+
+def test_a_failed_bind_is_retried_on_its_own(cluster: Driver) -> None:
+    racks(cluster, a=3, b=3)
+    pods = workers(cluster, 3, affinity=together())
+    nodes = binds(cluster.cycle())
+    for pod in pods[:2]:
+        cluster.confirm(pod, nodes[pod.name])
+    cluster.fail_bind(pods[2], "etcdserver: request timed out")
+    cluster.pass_time(2.0)
+    again = binds(cluster.cycle())
+    assert list(again) == ["w-2"]
+    assert again["w-2"].partition("-")[0] == nodes["w-0"].partition("-")[0]
+
+
+def test_a_restart_between_two_binds_places_the_rest_beside_the_first(cluster: Driver) -> None:
+    racks(cluster, a=3, b=4)
+    member(cluster, "w-0", n=3, affinity=together(), node="a-0")
+    for index in (1, 2):
+        member(cluster, f"w-{index}", n=3, affinity=together())
+    nodes = binds(run(cluster))
+    assert {node.partition("-")[0] for node in nodes.values()} == {"a"}
+    assert len(nodes) == 2
+
+
+def test_a_surplus_member_waits_alone(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    for index in range(4):
+        member(cluster, f"w-{index}", n=3, gates=("hold",))
+    for index in range(4):
+        member(cluster, f"w-{index}", n=3)
+    told = run(cluster)
+    assert len(binds(told)) == 3
+    (text,) = conditions(told).values()
+    assert text == ("the pod group is placed without this pod: 0/3 nodes are available: 3 Insufficient cpu.")
+
+
+def test_a_small_group_is_not_held_up_by_a_large_one(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    for index in range(5):
+        member(cluster, f"l-{index}", group="large", n=5)
+    for index in range(3):
+        member(cluster, f"s-{index}", group="small", n=3)
+    assert set(binds(run(cluster))) == {"s-0", "s-1", "s-2"}
+
+
+def test_a_group_is_tried_by_the_priority_of_its_lowest_member(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    member(cluster, "high", group="mixed", n=2, priority=100)
+    member(cluster, "low", group="mixed", n=2, priority=1)
+    cluster.pod("single", priority=50, containers=[container(requests={"cpu": "1"})])
+    told = cluster.cycle()
+    assert list(binds(told)) == ["single"]
+
+
+def test_a_group_that_stays_incomplete_is_told_once(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    member(cluster, "w-0", n=3)
+    cluster.now_s += 6
+    told = cluster.handle(TimePassed())
+    text = "pod group default/train waits until 3 of its pods exist that may be placed (minCount)"
+    assert conditions(told) == {"w-0": text}
+    assert cluster.handle(TimePassed()) == []
+    for index in (1, 2):
+        member(cluster, f"w-{index}", n=3)
+    assert len(binds(run(cluster))) == 3
+
+
+def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = workers(cluster, 3)
+    cluster.lose(pods[1])
+    assert binds(run(cluster)) == {}
+    assert not cluster.machine.has_work()
+    member(cluster, "w-3", n=3)
+    assert set(binds(run(cluster))) == {"w-0", "w-2", "w-3"}
+
+
+def test_members_that_came_back_need_not_wait_for_members_that_have_finished(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = workers(cluster, 3)
+    nodes = binds(cluster.cycle())
+    bound = [cluster.confirm(pod, nodes[pod.name]) for pod in pods]
+    for pod in bound[:2]:
+        cluster.lose(pod)
+    member(cluster, "w-3", n=3)
+    assert list(binds(run(cluster))) == ["w-3"]
+
+
+def test_members_apart_on_hosts_and_in_one_rack(cluster: Driver) -> None:
+    """No node takes two although it has room; the rack with fewer hosts is too small."""
+    for rack, n_nodes in (("a", 2), ("b", 3)):
+        for index in range(n_nodes):
+            cluster.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "8"})
+    near, apart = term(RACK, selector("app=train")), term(HOSTNAME, selector("app=train"))
+    workers(cluster, 3, affinity=affinity(required=[near], anti_required=[apart]))
+    nodes = binds(cluster.cycle())
+    assert set(nodes.values()) == {"b-0", "b-1", "b-2"}
+
+
+def test_an_order_that_pod_by_pod_would_miss_is_found(cluster: Driver) -> None:
+    """The small pod fits on both nodes, the large one only on the node that is preferred by the small one."""
+    cluster.node("big", labels={RACK: "a"}, allocatable={"cpu": "4"})
+    cluster.node("small", labels={RACK: "a"}, allocatable={"cpu": "1"})
+    member(cluster, "s", n=2, cpu="1")
+    member(cluster, "l", n=2, cpu="4")
+    assert binds(cluster.cycle()) == {"s": "small", "l": "big"}
+
+
+def test_a_group_without_nodes_is_tried_again_by_backoff(cluster: Driver) -> None:
+    workers(cluster, 2)
+    told = cluster.cycle()
+    assert conditions(told)["w-0"] == "pod group default/train: no nodes available to schedule pods"
+    assert not cluster.machine.has_work()
+    racks(cluster, a=2)
+    cluster.pass_time(2.0)
+    assert len(binds(run(cluster))) == 2
+
+
+def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
+    """Two kinds, each of which fits alone, but not both: nothing cheaper than trying all would prove that."""
+    file = tmp_path / "config.yaml"
+    args = plugin_config("GangScheduling", maxSearchDecisions=3)
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    cluster = Driver(settings=load_settings(str(file)))
+    for index in range(4):
+        cluster.node(f"n-{index}", allocatable={"cpu": "3"})
+    for index in range(4):
+        member(cluster, f"l-{index}", n=8, cpu="2")
+        member(cluster, f"m-{index}", n=8, cpu="1500m")
+    text = conditions(cluster.cycle())["l-0"]
+    assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
+    cluster.audit()
+
+
+def test_members_of_two_profiles_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(profiles({"schedulerName": NAME}, {"schedulerName": "other"}))
+    cluster = Driver(settings=load_settings(str(file)))
+    racks(cluster, a=2)
+    member(cluster, "w-0", n=2)
+    member(cluster, "w-1", n=2, scheduler="other")
+    text = conditions(cluster.cycle())["w-0"]
+    assert "all pods in a single pod group should have the same .spec.schedulerName set" in text
+
+
+def test_members_spread_over_zones(cluster: Driver) -> None:
+    racks(cluster, a=3, b=1)
+    workers(cluster, 3, spread=[spread(RACK, selector("app=train"))])
+    nodes = binds(cluster.cycle())
+    assert sorted(node.partition("-")[0] for node in nodes.values()) == ["a", "a", "b"]
+
+
+def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    pods = workers(cluster, 2)
+    nodes = binds(cluster.cycle())
+    assert cluster.machine.n_binding == 2
+    for pod in pods:
+        cluster.confirm(pod, nodes[pod.name])
+        assert cluster.handle(BindDone(pod.uid)) == []
+    assert cluster.machine.n_binding == 0

@@ -1,0 +1,158 @@
+"""Groups from the user's side: labels alone, and the PodGroups of kubernetes and of coscheduling."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.conftest import embedded
+from tests.support import build
+from tests.support.build import Json
+from tests.support.cluster import Cluster
+from tests.support.daemon import running
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RACK = "example.com/rack"
+GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
+KUBERNETES, COSCHEDULING = "scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"
+
+
+def _definition(api_version: str) -> Json:
+    group, version = api_version.split("/")
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "plural": "podgroups",
+                "singular": "podgroup",
+                "kind": "PodGroup",
+                "listKind": "PodGroupList",
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": free},
+                    "subresources": {"status": {}},
+                }
+            ],
+        },
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    folder = tmp_path_factory.mktemp("groups")
+    async with embedded(folder, controllers=True) as server:
+        for api_version in (KUBERNETES, COSCHEDULING):
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            (await server.api.post(path, _definition(api_version))).ok  # noqa: B018
+        async with running(Path(server.kubeconfig), "--seed", "1"):
+            await server.api.enter_namespace()
+            yield server
+            await server.assert_sound()
+
+
+async def _racks(cluster: Cluster, **n_nodes: int) -> None:
+    await cluster.clear()
+    for rack, n in n_nodes.items():
+        for index in range(n):
+            await cluster.add_node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "1"})
+
+
+async def _add_group(cluster: Cluster, api_version: str, name: str, spec: Json) -> str:
+    """Create the PodGroup and return its path."""
+    made = {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    path = cluster.api.in_namespace("podgroups", group=f"apis/{api_version}")
+    (await cluster.api.post(path, made)).ok  # noqa: B018
+    return f"{path}/{name}"
+
+
+async def _condition(cluster: Cluster, path: str) -> Json:
+    conditions = (await cluster.api.get(path)).ok.get("status", {}).get("conditions") or [{}]
+    found: Json = conditions[0]
+    return found
+
+
+async def _condition_is(cluster: Cluster, path: str, status: str) -> Json:
+    return await until(
+        lambda: _condition(cluster, path), lambda one: one.get("status") == status, what=f"{path}: {status}"
+    )
+
+
+def _together(name: str) -> Json:
+    return build.affinity(required=[build.term(RACK, build.selector(f"job={name}"))])
+
+
+async def _add_members(cluster: Cluster, names: list[str], **more: Any) -> None:
+    for name in names:
+        await cluster.add_pod(name, cpu="1", **more)
+
+
+async def _racks_of(cluster: Cluster, n_pods: int) -> set[str]:
+    pods = await cluster.all_bound(n_pods)
+    return {pod["spec"]["nodeName"].partition("-")[0] for pod in pods}
+
+
+async def test_members_named_by_labels_share_a_rack_or_wait(cluster: Cluster) -> None:
+    await _racks(cluster, a=2, b=1)
+    names = [f"worker-{index}" for index in range(3)]
+    labels = {"job": "train", GROUP: "train", MIN_COUNT: "3"}
+    await _add_members(cluster, names, labels=labels, affinity=_together("train"))
+    group = f"pod group {cluster.api.namespace}/train"
+    text = (
+        f"{group} needs 3 places in one {RACK}: a has room for 2, b has room for 1; the next, worker-2 in a: 0/2 nodes"
+        " are available: 2 Insufficient cpu."
+    )
+    found = await cluster.condition("worker-0", text)
+    assert found["reason"] == "Unschedulable"
+    await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
+    await cluster.add_node("b-2", labels={RACK: "b"}, allocatable={"cpu": "1"})
+    assert await _racks_of(cluster, 3) == {"b"}
+
+
+async def test_the_podgroup_of_kubernetes_is_read_and_told(cluster: Cluster) -> None:
+    """Its gang and its topology constraint; its condition says what stops it, and then that it is placed."""
+    await _racks(cluster, a=1, b=1)
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": RACK}]},
+    }
+    path = await _add_group(cluster, KUBERNETES, "gang", spec)
+    await _add_members(cluster, ["m-0", "m-1"], spec={"schedulingGroup": {"podGroupName": "gang"}})
+    condition = await _condition_is(cluster, path, "False")
+    assert (condition["type"], condition["reason"]) == ("PodGroupScheduled", "Unschedulable")
+    assert "a has room for 1, b has room for 1" in condition["message"]
+    await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
+    assert await _racks_of(cluster, 2) == {"b"}
+    condition = await _condition_is(cluster, path, "True")
+    assert (condition["reason"], condition["message"]) == ("Scheduled", "")
+
+
+async def test_the_podgroup_of_coscheduling_is_read(cluster: Cluster) -> None:
+    """Members wait for their PodGroup, and for its minMember."""
+    await _racks(cluster, a=3)
+    labels = {"scheduling.x-k8s.io/pod-group": "mpi"}
+    await _add_members(cluster, ["rank-0", "rank-1"], labels=labels)
+    await _add_group(cluster, COSCHEDULING, "mpi", {"minMember": 3})
+    group = f"pod group {cluster.api.namespace}/mpi"
+    await cluster.condition(
+        "rank-0", f"{group} waits until 3 of its pods exist that may be placed (minMember)"
+    )
+    await _add_members(cluster, ["rank-2"], labels=labels)
+    assert await _racks_of(cluster, 3) == {"a"}
