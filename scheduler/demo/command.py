@@ -158,7 +158,7 @@ class _Demo:
                 watch,
                 self.show,
                 metrics,
-                lambda: self._enforcer(api),
+                lambda *flags: self._enforcer(api, flags),
                 lambda: webhook(api, self.logs),
                 self._told,
                 self._recorded,
@@ -190,10 +190,10 @@ class _Demo:
         return 1 if n_broken else 0
 
     @contextlib.asynccontextmanager
-    async def _enforcer(self, api: ApiSession) -> AsyncGenerator[None, None]:
+    async def _enforcer(self, api: ApiSession, flags: Sequence[str]) -> AsyncGenerator[None, None]:
         """Run an enforcer and wait until it is ready; if it dies, so does the block."""
         port = free_port()
-        arguments = ["enforce", "--kubeconfig", str(self.logs / KUBECONFIG), "--port", str(port)]
+        arguments = ["enforce", "--kubeconfig", str(self.logs / KUBECONFIG), "--port", str(port), *flags]
         async with process_of("enforcer", arguments, self.logs) as enforcer:
             await enforcer.ready(lambda: is_answered(lambda: api.text(f"http://127.0.0.1:{port}/readyz")))
             async with asyncio.TaskGroup() as tasks:

@@ -59,7 +59,7 @@ class Stage:
     #: Reads the scheduler's /metrics.
     metrics: Callable[[], Awaitable[str]]
     #: Runs the enforcer as a process of its own, until the block ends.
-    enforcer: Callable[[], AbstractAsyncContextManager[None]]
+    enforcer: Callable[..., AbstractAsyncContextManager[None]]
     #: Runs the webhook in the same way and yields its address; the API server asks it about new pods.
     webhooks: Callable[[], AbstractAsyncContextManager[str]]
     #: Runs a command of this program on the cluster, and returns its lines.
@@ -124,10 +124,10 @@ class Stage:
         await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
 
     @contextlib.asynccontextmanager
-    async def enforcing(self) -> AsyncGenerator[None, None]:
-        """Run the enforcer until the block ends."""
-        self.show.command("affinity-scheduler enforce &")
-        async with self.enforcer():
+    async def enforcing(self, *flags: str) -> AsyncGenerator[None, None]:
+        """Run the enforcer, with flags, until the block ends."""
+        self.show.command(" ".join(("affinity-scheduler enforce", *flags, "&")))
+        async with self.enforcer(*flags):
             yield
 
     @contextlib.asynccontextmanager
