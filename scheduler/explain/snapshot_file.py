@@ -94,7 +94,14 @@ _POD: Final[FieldTree] = {
         **_META,
         "deletionTimestamp": True,
         "creationTimestamp": True,
-        "annotations": {AFFINITY: True, MODE: True, FALLBACK: True, RELAXED: True, GROUP: True, MIN_COUNT: True},
+        "annotations": {
+            AFFINITY: True,
+            MODE: True,
+            FALLBACK: True,
+            RELAXED: True,
+            GROUP: True,
+            MIN_COUNT: True,
+        },
         "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
     },
     "spec": {
