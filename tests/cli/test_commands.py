@@ -19,7 +19,7 @@ import yaml
 
 from scheduler.cli.main import main
 from scheduler.cli.query.cluster import LoadedCluster
-from scheduler.cli.simulate import simulate_manifest
+from scheduler.cli.simulate import simulate_manifests
 from scheduler.core.machine import Machine
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
@@ -337,7 +337,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(encoded(node)))
-    simulation = simulate_manifest(cluster, manifest, None, random.Random(seed))
+    (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(seed))
     real = _nodes_bound_by_machine([manifest.pod(number) for number in range(20)], nodes, seed)
     assert simulation.n_placed == len(real) < 20
     assert simulation.next is not None
