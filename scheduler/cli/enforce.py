@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.cli import server_flags, serving_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.enforcing.eviction_limits import EvictionLimits
+from scheduler.enforcing.rebalancing import RebalanceLimits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.feature_gates import parse_feature_gates
@@ -23,6 +24,7 @@ from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
 _PORT: Final = 10260
 _NAMESPACE: Final = "kube-system"
 _LIMITS: Final = EvictionLimits()
+_REBALANCE: Final = RebalanceLimits()
 _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the rules that are broken now and exit: code 0 if none is, else 1",
     )
+    _add_rebalancing(parser)
     _add_limits(parser)
     parser.add_argument(
         "--namespace",
@@ -102,6 +105,34 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rebalancing")
+    group.add_argument(
+        "--rebalance",
+        action="store_true",
+        help="also move pods that the scheduler would place clearly better today, one at a time; try it with --dry-run",
+    )
+    group.add_argument(
+        "--rebalance-gain",
+        type=int,
+        default=_REBALANCE.min_gain,
+        metavar="POINTS",
+        help="fewest points of score, as explain shows them, for which a pod moves (default %(default)s)",
+    )
+    for flag, default, what in (
+        ("--rebalance-hold", _REBALANCE.hold_s, "how long a better place has to hold before the pod moves"),
+        ("--rebalance-pause", _REBALANCE.pause_s, "pause between two moves"),
+        (
+            "--rebalance-cool-down",
+            _REBALANCE.cool_down_s,
+            "how long a pod has to be on its node before it moves",
+        ),
+    ):
+        group.add_argument(
+            flag, default=f"{default:g}s", metavar="DURATION", help=f"{what} (default %(default)s)"
+        )
+
+
 def run(args: argparse.Namespace) -> int:
     """Enforce until SIGTERM or SIGINT, or print the broken rules once. Raises SettingsError for bad input."""
     options = _options(args)
@@ -142,6 +173,7 @@ def _options(args: argparse.Namespace) -> Options:
         namespace=args.namespace,
         name=args.name,
         limits=_limits(args),
+        rebalance=_rebalance_limits(args) if args.rebalance else None,
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         dry_run=args.dry_run,
         master=args.master,
@@ -156,16 +188,31 @@ def _limits(args: argparse.Namespace) -> EvictionLimits:
         if getattr(args, flag) < 1:
             name = f"--{flag.replace('_', '-')}"
             raise SettingsError(name, "", str(getattr(args, flag)), "1 or more")
-    grace_ns = parse_duration_ns(args.grace)
-    if grace_ns is None or grace_ns < 0:
-        raise SettingsError("--grace", "", args.grace, "a duration such as 60s")
     return EvictionLimits(
         evictions=args.max_evictions_per_minute,
         evictions_per_namespace=args.max_evictions_per_namespace,
         evictions_per_node=args.max_evictions_per_node,
         max_share=_share(args.max_share),
-        grace_s=grace_ns / 1e9,
+        grace_s=_seconds("--grace", args.grace),
     )
+
+
+def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits:
+    if args.rebalance_gain < 1:
+        raise SettingsError("--rebalance-gain", "", str(args.rebalance_gain), "1 or more")
+    return RebalanceLimits(
+        min_gain=args.rebalance_gain,
+        hold_s=_seconds("--rebalance-hold", args.rebalance_hold),
+        pause_s=_seconds("--rebalance-pause", args.rebalance_pause),
+        cool_down_s=_seconds("--rebalance-cool-down", args.rebalance_cool_down),
+    )
+
+
+def _seconds(flag: str, text: str) -> float:
+    duration_ns = parse_duration_ns(text)
+    if duration_ns is None or duration_ns < 0:
+        raise SettingsError(flag, "", text, "a duration such as 60s")
+    return duration_ns / 1e9
 
 
 def _share(text: str) -> float:

@@ -36,11 +36,10 @@ class Relaxation:
     pod: Pod
     rules: tuple[RelaxedRule, ...]
 
-    def event(self, bound: Pod) -> EmitEvent:
-        """Return the event of the bound pod."""
+    def note(self) -> str:
+        """Return which rules count as what, and why."""
         softened = {one.name: one.softened for one in self.pod.spec.relaxed}
-        note = "; ".join(f"{one.rule} counts as {softened[one.rule]}: {one.why}" for one in self.rules)
-        return EmitEvent(bound, "Normal", "RuleRelaxed", "Binding", note)
+        return "; ".join(f"{one.rule} counts as {softened[one.rule]}: {one.why}" for one in self.rules)
 
 
 class Fallbacks:

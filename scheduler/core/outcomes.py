@@ -52,7 +52,7 @@ def report_bound(binding: Binding) -> list[Instruction]:
     relaxation = binding.relaxation
     return [
         EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
-        *([] if relaxation is None else [relaxation.event(binding.pod)]),
+        *([] if relaxation is None else [_relaxed_event(binding.pod, relaxation)]),
         *([SaveWaits(binding.pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
@@ -101,6 +101,10 @@ def report_group(
 def failed_event(pod: Pod, note: str) -> EmitEvent:
     """Return the Warning event of a pod that was not scheduled, with the note cut to the Events API's limit."""
     return EmitEvent(pod, "Warning", "FailedScheduling", "Scheduling", _truncated(note))
+
+
+def _relaxed_event(pod: Pod, relaxation: Relaxation) -> EmitEvent:
+    return EmitEvent(pod, "Normal", "RuleRelaxed", "Binding", _truncated(relaxation.note()))
 
 
 def _truncated(note: str) -> str:

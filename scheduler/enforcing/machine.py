@@ -43,6 +43,8 @@ from scheduler.model.stimuli import (
     PodGone,
     PodSeen,
     Stimulus,
+    WorkloadGone,
+    WorkloadSeen,
 )
 from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.state.matching import NamespaceRule
@@ -153,6 +155,10 @@ class Enforcer:
             case NamespaceGone(name):
                 self.state.remove_namespace(name)
                 self.index.sync_namespace(name)
+            case WorkloadSeen(workload):
+                self.state.upsert_workload(workload)
+            case WorkloadGone(kind, namespace_name, name):
+                self.state.remove_workload(kind, namespace_name, name)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
 
@@ -183,6 +189,11 @@ class Enforcer:
         for uid, since_s in lost_since.items():
             if self._placed_since_check is None or uid in self._lost_at_start:
                 self._lost_s[uid] = min(since_s, self._lost_s.get(uid, since_s))
+
+    @property
+    def is_evicting(self) -> bool:
+        """Whether an eviction has no result yet."""
+        return self._in_flight is not None
 
     # Checks.
 
@@ -364,6 +375,10 @@ class Enforcer:
             return
         if result is EvictionResult.EVICTED:
             self._evictions.note(pod.namespace, planned.declaring_namespace, pod.node_name, now_s)
+        self.note_evicted(uid)
+
+    def note_evicted(self, uid: str) -> None:
+        """Count the pod, which the API server has evicted, as terminating from now on."""
         placed = self.state.placed.get(uid)
         if placed is not None:
             self._evicted_uids.add(uid)

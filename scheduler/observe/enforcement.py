@@ -44,6 +44,11 @@ REFUSALS: Final = Family(
     "affinity_scheduler_enforcement_refusals_total",
     "Number of times that enforcement stopped because more than the allowed share of pods would be evicted.",
 )
+MOVES: Final = Family(
+    "affinity_scheduler_rebalancing_evictions_total",
+    "Evictions of pods that would be placed clearly better, by result as above; 0 without --rebalance.",
+    ("result",),
+)
 REASONS: Final = ("grace", "turn", "limit", "budget", "share", "beyond help")
 _SIDES: Final = ("affinity", "anti-affinity")
 
@@ -56,6 +61,7 @@ class EnforcementMetrics(ControllerMetrics):
         self._violations = self._counter(VIOLATIONS)
         self._evictions = self._counter(EVICTIONS)
         self._refusals = self._counter(REFUSALS)
+        self._moves = self._counter(MOVES)
 
     def register_enforcer(self, enforcer: Enforcer) -> None:
         """Read the result of the enforcer's last check at every scrape. Call once."""
@@ -80,6 +86,10 @@ class EnforcementMetrics(ControllerMetrics):
     def on_eviction_ended(self, report: ViolationReport, ended: EvictionResult) -> None:
         """Count an eviction by its result."""
         self._evictions.add(report.side.value, ended.value)
+
+    def on_move_ended(self, ended: EvictionResult) -> None:
+        """Count an eviction for a better node by its result."""
+        self._moves.add(ended.value)
 
     def on_too_many_evictions(self) -> None:
         """Count a stop of enforcement because too many pods would be evicted."""

@@ -7,7 +7,7 @@ Events never delay anything. One is written per broken rule of a pod, and one pe
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Final, Literal
 
 from scheduler.enforcing.instructions import (
     Evict,
@@ -17,6 +17,7 @@ from scheduler.enforcing.instructions import (
     ViolationCause,
     ViolationReport,
 )
+from scheduler.enforcing.rebalancing import Move
 from scheduler.kube.event_series import EventKey
 from scheduler.model.pods import Pod
 from scheduler.observe.enforcement import EnforcementMetrics
@@ -28,6 +29,8 @@ NAME: Final = "affinity-scheduler-enforcer"
 ENFORCED_REASON: Final = "RequiredDuringExecutionViolated"
 #: Event reason for rules that only had to hold when the pod was scheduled.
 ORDINARY_REASON: Final = "AffinityRuleBroken"
+#: Of a pod that is evicted for a better node.
+MOVED_REASON: Final = "Rebalanced"
 _NOT_ENFORCED: Final = "(it is not enforced, so no pod is evicted)"
 
 
@@ -88,25 +91,54 @@ class EnforcementReporter:
             allowed=refused.n_allowed,
         )
 
+    def on_would_move(self, move: Move) -> None:
+        """Report what a dry run would move."""
+        self._log.info(0, "Would move", **_move_pairs(move))
+
+    def on_move_ended(self, move: Move, outcome: EvictionOutcome) -> None:
+        """Report the end of the eviction of a pod that is to move."""
+        self._metrics.on_move_ended(outcome.ended)
+        if outcome.ended is not EvictionResult.EVICTED:
+            self._log.info(1, "Not moved", err=outcome.message or outcome.ended.value, **_move_pairs(move))
+            return
+        self._log.info(0, "Evicted to move", **_move_pairs(move))
+        if self._recorder is not None:
+            note = f"Evicted to move from {move.pod.node_name} to a better node such as {move.node_name}: {move.why}"
+            self._recorder.record(self._key("Normal", move.pod, "Evicting", MOVED_REASON), note)
+
     def _record(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:
         if self._recorder is None:
             return
-        key = EventKey(
-            type="Warning",
+        reason = ENFORCED_REASON if report.enforced else ORDINARY_REASON
+        self._recorder.record(self._key("Warning", pod, action, reason, report.other), note)
+
+    def _key(
+        self,
+        type_: Literal["Normal", "Warning"],
+        pod: Pod,
+        action: str,
+        reason: str,
+        related: Pod | None = None,
+    ) -> EventKey:
+        return EventKey(
+            type=type_,
             action=action,
-            reason=ENFORCED_REASON if report.enforced else ORDINARY_REASON,
+            reason=reason,
             reporting_controller=NAME,
             reporting_instance=self._instance,
             regarding=pod_reference(pod),
-            related=None if report.other is None else pod_reference(report.other),
+            related=None if related is None else pod_reference(related),
         )
-        self._recorder.record(key, note)
 
 
 def _log_pairs(pod: Pod, report: ViolationReport) -> dict[str, object]:
     """Return a broken rule as the pairs of a log line."""
     pairs: dict[str, object] = {"pod": pod.key, "rule": report.rule, "domain": report.domain}
     return pairs if report.other is None else {**pairs, "other": report.other.key}
+
+
+def _move_pairs(move: Move) -> dict[str, object]:
+    return {"pod": move.pod.key, "node": move.pod.node_name, "better": move.node_name, "why": move.why}
 
 
 def _beside(report: ViolationReport) -> str:

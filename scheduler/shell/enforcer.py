@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -20,11 +21,13 @@ from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
     Evict,
+    EvictionResult,
     ReportTooManyEvictions,
     ReportViolation,
     ViolationReport,
 )
 from scheduler.enforcing.machine import Enforcer
+from scheduler.enforcing.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimits, Rebalancer
 from scheduler.enforcing.violation_report import violation_report
 from scheduler.errors import ApiError, LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
@@ -43,10 +46,16 @@ from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
-from scheduler.shell.profiles import annotating_namespaces, exempt_namespaces
+from scheduler.shell.profiles import (
+    annotating_namespaces,
+    build_profiles,
+    exempt_namespaces,
+    uses_default_spreading,
+)
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds
+from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
+from scheduler.state.snapshot import Snapshot
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
 #: event loop's time to the informers.
@@ -79,6 +88,8 @@ class Options:
     limits: EvictionLimits
     #: Namespaces whose pods are never evicted.
     protected: frozenset[str]
+    #: None unless pods are to be moved to clearly better nodes.
+    rebalance: RebalanceLimits | None
     dry_run: bool
     master: str | None
     serving: ServingOptions
@@ -157,9 +168,10 @@ class _Daemon:
             annotating=annotating_namespaces(options.settings),
         )
         metrics.register_enforcer(self._enforcer)
+        self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)
         self._inbox = Inbox()
         self._informers = informers_of(
-            _watched_kinds(), client, self._inbox, metrics, log, on_interrupted=self._on_interrupted
+            _watched_kinds(options), client, self._inbox, metrics, log, on_interrupted=self._on_interrupted
         )
         self._sync = InitialSync(self._informers, self._inbox)
         self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
@@ -173,8 +185,20 @@ class _Daemon:
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
         self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
+        self._rebalance_at_s = time.monotonic()
         #: True if anything has changed since the last check.
         self._needs_check = True
+
+    def _new_rebalancer(self, limits: RebalanceLimits) -> Rebalancer:
+        state = self._enforcer.state
+        return Rebalancer(
+            state,
+            build_profiles(self._options.settings, Snapshot(state)),
+            random.Random(),
+            limits,
+            is_movable=self._is_movable,
+            restored=self._enforcer.index.sync_pod,
+        )
 
     def stop(self) -> None:
         """Start no further eviction; `run` returns once the eviction in flight has ended and the record is saved."""
@@ -244,6 +268,7 @@ class _Daemon:
                 await asyncio.sleep(0)
                 continue
             self._check(group)
+            self._rebalance(group)
             await self._inbox.wait(self._idle_s())
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=_STOP_EVICTION_S)
@@ -270,13 +295,43 @@ class _Daemon:
         is_due = self._needs_check or (wake_s is not None and wake_s <= now_s)
         if not is_due or now_s < self._check_from_s or not self._sync.check():
             return
-        may_act = self._may_act(now_s)
+        # The eviction of a move is in flight while the enforcer knows of none.
+        may_act = self._may_act(now_s) and (self._in_flight is None or self._enforcer.is_evicting)
         # Check again once evictions are allowed.
         self._needs_check = not may_act
         for instruction in self._enforcer.check(now_s, leads=may_act):
             self._execute(instruction, group)
         took_s = time.monotonic() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
+
+    def _rebalance(self, group: asyncio.TaskGroup) -> None:
+        """Start the next move, unless a rule that is enforced needs the turn."""
+        now_s = time.monotonic()
+        if self._rebalancer is None or now_s < self._rebalance_at_s or not self._sync.check():
+            return
+        self._rebalance_at_s = now_s + CHECK_PERIOD_S
+        if self._in_flight is not None or self._enforcer.status.evictions or not self._may_act(now_s):
+            return
+        move = self._rebalancer.check(now_s)
+        if move is None:
+            return
+        if self._options.dry_run:
+            self._reports.on_would_move(move)
+            self._rebalancer.on_result(evicted=True, now_s=now_s)
+        else:
+            self._in_flight = group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
+
+    async def _evict_for(self, move: Move) -> None:
+        outcome = await evict(self._client, move.pod)
+        self._reports.on_move_ended(move, outcome)
+        is_evicted = outcome.ended is EvictionResult.EVICTED
+        if is_evicted:
+            self._enforcer.note_evicted(move.pod.uid)
+        if self._rebalancer is not None:
+            self._rebalancer.on_result(evicted=is_evicted, now_s=time.monotonic())
+        self._in_flight = None
+        self._needs_check = True
+        self._inbox.nudge()
 
     def _is_movable(self, pod: Pod) -> bool:
         """Return True if the pod may be evicted and would be placed elsewhere."""
@@ -292,6 +347,8 @@ class _Daemon:
     def _idle_s(self) -> float:
         now_s = time.monotonic()
         wake_times_s = [self._sweep_at_s]
+        if self._rebalancer is not None:
+            wake_times_s.append(self._rebalance_at_s)
         wake_s = self._enforcer.next_wake_s()
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))
@@ -350,12 +407,18 @@ class _Daemon:
         self._inbox.nudge()
 
 
-def _watched_kinds() -> tuple[WatchedKind, ...]:
-    """Return the kinds that the scheduler watches; malformed grace period annotations are reported as well."""
+def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
+    """
+    Return the kinds that rules need; malformed grace period annotations are reported as well.
+
+    To rebalance, also those whose selectors default spread constraints use.
+    """
 
     def find_problem(pod: Pod) -> str | None:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 
     kinds = required_kinds()
+    if options.rebalance is not None and any(map(uses_default_spreading, options.settings.profiles)):
+        kinds += workload_kinds()
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)

@@ -9,7 +9,7 @@ A bind is right if the reference agrees in one of these views:
     binds of the same group    all that were accepted, and all that were assumed: always there
 
 and if, when it is accepted, it neither over-commits a node nor breaks anti-affinity with pods that its group has bound
-meanwhile.
+meanwhile. A bind with relaxed rules is judged with these as preferences, but never before their time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.caches import NO_SCORES, put
 from tests.chaos.journal import WATCHED, Decided, Journal, Written, node_of
+from tests.chaos.shapes import PATIENCE_S
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
+from tests.reference.fallback import RELAXED, as_seen_by, marked
 
 #: Most views that are tried before a bind counts as wrong.
 _MAX_VIEWS = 600
@@ -55,6 +57,14 @@ class Judge:
         #: Binds judged, and those that hold only in a view without the newest writes of others.
         self.n_binds = self.n_raced = 0
         self._versions = [one.version for one in journal.written]
+        #: The pods that were bound with relaxed rules as they were then, by UID, and when each pod was first written.
+        self._relaxed: dict[str, JsonObject] = {}
+        self._created_s: dict[str, float] = {}
+        for one in journal.written:
+            if one.kind == "Pod" and one.obj is not None:
+                self._created_s.setdefault(one.obj["metadata"]["uid"], one.at_s)
+                if marked(one.obj):
+                    self._relaxed.setdefault(one.obj["metadata"]["uid"], one.obj)
         self._decisions = {(one.by, one.uid, one.node): one for one in journal.decided}
 
     def wrongs(self) -> Iterator[Wrong]:
@@ -102,6 +112,9 @@ class Judge:
             text = f"{write.by} bound {write.key} to {write.bound_node}, which it never decided"
             yield Wrong(Verdict.STRANGE, text, write.at_s)
             return
+        waited_s = write.at_s - self._created_s[uid]
+        if uid in self._relaxed and waited_s < PATIENCE_S:
+            yield Wrong(Verdict.RULE, f"{write.key} was relaxed after {waited_s:.1f} s", write.at_s)
         n_written = self._n_written(decision)
         own = {**decision.assumed, **self._own(n_written, write.by)}
         own.pop(uid, None)
@@ -196,6 +209,7 @@ class Judge:
         only_lasting: bool,
     ) -> str:
         reference, pod = Reference(), None
+        others: list[Any] = []
         for kind, limit in limits.items():
             for obj in _state(written, kind, limit).values():
                 if obj["metadata"]["uid"] == uid:
@@ -204,10 +218,19 @@ class Judge:
                 placed = own.get(obj["metadata"]["uid"], "") if kind == "Pod" else ""
                 if placed and not node_of(obj):
                     obj = {**obj, "spec": {**obj["spec"], "nodeName": placed}}
-                put(reference, kind, obj)
+                if kind == "Pod":
+                    others.append(self._as_marked(obj))
+                else:
+                    put(reference, kind, obj)
         if pod is None:
             return "the pod was not there"
-        answer = reference.evaluate({**pod, "spec": {**pod["spec"], "nodeName": ""}}, NO_SCORES)
+        asked: Any = pod
+        if self._relaxed:
+            bound = self._as_marked({**pod, "spec": {**pod["spec"], "nodeName": node}})
+            asked, others = as_seen_by(bound, others, came_first=only_lasting)
+        for other in others:
+            put(reference, "Pod", other)
+        answer = reference.evaluate({**asked, "spec": {**asked["spec"], "nodeName": ""}}, NO_SCORES)
         if node in answer.get("feasible", ()):
             return ""
         reasons = {
@@ -219,6 +242,17 @@ class Judge:
             reasons = {plugin: why for plugin, why in reasons.items() if _lasts(plugin, why)}
             return str(reasons) if reasons else ""
         return str(reasons or answer.get("error") or answer.get("prefilter") or f"{node} was not there")
+
+    def _as_marked(self, pod: JsonObject) -> JsonObject:
+        """Return the pod with the mark of its bind, which is not in what was written before the bind."""
+        bound = self._relaxed.get(pod["metadata"]["uid"])
+        if bound is None or not node_of(pod):
+            return pod
+        annotations = {
+            **(pod["metadata"].get("annotations") or {}),
+            RELAXED: bound["metadata"]["annotations"][RELAXED],
+        }
+        return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
 
 
 def _views(ends: Mapping[str, list[int]]) -> Iterator[tuple[int, ...]]:

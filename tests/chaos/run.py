@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -21,7 +21,7 @@ from tests.chaos.happenings import Happening, Script, literal
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.judging import Judge
-from tests.chaos.shapes import NAIVE
+from tests.chaos.shapes import NAIVE, SHAPES
 from tests.chaos.stage import Stage
 from tests.chaos.venue import EMBEDDED, Setting, Venue
 from tests.chaos.verdicts import Verdict, Wrong
@@ -103,10 +103,10 @@ class Outcome:
         )
 
 
-def run(seed: int, shape: Shape) -> Outcome:
-    """Play the run of a seed on the embedded cluster with a virtual clock."""
+def run(seed: int, shape: Shape, pods: Sequence[str] = tuple(SHAPES)) -> Outcome:
+    """Play the run of a seed on the embedded cluster with a virtual clock. `pods`: the shapes of its pods."""
     with repeatable(seed):
-        return run_virtually(Run(seed, shape).play())
+        return run_virtually(Run(seed, shape, pods=pods).play())
 
 
 async def run_at(venue: Venue, seed: int, shape: Shape) -> Outcome:
@@ -154,6 +154,7 @@ class Run:
         setting: the settings of the cluster; None draws them, or takes the defaults with a script.
         venue: where it is played.
         until_s: when it ends without waiting for the final state.
+        pods: the shapes of its pods.
     """
 
     def __init__(
@@ -165,7 +166,9 @@ class Run:
         setting: Setting | None = None,
         venue: Venue = EMBEDDED,
         until_s: float | None = None,
+        pods: Sequence[str] = tuple(SHAPES),
     ) -> None:
+        self._pods = pods
         self._shape, self._script, self._venue = shape, script, venue
         pace = venue.pace
         self._until_s = until_s
@@ -189,7 +192,7 @@ class Run:
             names = sorted({one.scheduler_name for one in instances})
             stage = Stage(opened.server, instances, journal)
             self._began_s = self._outcome.began_s = loop.time()
-            world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names))
+            world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names), self._pods)
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
                 final_state = FinalState(opened.server, instances, frozenset(names), journal)

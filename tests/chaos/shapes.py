@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.reference.fallback import FALLBACK
 from tests.support import build
 from tests.support.build import Json
 
 #: The schedulerName of the scheduler that binds without any check.
 NAIVE = "naive-scheduler"
+#: Seconds after which a patient pod may be relaxed.
+PATIENCE_S = 4
 _TEAM_X = build.selector("team=x")
 
 
@@ -31,6 +34,12 @@ def _at_most_two(key: str, *labels: str) -> Json:
     return {"annotations": {"affinity-scheduler.io/affinity": json.dumps(affinity)}}
 
 
+def _patient(key: str, *labels: str) -> Json:
+    """Return the settings of a pod whose anti-affinity becomes a preference after `PATIENCE_S`."""
+    entry = {"rule": "podAntiAffinity", "topologyKey": key, "afterSeconds": PATIENCE_S}
+    return {**_away(key, *labels), "annotations": {FALLBACK: json.dumps([entry])}}
+
+
 #: The `app` label, and arguments of `build.pod` with `cpu`, `host_ports` and `annotations`.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("plain", {}),
@@ -48,6 +57,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "tolerant": ("tolerant", {"tolerations": [build.toleration("busy")]}),
     "two a zone": ("pair", _at_most_two(build.ZONE, "app=pair")),
     "two a node": ("pair", _at_most_two(build.HOSTNAME, "app=pair")),
+    "patient": ("patient", _patient(build.ZONE, "app=patient")),
     "port": ("port", {"host_ports": ("8080",)}),
 }
 

@@ -38,6 +38,7 @@ class World:
         objects: returns the objects of a kind.
         chance: the random numbers.
         schedulers: the schedulerNames of pods, ours and others'; a name may be listed twice.
+        shapes: of the pods.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class World:
         objects: Callable[[str], list[JsonObject]],
         chance: random.Random,
         schedulers: Sequence[str],
+        shapes: Sequence[str] = tuple(SHAPES),
     ) -> None:
         self._objects, self._chance, self._schedulers = objects, chance, schedulers
         self._n_pods = 0
@@ -59,7 +61,7 @@ class World:
         # Every run has its own weights: an action that is rare in most runs is frequent, or alone, in some.
         self._weights = [weight * chance.choice(_MIXTURE) for weight, _ in actions]
         self._weights[0] = actions[0][0]
-        self._shapes = list(SHAPES)
+        self._shapes = shapes
         self._shape_weights = [chance.choice(_MIXTURE) + 0.1 for _ in self._shapes]
         #: The newest pods, which are being scheduled about now.
         self._newest: deque[str] = deque(maxlen=5)

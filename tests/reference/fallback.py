@@ -93,15 +93,17 @@ def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declare
     return {**made, "metadata": metadata, "spec": spec}
 
 
-def as_seen_by(pod: Object, others: Iterable[Object]) -> tuple[Object, list[Object]]:
+def as_seen_by(
+    pod: Object, others: Iterable[Object], *, came_first: bool = True
+) -> tuple[Object, list[Object]]:
     """
     The bound pod and the other pods in fields, as far as rules between them hold at all.
 
-    Left out are pods to which a rule of this pod yields: it may stand beside them.
+    Left out are pods to which a rule of this pod yields: if it `came_first`, they may have come beside it.
     """
     mine = marked(pod)
     relaxed = relaxed_anti(pod, mine)
-    kept = relaxed_anti(pod, entries_of(pod)) - relaxed
+    kept = relaxed_anti(pod, entries_of(pod)) - relaxed if came_first else set()
     seen = [
         softened(one, marked(one), relaxed) for one in others if not relaxed_anti(one, marked(one)) & kept
     ]

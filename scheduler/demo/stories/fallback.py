@@ -1,4 +1,4 @@
-"""Story 11: a required rule that becomes a preference when it alone has kept a pod pending for a time."""
+"""Story 11: a required rule that becomes a preference for a pod that it alone keeps pending, and holds again later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.demo.display import Group
 from scheduler.demo.objects import Pod
-from scheduler.demo.stage import Stage, Story
+from scheduler.demo.stage import Stage, Story, ready_node
 
 _NAMESPACE: Final = "quorum"
 _N_ZONES: Final = 3
@@ -17,6 +17,9 @@ _MARK: Final = "affinity-scheduler.io/relaxed"
 _RULE: Final = "podAntiAffinity by topology.kubernetes.io/zone"
 _QUORUM: Final = Group("Q", "a replica, alone in its zone")
 _RELAXED: Final = Group("R", "the replica whose rule was relaxed")
+_NEW_NODE: Final = "node-0007"
+#: Without the waits that a real cluster should have.
+_REBALANCING: Final = ("--rebalance", "--rebalance-hold", "1s", "--rebalance-cool-down", "0s")
 #: Of the story; the example waits longer.
 _AFTER: Final = ('"afterSeconds": 15', '"afterSeconds": 3')
 
@@ -40,7 +43,25 @@ async def _play(stage: Stage) -> None:
     hard = Counter(zones[pod.spec.node_name] for pod in pods if not _is_relaxed(pod))
     stage.expect(len(hard) == _N_ZONES, f"the other three in a zone each, found {dict(hard)}")
     show.good("the fourth runs beside another one; the three before it have a zone each")
-    await stage.draw(pods, lambda pod: _RELAXED if _is_relaxed(pod) else _QUORUM)
+    await stage.draw(pods, _group)
+
+    await stage.add_nodes([ready_node(_NEW_NODE, "zone-d")])
+    show.step(f"a fourth zone joins, with {_NEW_NODE}; the enforcer may move pods to better nodes")
+    async with stage.enforcing(*_REBALANCING):
+        (note,) = await stage.wait_for_events("Rebalanced", _RULE)
+        show.quote(note)
+        await stage.wait_ready(_N_ZONES + 1)
+    pods = await stage.check()
+    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    count = Counter(zones[pod.spec.node_name] for pod in pods)
+    stage.expect(len(count) == _N_ZONES + 1, f"a zone for each replica, found {dict(count)}")
+    stage.expect(not any(map(_is_relaxed, pods)), "no replica with a mark")
+    show.good("every replica has a zone of its own")
+    await stage.draw(pods, _group)
+
+
+def _group(pod: Pod) -> Group:
+    return _RELAXED if _is_relaxed(pod) else _QUORUM
 
 
 def _is_relaxed(pod: Pod) -> bool:
