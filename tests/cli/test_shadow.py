@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_commands import called, served
-from tests.cli.test_rights import right
+from tests.cli.test_rights import granted_rights, used_rights
 from tests.support import accounts
 from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
-from tests.support.rights import granted
 
 ROLE = accounts.EXPLAIN_READER.parents[1] / "shadow" / "role.yaml"
 
@@ -38,8 +37,7 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
     )
     (user,) = record.granted
     assert record.refused == {}
-    used = {right(wish) for wish in record.granted[user]}
-    allowed = {tuple(each)[:3] for each in granted(documents(ROLE))}
+    used, allowed = used_rights(record.granted[user]), granted_rights(documents(ROLE))
     assert used <= allowed
     # A watch begins with the objects that there are; only other servers need the lists.
     assert {each for each in allowed if each[2] == "watch"} <= used
