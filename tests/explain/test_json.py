@@ -54,7 +54,7 @@ FIELDS = {
     AddMatchLabelKey: "field topologyKey labelKey",
     RecreateWithMatchLabelKey: "topologyKey labelKey pods",
     RankedNode: "node total scores",
-    DecisionRecord: "v evaluated feasible top rejected",
+    DecisionRecord: "v evaluated feasible top rejected relaxed",
     Simulation: (
         "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes"
     ),
