@@ -104,6 +104,10 @@ class Fallbacks:
         ]
         return [*due, *saved], [*told, *questions]
 
+    def on_interrupted(self, now_s: float) -> None:
+        """Let no clock count for a while, since a watch was interrupted."""
+        self._clocks.on_interrupted(now_s)
+
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `on_time` is next to be called, None if no clock runs."""
         return self._clocks.next_wake_s(now_s)

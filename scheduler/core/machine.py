@@ -59,6 +59,7 @@ from scheduler.model.stimuli import (
     TimePassed,
     VolumesWritten,
     WatchEvent,
+    WatchInterrupted,
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
@@ -182,6 +183,8 @@ class Machine:
             case ScaleUpNotTriggered(uid):
                 if self._fallbacks.give_up(uid, now_s):
                     self.queue.activate(uid, now_s)
+            case WatchInterrupted():
+                self._fallbacks.on_interrupted(now_s)
             case TimePassed():
                 return self._on_time(now_s)
             case SweepDue():

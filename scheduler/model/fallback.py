@@ -223,7 +223,9 @@ def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, t
     )
     nodes, preferred_nodes = rules.required_nodes, rules.preferred_nodes
     for entry in by_kind.get("nodeAffinity", ()):
-        wanted = tuple(PreferredNodeTerm(entry.weight, term) for term in nodes.terms or ())
+        # A term that does not parse matches no node; among the preferences it would fail every decision.
+        parsed = (term for term in nodes.terms or () if term.problem is None)
+        wanted = tuple(PreferredNodeTerm(entry.weight, term) for term in parsed)
         preferred_nodes = (*(preferred_nodes or ()), *wanted)
         nodes = RequiredNodeAffinity(nodes.node_selector, None)
     softened = PodAffinity(

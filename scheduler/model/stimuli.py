@@ -196,6 +196,11 @@ class PodGroupGone:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchInterrupted:
+    """A list or watch failed: until it goes on, changes are not seen."""
+
+
+@dataclass(frozen=True, slots=True)
 class CycleDue:
     """One scheduling cycle may run."""
 
@@ -236,6 +241,7 @@ Stimulus = (
     | EvictionEnded
     | PluginFailing
     | ScaleUpNotTriggered
+    | WatchInterrupted
     | CycleDue
     | TimePassed
     | SweepDue

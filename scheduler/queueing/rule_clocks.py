@@ -6,6 +6,7 @@ How long rules with a fallback have kept pending pods pending, and when a fallba
     It never starts over: what it counted stays.
  2. Only time that a live scheduler saw counts. Time is seen in steps, at least every `TICK_S` while a clock runs; a
     longer step counts as `MAX_STEP_S`. So neither a scheduler that was stopped, nor one that was not there, counts.
+    Nor does the time for `BLIND_S` after a watch was interrupted: room may have come and gone that nobody saw.
  3. What a clock has counted is saved on the pod when it starts, and whenever it has grown by `save_step_s`. A scheduler
     that starts continues from there: a restart costs the pod at most that step, and never gives it time.
  4. A set of rules is due once each of them is: its time is over, or an autoscaler has said NotTriggerScaleUp about the
@@ -26,6 +27,10 @@ from scheduler.model.pods import Pod
 
 TICK_S: Final = 5.0
 MAX_STEP_S: Final = 10.0
+#: Sums of steps differ from the whole by less.
+_ROUNDING_S: Final = 1e-6
+#: Longer than the longest pause between two attempts to list or watch, which is 30 s.
+BLIND_S: Final = 40.0
 _MIN_SAVE_STEP_S: Final = 30
 QUESTION_STEP_S: Final = 15.0
 #: Pods that an autoscaler gave up and that are not known to wait for it; the oldest go first.
@@ -67,6 +72,7 @@ class RuleClocks:
     #: The live time, in seconds since some moment; see rule 2.
     _live_s: float = 0.0
     _seen_s: float = -inf
+    _blind_until_s: float = -inf
     _waits: dict[str, _Wait] = field(default_factory=dict)
     #: When a pod's rules are due or have to be saved: live time, number, UID.
     _wakes: list[tuple[float, int, str]] = field(default_factory=list)
@@ -128,7 +134,9 @@ class RuleClocks:
         wait = self._waits.get(uid)
         if wait is None:
             return None
-        return next((rules for rules in wait.rule_sets if self._remaining_s(wait, rules) <= 0), None)
+        return next(
+            (rules for rules in wait.rule_sets if self._remaining_s(wait, rules) <= _ROUNDING_S), None
+        )
 
     def waited_s(self, uid: str) -> dict[str, int]:
         """Return the whole seconds counted by the name of the rule."""
@@ -146,7 +154,7 @@ class RuleClocks:
         """
         self._see(now_s)
         reached = []
-        while self._wakes and self._wakes[0][0] <= self._live_s:
+        while self._wakes and self._wakes[0][0] <= self._live_s + _ROUNDING_S:
             wake = heapq.heappop(self._wakes)
             if self._is_current(wake):
                 reached.append(self._waits[wake[2]])
@@ -160,14 +168,14 @@ class RuleClocks:
         while self._wakes:
             if self._is_current(self._wakes[0]):
                 until_s = max(0.0, self._wakes[0][0] - self._live_s)
-                return max(now_s, self._seen_s + min(TICK_S, until_s))
+                return max(now_s, max(self._seen_s, self._blind_until_s) + min(TICK_S, until_s))
             heapq.heappop(self._wakes)
         return None
 
     def take_unsaved(self, uid: str) -> Mapping[str, int] | None:
         """Return what has to be saved on the pod now, and take it as saved; None if nothing has."""
         wait = self._waits.get(uid)
-        if wait is None or all(until_s > 0 for until_s in _until_saves_s(wait)):
+        if wait is None or all(until_s > _ROUNDING_S for until_s in _until_saves_s(wait)):
             return None
         wait.saved_s = {name: int(counted) for name, counted in wait.counted_s.items()}
         self._set_wake(wait)
@@ -176,7 +184,7 @@ class RuleClocks:
     def take_question(self, uid: str) -> bool:
         """Return whether the pod's namespace is to be asked about now, and take it as asked."""
         wait = self._waits.get(uid)
-        if wait is None or self._until_question_s(wait) > 0:
+        if wait is None or self._until_question_s(wait) > _ROUNDING_S:
             return False
         self._asked_s[wait.pod.namespace] = self._live_s
         self._set_wake(wait)
@@ -187,8 +195,14 @@ class RuleClocks:
             return inf
         return self._asked_s.get(wait.pod.namespace, -inf) + QUESTION_STEP_S - self._live_s
 
+    def on_interrupted(self, now_s: float) -> None:
+        """Let no clock count for a while, since a watch was interrupted."""
+        self._see(now_s)
+        self._blind_until_s = now_s + BLIND_S
+
     def _see(self, now_s: float) -> None:
-        self._live_s += max(0.0, min(now_s - self._seen_s, MAX_STEP_S))
+        from_s = max(self._seen_s, min(self._blind_until_s, now_s))
+        self._live_s += max(0.0, min(now_s - from_s, MAX_STEP_S))
         self._seen_s = now_s
 
     def _count(self, wait: _Wait) -> None:
@@ -212,7 +226,7 @@ class RuleClocks:
         wait.number = self._n_wakes
         remaining_s = min((self._remaining_s(wait, rules) for rules in wait.rule_sets), default=inf)
         until_s = min(remaining_s, self._until_question_s(wait), *_until_saves_s(wait))
-        if remaining_s > 0 and until_s < inf:
+        if remaining_s > _ROUNDING_S and until_s < inf:
             wake = (self._live_s + max(until_s, 0.0), wait.number, wait.pod.uid)
             heapq.heappush(self._wakes, wake)
             if len(self._wakes) > _SPARE_WAKES + 2 * len(self._waits):

@@ -20,7 +20,7 @@ from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import PluginFailing
+from scheduler.model.stimuli import PluginFailing, WatchInterrupted
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.delegated_auth import DelegatedAuth
@@ -158,7 +158,13 @@ class Scheduler:
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = informers_of(
-            (*kinds_for(settings), *pod_groups()), client, self._inbox, metrics, log, now_s=now_s
+            (*kinds_for(settings), *pod_groups()),
+            client,
+            self._inbox,
+            metrics,
+            log,
+            on_interrupted=self._on_interrupted,
+            now_s=now_s,
         )
         self._sync = cache_comparison.InitialSync(self._informers, self._inbox)
         self._page = self._new_page()
@@ -384,6 +390,10 @@ class Scheduler:
         self._explainer.record(attempt)
         self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
+
+    def _on_interrupted(self, kind: str) -> None:
+        self._metrics.on_watch_restart(kind)
+        self._inbox.put_now(WatchInterrupted())
 
     def _on_condition_failed(self, pod: Pod, message: str) -> None:
         self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)

@@ -11,7 +11,7 @@ import pytest
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.instructions import EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, PodSeen, ScaleUpNotTriggered, TimePassed
+from scheduler.model.stimuli import BindDone, PodSeen, ScaleUpNotTriggered, TimePassed, WatchInterrupted
 from tests.support.build import HOSTNAME, ZONE, affinity, container, selector, spread, term
 from tests.support.driving import Driver, bind_of
 
@@ -316,3 +316,12 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
     assert (bind.pod.uid, bind.node_name) == (third.uid, "c")
     assert RELAXED not in bind.annotations
     cluster.handle(PodSeen(cluster.confirm(third, "c")))
+
+
+def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
+    """For 40 s nobody knows whether there was room for the hard rule."""
+    full_zones(cluster)
+    live(cluster, 50)
+    cluster.handle(WatchInterrupted())
+    assert not [one for one in live(cluster, 48) if type(one).__name__ == "Bind"]
+    assert bind_of(live(cluster, 5))

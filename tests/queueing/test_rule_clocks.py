@@ -12,7 +12,14 @@ from scheduler.core.fallbacks import keeping_rules
 from scheduler.model.fallback import Fallback, waited_text
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.queueing.rule_clocks import MAX_STEP_S, QUESTION_STEP_S, TICK_S, RuleClocks, save_step_s
+from scheduler.queueing.rule_clocks import (
+    BLIND_S,
+    MAX_STEP_S,
+    QUESTION_STEP_S,
+    TICK_S,
+    RuleClocks,
+    save_step_s,
+)
 from tests.support import build
 
 TIMES_S = {"a": 20, "b": 100, "c": 1000}
@@ -63,6 +70,11 @@ class _Life:
         for key in self.running:
             self.most_s[key] += min(seconds, MAX_STEP_S)
 
+    def interrupted(self) -> None:
+        """A watch broke: what has passed counts, the next time does not."""
+        self.clocks.on_interrupted(self.now_s)
+        self.now_s += BLIND_S
+
     def restart(self) -> None:
         """Another process, with another clock, knows what was saved."""
         self.clocks, self.now_s, self.running = RuleClocks(), 7.0, set()
@@ -110,6 +122,7 @@ STEPS = st.one_of(
     st.tuples(st.just("live"), st.sampled_from((0.3, 4.0, 30.0, 250.0))),
     st.tuples(st.just("live"), st.floats(0.0, 60.0)),
     st.tuples(st.just("freeze"), st.sampled_from((1.0, 3600.0))),
+    st.just(("interrupted", None)),
     st.just(("restart", None)),
 )
 

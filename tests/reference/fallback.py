@@ -87,7 +87,9 @@ def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declare
         if entry["rule"] == "nodeAffinity":
             nodes = affinity["nodeAffinity"]
             terms = nodes.pop(REQUIRED)["nodeSelectorTerms"]
-            preferred = [{"weight": entry.get("weight", 100), "preference": term} for term in terms]
+            # Terms with a value that is no label value match no node.
+            parsed = [term for term in terms if "{bad}" not in json.dumps(term)]
+            preferred = [{"weight": entry.get("weight", 100), "preference": term} for term in parsed]
             nodes[PREFERRED] = [*(nodes.get(PREFERRED) or ()), *preferred]
     metadata = {name: value for name, value in made["metadata"].items() if name != "annotations"}
     return {**made, "metadata": metadata, "spec": spec}
