@@ -11,7 +11,7 @@ import keyword
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,10 +121,7 @@ def _wide(row: Mapping[str, Any]) -> list[str]:
 
 def _is_module_elsewhere(stem: str) -> bool:
     """Return whether Python or a package has a module of this name."""
-    if stem in sys.stdlib_module_names:
-        return True
-    others = [folder for folder in sys.path if folder and Path(folder).resolve() != Path.cwd()]
-    return PathFinder.find_spec(stem, others) is not None
+    return stem in {"scheduler", *sys.stdlib_module_names, *packages_distributions()}
 
 
 def _write_new(name: str | None) -> int:

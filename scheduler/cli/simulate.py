@@ -2,7 +2,8 @@
 `affinity-scheduler simulate -f FILE --replicas N`: say how many replicas fit, on which nodes, and what stops the next.
 
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
-turn, each with the pods of the ones before it. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per
+turn, each with the pods of the ones before it; members of a group that their labels or annotations name are placed
+together, or none of them is. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per
 document.
 
 `--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
@@ -16,6 +17,8 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -28,9 +31,12 @@ from scheduler.cli.query.sources import add_source_arguments, read_cluster, read
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
+from scheduler.explain.groups import GroupPlaces, group_of, place_group
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
 from scheduler.framework.interface import Rng
+from scheduler.model.pod_groups import GROUP, GroupKey
+from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
 from scheduler.state.snapshot import Snapshot
@@ -89,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
     cluster, _ = asyncio.run(read_cluster(args, settings, None))
     manifest_file.add_other_objects(cluster)
     rng = random.Random(args.seed)
-    simulations = [
-        simulate_manifest(cluster, manifest, args.replicas, rng) for manifest in manifest_file.manifests
-    ]
+    simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(simulations), indent=2).decode())
     else:
@@ -113,10 +117,47 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     return 0 if drain.is_ok else 1
 
 
-def simulate_manifest(
-    cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None, rng: Rng
-) -> Simulation:
-    """Place the manifest's replicas in the cluster until one does not fit; all of a DaemonSet. Raises SettingsError."""
+def simulate_manifests(
+    cluster: LoadedCluster, manifests: Sequence[Manifest], n_replicas: int | None, rng: Rng
+) -> list[Simulation]:
+    """
+    Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
+
+    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. Raises SettingsError.
+    """
+    simulations: list[Simulation] = []
+    found_by_group: dict[GroupKey, GroupPlaces] = {}
+    #: The pods of manifests whose group is placed with an earlier one.
+    created: dict[int, list[Pod]] = {}
+    for index, manifest in enumerate(manifests):
+        pods = created.get(index)
+        if pods is None:
+            pods = _new_pods(cluster, manifest, n_replicas)
+        key = group_of(pods[0]) if pods else None
+        if key is None:
+            simulations.append(_simulate(cluster, manifest, pods, rng))
+            continue
+        if key not in found_by_group:
+            for later in range(index + 1, len(manifests)):
+                if manifests[later].namespace == key.namespace and _names_group(manifests[later], key):
+                    created[later] = _new_pods(cluster, manifests[later], n_replicas)
+            members = [*pods, *(pod for others in created.values() for pod in others if group_of(pod) == key)]
+            profile, _ = cluster.profile_for(pods[0])
+            new_profile = partial(cluster.build_profile, profile)
+            found_by_group[key] = place_group(key, members, cluster.state, new_profile, rng)
+        found = found_by_group[key]
+        uids = {pod.uid for pod in pods}
+        node_names = [node_name for pod, node_name in found.nodes if pod.uid in uids]
+        notes = (found.message,) if len(node_names) < len(pods) else ()
+        simulations.append(_simulation(cluster, manifest, len(pods), node_names, notes=notes))
+    return simulations
+
+
+def _names_group(manifest: Manifest, key: GroupKey) -> bool:
+    return key.name in (manifest.labels.get(GROUP), manifest.annotations.get(GROUP))
+
+
+def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:
     if n_replicas is not None and manifest.is_daemon_set:
         expected = "a workload with a number of replicas: a DaemonSet has a pod for each node"
         raise SettingsError("--replicas", "", f"DaemonSet {manifest.name}", expected)
@@ -126,11 +167,14 @@ def simulate_manifest(
             f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
         )
     try:
-        pods = cluster.create_pods(manifest, n_replicas)
+        return cluster.create_pods(manifest, n_replicas)
     except MalformedObjectError as error:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
+
+
+def _simulate(cluster: LoadedCluster, manifest: Manifest, pods: Sequence[Pod], rng: Rng) -> Simulation:
     node_names: list[str] = []
     first_unplaced, notes = None, tuple[str, ...]()
     if pods:
@@ -144,12 +188,24 @@ def simulate_manifest(
         )
         node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
         notes = placed.notes()
+    return _simulation(cluster, manifest, len(pods), node_names, first_unplaced, notes=notes)
+
+
+def _simulation(
+    cluster: LoadedCluster,
+    manifest: Manifest,
+    n_replicas: int,
+    node_names: Sequence[str],
+    first_unplaced: Pod | None = None,
+    *,
+    notes: tuple[str, ...] = (),
+) -> Simulation:
     shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
         manifest_kind=manifest.kind,
         namespace=manifest.namespace,
         name=manifest.name,
-        n_replicas=len(pods),
+        n_replicas=n_replicas,
         n_placed=len(node_names),
         zones=zone_shares(cluster.state, node_names),
         nodes=shares,

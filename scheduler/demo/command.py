@@ -28,12 +28,14 @@ from scheduler.demo.stories import (
     blue_green,
     customers,
     database,
+    drain,
     enforced,
     fallback,
     groups,
     own_rules,
     racks,
     rolling_update,
+    shadow,
     tenants,
     thousand_pods,
 )
@@ -54,6 +56,8 @@ STORIES: Final[Sequence[Story]] = (
     own_rules.STORY,
     fallback.STORY,
     groups.STORY,
+    drain.STORY,
+    shadow.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
@@ -156,7 +160,8 @@ class _Demo:
                 metrics,
                 lambda *flags: self._enforcer(api, flags),
                 lambda: webhook(api, self.logs),
-                self._explained,
+                self._told,
+                self._recorded,
             )
 
         for number in self.numbers:
@@ -196,14 +201,28 @@ class _Demo:
                 yield
                 watching.cancel()
 
-    async def _explained(self, namespace: str, name: str) -> list[str]:
-        """Return what `explain` says about the pod; it ends with 1 for a pod that fits nowhere."""
-        arguments = ["explain", "-n", namespace, name, "--kubeconfig", str(self.logs / KUBECONFIG)]
+    async def _told(self, arguments: Sequence[str]) -> list[str]:
+        """Return what the command says; it ends with 1 for a negative answer."""
+        on = [] if "--recording" in arguments else ["--kubeconfig", str(self.logs / KUBECONFIG)]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scheduler", *arguments, stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "scheduler", *arguments, *on), stdout=asyncio.subprocess.PIPE
         )
         told, _ = await process.communicate()
         return told.decode().splitlines()
+
+    @contextlib.asynccontextmanager
+    async def _recorded(self) -> AsyncGenerator[str, None]:
+        """Record the cluster, with what the example plugins read, and yield the file."""
+        file = self.logs / "day.jsonl.gz"
+        arguments = ["record", "-o", str(file), "--kubeconfig", str(self.logs / KUBECONFIG), *_own_rules()]
+
+        async def is_recording() -> bool:
+            return "Recording changes" in (self.logs / "recorder.log").read_text()
+
+        async with process_of("recorder", arguments, self.logs) as recorder:
+            await recorder.ready(is_recording)
+            yield str(file)
+            await asyncio.shield(recorder.stop())
 
     async def _play(self, story: Story, stage: Stage) -> None:
         try:

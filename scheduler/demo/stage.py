@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from scheduler.demo.api import ApiSession, collection_of
 from scheduler.demo.display import Display, Group, Row
-from scheduler.demo.examples import documents
+from scheduler.demo.examples import documents, folder
 from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod
 from scheduler.demo.pod_watch import PODS, PodWatch, StoryFailed
 from scheduler.demo.rule_check import broken_rules
@@ -61,8 +62,10 @@ class Stage:
     enforcer: Callable[..., AbstractAsyncContextManager[None]]
     #: Runs the webhook in the same way and yields its address; the API server asks it about new pods.
     webhooks: Callable[[], AbstractAsyncContextManager[str]]
-    #: Runs `explain` for the pod of a namespace and a name, and returns its lines.
-    explainer: Callable[[str, str], Awaitable[list[str]]]
+    #: Runs a command of this program on the cluster, and returns its lines.
+    program: Callable[[Sequence[str]], Awaitable[list[str]]]
+    #: Records the cluster until the block ends, and yields the file.
+    recorder: Callable[[], AbstractAsyncContextManager[str]]
     #: Namespaces in the manifests of this story, in order.
     namespaces: list[str] = field(default_factory=list)
     #: Node -> labels that this story set.
@@ -166,8 +169,19 @@ class Stage:
 
     async def explain(self, namespace: str, name: str) -> list[str]:
         """Return what the command says about a pod."""
-        self.show.command(f"affinity-scheduler explain -n {namespace} {name}")
-        return await self.explainer(namespace, name)
+        return await self.run("explain", "-n", namespace, name)
+
+    async def run(self, *arguments: str) -> list[str]:
+        """Return the lines of a command of this program."""
+        self.show.command(" ".join(("affinity-scheduler", *map(_shown, arguments))))
+        return await self.program(arguments)
+
+    @contextlib.asynccontextmanager
+    async def recording(self) -> AsyncGenerator[str, None]:
+        """Record what happens in the cluster until the block ends, and yield the file."""
+        self.show.command("affinity-scheduler record -o day.jsonl.gz --plugins ... --config ... &")
+        async with self.recorder() as file:
+            yield file
 
     async def set_capacities(self, room_by_zone: Mapping[str, str]) -> None:
         """Say, as the driver of the default class would, how much room for volumes each zone has."""
@@ -346,6 +360,15 @@ class Stage:
 
 def _deployment(namespace: str, name: str) -> str:
     return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+
+
+def _shown(argument: str) -> str:
+    """Return the argument without the folders that only this run of the demo has."""
+    path = Path(argument)
+    if not path.is_absolute():
+        return argument
+    examples = folder()
+    return f"manifests/examples/{path.relative_to(examples)}" if path.is_relative_to(examples) else path.name
 
 
 def ready_node(name: str, zone: str) -> JsonObject:

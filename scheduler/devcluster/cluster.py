@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -49,6 +50,7 @@ class DevCluster:
         write_log: bool = False,
         controllers: bool = False,
         node_labels: Mapping[str, Sequence[str]] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Create a cluster with its nodes and namespaces; `start` lets it listen.
@@ -65,6 +67,7 @@ class DevCluster:
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
             node_labels: further labels of the nodes, each with the values that they get in turn.
+            now_s: the monotonic clock by which controllers wait.
         """
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
@@ -79,6 +82,7 @@ class DevCluster:
         self._host = host
         self._port = port
         self._has_controllers = controllers
+        self._now_s = now_s
         self._runner: web.ServerRunner | None = None
         self._listener: asyncio.Server | None = None
         self._controllers: asyncio.Task[None] | None = None
@@ -106,7 +110,7 @@ class DevCluster:
             raise
         self._port = self._listener.sockets[0].getsockname()[1]
         if self._has_controllers:
-            running = run_controllers(self.store, KubeletSettings(), self._webhooks)
+            running = run_controllers(self.store, KubeletSettings(), self._webhooks, now_s=self._now_s)
             self._controllers = asyncio.create_task(running, name="devcluster-controllers")
             self._controllers.add_done_callback(_log_failure)
 

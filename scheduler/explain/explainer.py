@@ -19,6 +19,7 @@ from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.fallbacks import bound_notes, pending_notes
+from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.suggestions import find_suggestions
@@ -112,7 +113,30 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             explanation = _explanation(request, "failed", message)
         case _:
             assert_never(decision)
-    return _with_gates(explanation, pod)
+    return _with_gates(_with_group(explanation, request), pod)
+
+
+def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
+    """Return the explanation of the pod's group if it has one, with a note of what the pod would find on its own."""
+    pod, key = request.pod, group_of(request.pod)
+    if key is None:
+        return explanation
+    members = {one.uid: one for one in (*request.pending_pods, pod) if group_of(one) == key and not one.gates}
+    request.on_step(f"searching places for {counted(len(members), 'pod')} of its group")
+    state = copy_state(request.state, request.new_state())
+    found = place_group(key, list(members.values()), state, request.new_profile, request.rng)
+    node_name = next((name for one, name in found.nodes if one.uid == pod.uid), "")
+    notes = (*explanation.notes, f"on its own: {explanation.message}")
+    if not node_name:
+        message = found.message or explanation.message
+        # What would help the pod alone need not help its group.
+        return with_parts(
+            explanation, state="unschedulable", message=message, notes=notes, suggestions=(), group=key.text
+        )
+    message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
+    # What the pod would find alone explains no refusal.
+    alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
+    return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
 
 
 def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:

@@ -146,6 +146,8 @@ class Explanation(JsonStruct, frozen=True, kw_only=True):
     scores: tuple[RankedNode, ...] = ()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
+    #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
+    group: str = ""
 
     @property
     def is_ok(self) -> bool:

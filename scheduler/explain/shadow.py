@@ -37,6 +37,7 @@ from scheduler.model.stimuli import PodGone, PodSeen, StorageSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from scheduler.syntax.plurals import counted
 
 RACE_S: Final = 2.0
 _MAX_DIFFERENCES: Final = 1_000
@@ -264,7 +265,7 @@ class Shadow:
         if isinstance(decision, ScheduleResult) and row is not None and _is_feasible(decision, row):
             behind, plugin, lack = _behind(decision, row)
             cause = Cause.SAMPLING if self._may_be_sampled(decision) else Cause.SCORE
-            text = f"{here} has {behind} points more, {lack} of them by {plugin}"
+            text = f"{here} has {counted(behind, 'point')} more; {plugin} alone gives it {lack} more"
             return _of(pod, cause, node, here, text, behind=behind, plugin=plugin)
         plugin, reason = self._refusal(pod, row)
         return _of(pod, Cause.RULE, node, here, f"{node} is refused here: {reason}", plugin=plugin)

@@ -18,6 +18,7 @@ from typing import Final
 from scheduler.explain.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.model.fallback import FALLBACK, RELAXED
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.volumes import (
     BIND_COMPLETED,
     CLASS_ANNOTATION,
@@ -93,7 +94,14 @@ _POD: Final[FieldTree] = {
         **_META,
         "deletionTimestamp": True,
         "creationTimestamp": True,
-        "annotations": {AFFINITY: True, MODE: True, FALLBACK: True, RELAXED: True},
+        "annotations": {
+            AFFINITY: True,
+            MODE: True,
+            FALLBACK: True,
+            RELAXED: True,
+            GROUP: True,
+            MIN_COUNT: True,
+        },
         "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
     },
     "spec": {

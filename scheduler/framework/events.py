@@ -129,9 +129,14 @@ HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 #: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
 #: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
-#: Called with the object before and after the change. Returns the claims (`namespace/name`) of which a pod has to use
-#: one for the hint to return QUEUE; None if the hint may return it for any pod.
-ClaimsFn: TypeAlias = Callable[[Any, Any], frozenset[str] | None]
+#: A claim that a pod uses, `namespace/name`; or a label that another pod must have to be selected by a required term of
+#: its affinity or anti-affinity.
+Need: TypeAlias = str | tuple[str, str]
+#: The need of a pod with a required term that selects pods without any one label.
+ANY_POD: Final[Need] = ("", "")
+#: Called with the object before and after the change. Returns the needs of which a pod has to have one for the hint to
+#: return QUEUE; None if the hint may return it for any pod.
+NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 
 def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)
@@ -165,14 +170,14 @@ class ClusterEventWithHint:
         actions: union of the actions of interest.
         hint: decides about one change; None means QUEUE.
         reads_labels: returns whether the hint depends on labels or owner of the pending pod.
-        claims: narrows the pods that the hint is asked about, of which thousands may wait with a claim each.
+        needs: narrows the pods that the hint is asked about, of which thousands may wait, each for something else.
     """
 
     resource: Resource
     actions: Action
     hint: HintFn | None = None
     reads_labels: ReadsLabels = always
-    claims: ClaimsFn | None = None
+    needs: NeedsFn | None = None
 
     def matches(self, event: ClusterEvent) -> bool:
         """

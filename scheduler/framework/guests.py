@@ -239,11 +239,11 @@ class GuardedPlugin:
                 f"found an event of {event.resource!r} and {event.actions!r}, expected Resource.NODE, Action.ADD"
             )
         if event.hint is None:
-            return replace(event, claims=None)
+            return replace(event, needs=None)
         if not callable(event.hint):
             raise TypeError(f"found the hint {event.hint!r}, expected a function")
         # A hint of the user's may read any field of a pod: its result for one pod is used for equal pods only.
-        return replace(event, hint=self._guarded_hint(event.hint), reads_labels=always, claims=None)
+        return replace(event, hint=self._guarded_hint(event.hint), reads_labels=always, needs=None)
 
     def _guarded_hint(self, hint: HintFn) -> HintFn:
         def checked(pod: Pod, old: object, new: object) -> Hint:

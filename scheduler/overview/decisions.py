@@ -23,6 +23,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
 
     `top` and `rejected` are those of the decision's record: the chosen node first, weighted scores by plugin, and
     numbers of refused nodes by reason. Both are empty for a pod that fits nowhere, whose `message` has the reasons.
+    `n_victims`: pods that begin to be evicted for it; each is an eviction of its own once a watch shows it.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     seconds: float
     n_evaluated: int
     n_feasible: int
+    n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
 
@@ -89,6 +91,7 @@ class _Entry:
     attempts: int
     n_evaluated: int
     n_feasible: int
+    n_victims: int
     record: str
     #: Made for the first viewer.
     decision: Decision | None = None
@@ -110,7 +113,7 @@ class DecisionFeed:
             _Entry(
                 self.newest, at_s, seconds, pod.namespace, pod.name, pod.scheduler_name, attempt.result,
                 attempt.message[:_MAX_MESSAGE], attempt.attempts, attempt.n_evaluated, attempt.n_feasible,
-                attempt.record,
+                attempt.n_victims, attempt.record,
             )
         )  # fmt: skip
 
@@ -174,6 +177,7 @@ def _decision(entry: _Entry) -> Decision:
         seconds=round(entry.seconds, 6),
         n_evaluated=entry.n_evaluated,
         n_feasible=entry.n_feasible,
+        n_victims=entry.n_victims,
         top=() if record is None else record.top,
         rejected={} if record is None else record.rejected,
     )

@@ -19,10 +19,12 @@ MAX_SHOWN: Final = 100
 _PODS_PER_PIECE: Final = 200
 #: Begins the part of PostFilter in the message of a pod that fits nowhere.
 _POSTFILTER: Final = " preemption: "
+#: Begins the message of a member of a pod group that waits.
+GROUP_WAITS: Final = "pod group "
 #: A count of nodes in the message of a FitError.
 _COUNT: Final = re.compile(r"(?<![\w/.-])\d+ (?=\D)")
 #: Names of a namespace's objects, such as claims, and what a pod's annotation has: parts of a reason.
-_NAMES: Final = re.compile(r'(?<=").*(?=")|\bannotation ([^:]*): .*', re.DOTALL)
+_NAMES: Final = re.compile(r'(?<=").*(?=")|(\bannotation [^:]*: |^pod group ).*', re.DOTALL)
 _TOTAL: Final = re.compile(r"^0/\d+ nodes are available: ")
 
 Visible = Callable[[str], bool]
@@ -140,20 +142,22 @@ def reason_of(queued: QueuedPod, message: str) -> str:
     """
     Return the message without numbers of nodes and without its part on preemption.
 
-    Pods that wait for the same reason have the same text then.
+    Pods that wait for the same reason have the same text then. The message of a pod group is the same for its members.
     """
+    refusals = message.partition(_POSTFILTER)[0]
+    if refusals.startswith(GROUP_WAITS):
+        return refusals.rstrip(".")
     if queued.sub_queue is SubQueue.GATED:
         gates = ", ".join(queued.pod.gates) or queued.gating_plugin
         return f"scheduling gates: {gates}"
     if not message:
         return "not tried yet"
-    refusals = message.partition(_POSTFILTER)[0]
     return _COUNT.sub("", _TOTAL.sub("", refusals)).rstrip(".")
 
 
 def without_names(reason: str) -> str:
     """Return the reason of a pod that may not be named, without the names of other objects of its namespace."""
-    return _NAMES.sub(lambda found: f"annotation {found[1]}: ..." if found[1] else "...", reason)
+    return _NAMES.sub(lambda found: f"{found[1]}..." if found[1] else "...", reason)
 
 
 def _answer(reason: str, queue: str, group: _Group, messages: Mapping[str, str]) -> PendingGroup:

@@ -75,9 +75,9 @@ class NodeVolumeLimits:
             ClusterEventWithHint(csi_node, Action.ADD),
             ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
             ClusterEventWithHint(
-                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
             ),
-            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, claims=changed_claim),
+            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, needs=changed_claim),
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 

@@ -60,7 +60,7 @@ class VolumeRestrictions:
         """Return pods that free a disk or a claim, new nodes, and new claims."""
         return (
             ClusterEventWithHint(
-                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, claims=_helped_by_deletion
+                Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
             ),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
             ClusterEventWithHint(
@@ -68,7 +68,7 @@ class VolumeRestrictions:
                 Action.ADD,
                 _hint_after_claim_add,
                 never,
-                claims=changed_claim,
+                needs=changed_claim,
             ),
         )
 

@@ -65,7 +65,7 @@ class VolumeZone:
             ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add, never),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             ClusterEventWithHint(
-                claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never, claims=changed_claim
+                claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never, needs=changed_claim
             ),
             ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
         )

@@ -10,10 +10,11 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from scheduler.framework.events import (
-    ClaimsFn,
     ClusterEvent,
     ClusterEventWithHint,
     Hint,
+    Need,
+    NeedsFn,
     with_node_taint_updates,
 )
 from scheduler.queueing.queued_pod import QueuedPod
@@ -21,9 +22,9 @@ from scheduler.queueing.unschedulable_pods import EquivalenceClass, InterestedPl
 
 #: Profile -> plugin -> the events that the plugin registers.
 QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
-_Narrowed: TypeAlias = tuple[tuple[str, ClaimsFn], ...]
+_Narrowed: TypeAlias = tuple[tuple[str, NeedsFn], ...]
 
-_NO_CLAIMS: Final[frozenset[str]] = frozenset()
+_NO_NEEDS: Final[frozenset[Need]] = frozenset()
 
 
 class QueueingHints:
@@ -46,11 +47,11 @@ class QueueingHints:
         found, narrowed = self._interested(event)
         if not narrowed:
             return found
-        by_plugin: dict[str, frozenset[str] | None] = {}
-        for plugin, claims_of in narrowed:
-            if (claims := claims_of(old, new)) != _NO_CLAIMS:
-                known = by_plugin.get(plugin, _NO_CLAIMS)
-                by_plugin[plugin] = None if claims is None or known is None else known | claims
+        by_plugin: dict[str, frozenset[Need] | None] = {}
+        for plugin, needs_of in narrowed:
+            if (needs := needs_of(old, new)) != _NO_NEEDS:
+                known = by_plugin.get(plugin, _NO_NEEDS)
+                by_plugin[plugin] = None if needs is None or known is None else known | needs
         return {**by_plugin, **found}
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
@@ -108,8 +109,8 @@ class QueueingHints:
                 for registered in matching
             ]
             self._interested_by_event[event] = (
-                {plugin: None for plugin, registered in registered_events if registered.claims is None},
-                tuple((plugin, one.claims) for plugin, one in registered_events if one.claims is not None),
+                {plugin: None for plugin, registered in registered_events if registered.needs is None},
+                tuple((plugin, one.needs) for plugin, one in registered_events if one.needs is not None),
             )
         return self._interested_by_event[event]
 

@@ -1,8 +1,10 @@
 """Pods that wait for an event, indexed by the plugins whose events may help them."""
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+from scheduler.framework.events import ANY_POD, Need
+from scheduler.model.terms import usable
 from scheduler.queueing.ordered_pods import OrderedPods, last_attempt_order
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 
@@ -13,8 +15,13 @@ _LabelsAndOwner: TypeAlias = tuple[object, ...]
 #: all of the same labels and owner if a hint reads these. No mapping in it is empty.
 EquivalenceClass: TypeAlias = Mapping[_LabelsAndOwner, Mapping[str, QueuedPod]]
 _MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
-#: Plugins that an event may help, and the claims (`namespace/name`) of which a pod has to use one; None for any pod.
-InterestedPlugins: TypeAlias = Mapping[str, frozenset[str] | None]
+#: Plugins that an event may help, and the needs of which a pod has to have one; None for any pod.
+InterestedPlugins: TypeAlias = Mapping[str, frozenset[Need] | None]
+
+_Key = TypeVar("_Key")
+
+#: A term that names more values is entered under `ANY_POD`.
+_MAX_VALUES: Final = 16
 
 
 class UnschedulablePods:
@@ -31,8 +38,8 @@ class UnschedulablePods:
         self._keys_by_uid: dict[str, tuple[_Signature, _LabelsAndOwner]] = {}
         self._classes: dict[_Signature, _MutableClass] = {}
         self._classes_by_plugin: dict[str, dict[_Signature, _MutableClass]] = {}
-        #: The classes of pods that may use a claim; see `_claim_keys`.
-        self._classes_by_claim: dict[str, dict[_Signature, _MutableClass]] = {}
+        #: The classes of pods that may have a need; see `_needs`.
+        self._classes_by_need: dict[Need, dict[_Signature, _MutableClass]] = {}
 
     @property
     def n_gated(self) -> int:
@@ -50,8 +57,8 @@ class UnschedulablePods:
             equivalents = self._classes[signature] = {}
             for plugin in _indexing_plugins(queued):
                 self._classes_by_plugin.setdefault(plugin, {})[signature] = equivalents
-            for key in _claim_keys(queued):
-                self._classes_by_claim.setdefault(key, {})[signature] = equivalents
+            for need in _needs(queued):
+                self._classes_by_need.setdefault(need, {})[signature] = equivalents
         equivalents.setdefault(labels_and_owner, {})[queued.uid] = queued
 
     def remove(self, queued: QueuedPod) -> None:
@@ -68,25 +75,28 @@ class UnschedulablePods:
         del self._classes[signature]
         for plugin in _indexing_plugins(queued):
             _discard(self._classes_by_plugin, plugin, signature)
-        for key in _claim_keys(queued):
-            _discard(self._classes_by_claim, key, signature)
+        for need in _needs(queued):
+            _discard(self._classes_by_need, need, signature)
 
     def classes(self, plugins: InterestedPlugins) -> list[EquivalenceClass]:
         """
         Return the equivalence classes that an event registered by `plugins` may help, as live views.
 
-        Cost: O(classes returned), and of a plugin with claims O(classes that may use one of them).
+        Cost: O(classes returned), and of a plugin with needs O(classes that may have one of them).
         """
         found: dict[_Signature, EquivalenceClass] = {}
-        for plugin, claims in sorted(plugins.items()):
-            of_plugin = self._classes_by_plugin.get(plugin, {})
-            if claims is None or not of_plugin:
+        for plugin in sorted(plugins):
+            needs, of_plugin = plugins[plugin], self._classes_by_plugin.get(plugin, {})
+            if needs is None or not of_plugin:
                 found.update(of_plugin)
                 continue
-            for claim in sorted(claims):
-                for key in (claim, _any_of_namespace(claim.partition("/")[0])):
-                    using = self._classes_by_claim.get(key, {})
-                    found.update((one, using[one]) for one in using if one in of_plugin)
+            for need in sorted(needs, key=str):
+                either = (
+                    (need, _any_of_namespace(need.partition("/")[0])) if isinstance(need, str) else (need,)
+                )
+                for one_need in either:
+                    having = self._classes_by_need.get(one_need, {})
+                    found.update((one, having[one]) for one in having if one in of_plugin)
         return list(found.values())
 
     def contains(self, equivalents: EquivalenceClass, queued: QueuedPod) -> bool:
@@ -106,13 +116,17 @@ def _indexing_plugins(queued: QueuedPod) -> Iterable[str]:
     return (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins
 
 
-def _claim_keys(queued: QueuedPod) -> Iterable[str]:
-    """Return a key for each claim; one of an ephemeral volume is named after its pod, which may be any of the class."""
+def _needs(queued: QueuedPod) -> set[Need]:
+    """Return the needs; a claim of an ephemeral volume is named after its pod, which may be any of the class."""
     spec = queued.pod.spec
-    return {
+    found: set[Need] = {
         _any_of_namespace(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
         for volume in spec.claim_volumes
     }
+    for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
+        key, values = term.selector.anchor() or ("", ())
+        found.update([(key, value) for value in values] if 0 < len(values) <= _MAX_VALUES else [ANY_POD])
+    return found
 
 
 def _any_of_namespace(namespace: str) -> str:
@@ -120,7 +134,7 @@ def _any_of_namespace(namespace: str) -> str:
     return f"{namespace}/"
 
 
-def _discard(index: dict[str, dict[_Signature, _MutableClass]], key: str, signature: _Signature) -> None:
+def _discard(index: dict[_Key, dict[_Signature, _MutableClass]], key: _Key, signature: _Signature) -> None:
     of_key = index[key]
     del of_key[signature]
     if not of_key:

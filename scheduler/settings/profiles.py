@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 from scheduler.framework.guests import GuestPlugin
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
+from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
 from scheduler.plugins.registry import NO_GUESTS
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.guest_arguments import add_default_args, read_guest_args
@@ -33,6 +35,7 @@ from scheduler.settings.plugin_table import (
 )
 from scheduler.settings.problems import Problems, shown
 from scheduler.settings.resolved import ProfileSettings
+from scheduler.syntax.selectors import Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ def read_profiles(
         elif name:
             first_path_by_name[name] = path
     _check_common_queue_sort(drafts, reader.problems)
+    _check_common_annotation_namespaces(drafts, reader.problems)
     return tuple(draft.settings for draft in drafts)
 
 
@@ -179,6 +183,22 @@ def _check_common_queue_sort(drafts: list[_Draft], problems: Problems) -> None:
         own = _queue_sort_as_written(draft)
         if own != common:
             problems.invalid(f"{draft.path}.plugins.queueSort", own, "must be the same for all profiles")
+
+
+def _check_common_annotation_namespaces(drafts: list[_Draft], problems: Problems) -> None:
+    """Report profiles that differ: whether the annotation of a running pod counts depends on no profile."""
+    common = _annotation_namespaces(drafts[0])
+    for draft in drafts[1:]:
+        own = _annotation_namespaces(draft)
+        if own != common:
+            path = f"{draft.path}.pluginConfig[InterPodAffinity].args.annotationNamespaces"
+            problems.invalid(path, list(own[0]), "must be the same for all profiles")
+
+
+def _annotation_namespaces(draft: _Draft) -> tuple[tuple[str, ...], Selector]:
+    given = draft.settings.args_by_plugin.get(INTER_POD_AFFINITY)
+    args = given if isinstance(given, InterPodAffinityArgs) else InterPodAffinityArgs()
+    return args.annotation_namespaces, args.annotation_namespace_selector
 
 
 def _queue_sort_as_written(draft: _Draft) -> dict[str, list[str]]:

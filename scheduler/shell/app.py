@@ -51,7 +51,7 @@ from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
-from scheduler.shell.watched_kinds import kinds_for
+from scheduler.shell.watched_kinds import kinds_for, pod_groups
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -158,7 +158,7 @@ class Scheduler:
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = informers_of(
-            kinds_for(settings),
+            (*kinds_for(settings), *pod_groups()),
             client,
             self._inbox,
             metrics,

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from scheduler.core.machine import Machine
 from scheduler.explain.explanation import Explanation
 from scheduler.kube.client import product_version
@@ -19,11 +21,12 @@ from scheduler.model.pods import Pod
 from scheduler.overview.decisions import DecisionFeed, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
-from scheduler.overview.pending import Pending, Search, Visible, grouped
+from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
 from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.redaction import redacted
 from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
 from scheduler.overview.throughput import Window
+from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
@@ -184,12 +187,12 @@ class ClusterPage:
         queued = self._explainer.find(namespace, name)
         if queued is not None and not tries_changes:
             async with self._rehearsals.turn():
-                return redacted(self._explainer.explain(queued), may_see)
+                return self._redacted(self._explainer.explain(queued), queued, may_see)
         pod = queued.pod if queued is not None else await self._placed(namespace, name)
         if pod is None:
             return None
         pending = [other.pod for other in self._explainer.pending()]
-        return redacted(await self._rehearsals.explain(pod, pending), may_see)
+        return self._redacted(await self._rehearsals.explain(pod, pending), queued, may_see)
 
     async def what_if(self, question: Question, may_see: Visible) -> Answer | None:
         """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
@@ -205,6 +208,14 @@ class ClusterPage:
         return await self._rehearsals.answer(question, template, may_see)
 
     # Parts.
+
+    def _redacted(self, explanation: Explanation, queued: QueuedPod | None, may_see: Visible) -> Explanation:
+        """Return the explanation for its viewer; a note says why the pod's group waits, as no other part does."""
+        if queued is not None:
+            message = message_of(queued, self._explainer.messages())
+            if (reason := reason_of(queued, message)).startswith(GROUP_WAITS):
+                explanation = replace(explanation, notes=(reason, *explanation.notes))
+        return redacted(explanation, may_see)
 
     def _new_now(self, now_s: float) -> Now:
         nodes = self._state.nodes
@@ -260,10 +271,10 @@ class ClusterPage:
         return self._now_s() - self._surveyed_at_s <= _CURRENT_S
 
     def _survey_pause(self) -> float:
-        """A survey that somebody waits for goes faster, also one that has begun before."""
-        if not self._n_waiting:
-            return _IN_BACKGROUND
-        return _AT_FIRST if self._survey is None else _ON_REQUEST
+        """A survey that somebody waits for, or will open next, goes faster, also one that has begun before."""
+        if self._survey is None:
+            return _AT_FIRST if self._n_waiting else _ON_REQUEST
+        return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND
 
     async def _gather(self) -> Survey:
         """Gather the rules; if that is under way, wait for it instead."""

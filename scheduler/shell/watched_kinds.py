@@ -59,13 +59,13 @@ class WatchedKind:
 
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
-    """Return the kinds that the scheduler watches with this configuration."""
+    """Return the kinds that decisions read with this configuration. Which pods are placed as one: `pod_groups`."""
     kinds = required_kinds(settings.node_annotations)
     if any(map(uses_default_spreading, settings.profiles)):
         kinds += workload_kinds()
     if any(map(preempts, settings.profiles)):
         kinds += (disruption_budgets(),)
-    return kinds + storage_kinds(storage_kinds_read(settings)) + pod_groups()
+    return kinds + storage_kinds(storage_kinds_read(settings))
 
 
 def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:

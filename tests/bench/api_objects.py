@@ -43,8 +43,10 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Pod(msgspec.Struct):
+    """A pod, or the status that ends a watch: it has no node either."""
+
     metadata: _Meta
-    spec: _Spec
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class _Event(msgspec.Struct):
@@ -183,13 +185,13 @@ class Objects:
         body = {"metadata": {"labels": labels}}
         await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
 
-    async def bindings(self, namespace: str, since: str) -> AsyncIterator[str]:
+    async def bindings(self, namespace: str) -> AsyncIterator[str]:
         """
         Yield the name of each pod of the namespace as a watch shows it bound; a pod may come again.
 
         A watch that brings nothing for `_SILENT_S` is opened anew: a busy server may leave one without an answer.
         """
-        path = f"/api/v1/namespaces/{namespace}/pods?watch=true&resourceVersion={since}"
+        path = f"/api/v1/namespaces/{namespace}/pods?watch=true"
         decoder = msgspec.json.Decoder(_Event)
         timeout = aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S)
         while True:

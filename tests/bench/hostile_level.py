@@ -209,7 +209,7 @@ class _GoodPods:
         """Let pods arrive during the block or until `stop`."""
         good = cls(objects, scheduler)
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(good._watch(await objects.version()))
+            watching = group.create_task(good._watch())
             creating = group.create_task(good._create(group))
             yield good
             creating.cancel()
@@ -256,8 +256,8 @@ class _GoodPods:
         self._posted_s[name] = time.monotonic()
         self._posts_ms.append((self._posted_s[name] - sent_s) * 1000)
 
-    async def _watch(self, since: str) -> None:
-        async for name in self.objects.bindings(GOOD, since):
+    async def _watch(self) -> None:
+        async for name in self.objects.bindings(GOOD):
             if self.sent_s.pop(name, None) is not None:
                 now_s = time.monotonic()
                 # A pod may be bound before its creation is answered.

@@ -13,13 +13,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from types import SimpleNamespace
-from unittest import mock
 
 from scheduler.devcluster.bootstrap import DEFAULT_CLASS
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.controllers import loop as controller_loop
-from scheduler.devcluster.controllers import planning
 from scheduler.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
 from scheduler.devcluster.kinds import (
     LEASE,
@@ -173,12 +169,10 @@ def _claim_names(pod: JsonObject) -> list[str]:
 async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterator[VolumeStage]:
     """Yield a cluster whose instances have begun to live."""
     now_s = asyncio.get_running_loop().time
-    journal, clock = Journal(now_s), SimpleNamespace(monotonic=now_s)
+    journal = Journal(now_s)
     async with AsyncExitStack() as stack:
         # Controllers wait by the clock of the run.
-        for module in (controller_loop, planning):
-            stack.enter_context(mock.patch.object(module, "time", clock))
-        made = DevCluster(nodes=nodes, zones=nodes, controllers=True)
+        made = DevCluster(nodes=nodes, zones=nodes, controllers=True, now_s=now_s)
         cluster = await stack.enter_async_context(made)
         journal.follow(cluster.store)
         cluster.store.create(

@@ -19,7 +19,7 @@ import yaml
 
 from scheduler.cli.main import main
 from scheduler.cli.query.cluster import LoadedCluster
-from scheduler.cli.simulate import simulate_manifest
+from scheduler.cli.simulate import simulate_manifests
 from scheduler.core.machine import Machine
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
@@ -147,12 +147,12 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
         pod["metadata"]["labels"] = {"app": "other"}
         del pod["spec"]["affinity"]
         created = cluster.store.create(POD, "default", pod)
-        await _bind(cluster, created, "node-0004", json.dumps(record))
+        await bind_pod(cluster, created, "node-0004", json.dumps(record))
         code, out, _ = await called(capsys, "explain", "other", "--kubeconfig", kubeconfig)
         forged = cluster.store.create(
             POD, "default", {**pod, "metadata": {**pod["metadata"], "name": "forged"}}
         )
-        await _bind(cluster, forged, "node-0001", json.dumps(record))
+        await bind_pod(cluster, forged, "node-0001", json.dumps(record))
         _, refused, _ = await called(capsys, "explain", "forged", "--kubeconfig", kubeconfig)
     assert "not written at the bind of this pod, and not shown" in refused
     assert "WHEN IT WAS BOUND" not in refused
@@ -164,7 +164,8 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
     assert out.count("total") == 2
 
 
-async def _bind(cluster: DevCluster, pod: build.Json, node: str, annotation: str) -> None:
+async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: str) -> None:
+    """Bind the stored pod as a scheduler does."""
     meta = pod["metadata"]
     request = bind(
         namespace=meta["namespace"],
@@ -336,7 +337,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(encoded(node)))
-    simulation = simulate_manifest(cluster, manifest, None, random.Random(seed))
+    (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(seed))
     real = _nodes_bound_by_machine([manifest.pod(number) for number in range(20)], nodes, seed)
     assert simulation.n_placed == len(real) < 20
     assert simulation.next is not None

@@ -31,7 +31,7 @@ from tests.support.messages import no_victims
 FIELDS = {
     explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
-        "rules moreRules suggestions scores recorded notes"
+        "rules moreRules suggestions scores recorded notes group"
     ),
     explanation.NodeGroup: "plugin reason where nodes examples removable",
     explanation.Rule: (
@@ -135,6 +135,7 @@ def test_a_whole_explanation() -> None:
         "scores": [],
         "recorded": None,
         "notes": [],
+        "group": "",
     }
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 

@@ -12,13 +12,14 @@ from scheduler.explain.shadow import RACE_S, Shadow
 from scheduler.explain.shadow_report import Cause, Difference
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
-from scheduler.model.stimuli import NodeSeen, PodSeen
+from scheduler.model.stimuli import NodeSeen, PodGone, PodSeen, StorageSeen
+from scheduler.model.volumes import StorageDecoder, StorageKind
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 from tests.explain.random_clusters import random_cluster
-from tests.support import build
+from tests.support import build, storage_objects
 from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, encoded, zoned
 
@@ -76,7 +77,9 @@ def test_a_node_with_fewer_points_is_told_with_the_plugin_that_makes_most_of_it(
         "NodeResourcesFit",
     )
     assert found.behind > 0
-    assert found.explanation.startswith(f"b1 has {found.behind} points more, ")
+    assert found.explanation.startswith(
+        f"b1 has {found.behind} points more; NodeResourcesFit alone gives it "
+    )
 
 
 def test_a_node_that_a_filter_refuses_is_told_with_the_reason() -> None:
@@ -148,6 +151,86 @@ def test_pods_of_others_and_pods_that_were_never_seen_pending_are_not_compared()
     watched.see(needs("sudden", node="a1"))
     report = watched.shadow.report()
     assert (report.n_bound, report.n_unseen, report.differences) == (0, 1, ())
+
+
+def nominated(pod: build.Json, node: str) -> build.Json:
+    return {**pod, "status": {**pod["status"], "nominatedNodeName": node}}
+
+
+def unschedulable(pod: build.Json, message: str) -> build.Json:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {**pod, "status": {**pod["status"], "conditions": [condition]}}
+
+
+def test_pods_that_are_nominated_keep_their_room() -> None:
+    """A pod of the same priority does not fit beside the one that waits for the eviction on a1."""
+    watched = Watched(zoned("a1", allocatable={"cpu": "4"}))
+    watched.bind(needs("victim", "3"), "a1")
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    watched.see(nominated(unschedulable(needs("preemptor", "3"), message), "a1"))
+    victim = watched.shadow.state.placed["uid-default-victim"].pod
+    watched.shadow.apply(PodGone(victim.uid), watched.now_s + 10)
+    watched.see(needs("late", "2"), after_s=20)
+    watched.see(unschedulable(needs("late", "2"), message))
+    report = watched.shadow.report()
+    assert (report.n_pending, report.n_same_reasons) == (2, 2)
+
+
+def claiming(name: str) -> build.Json:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+    return needs(name, spec={"volumes": volumes})
+
+
+class WithClaim(Watched):
+    """A cluster with the claim `p` of a class whose volumes wait for their first pod."""
+
+    def __init__(self) -> None:
+        super().__init__(zoned("a1 b1"))
+        self._decoder = StorageDecoder()
+        self.store(storage_objects.storage_class("late"))
+        self.store(storage_objects.csi_driver("d"))
+        self.store(storage_objects.claim("p", "late"))
+
+    def store(self, document: build.Json) -> None:
+        self.now_s += 10
+        kind = StorageKind(document["kind"])
+        self.shadow.apply(StorageSeen(self._decoder.decode(kind, encoded(document))), self.now_s)
+
+
+def test_a_pod_with_a_claim_is_compared_when_its_node_is_chosen_and_counts_there() -> None:
+    """The claim's volume is in the zone of the node, which would explain any choice once it is there."""
+    watched = WithClaim()
+    watched.bind(needs("other"), "a1")
+    watched.see(claiming("p"))
+    watched.see(nominated(claiming("p"), "a1"))
+    assert watched.difference.cause is Cause.SCORE
+    assert watched.shadow.state.placed["uid-default-p"].pod.node_name == "a1"
+    watched.store(storage_objects.claim("p", "late", node="a1"))
+    watched.see({**claiming("p"), "spec": {**claiming("p")["spec"], "nodeName": "a1"}})
+    report = watched.shadow.report()
+    assert (report.n_bound, len(report.differences)) == (2, 1)
+
+
+def test_a_node_that_is_written_into_the_claim_is_the_choice_too() -> None:
+    """Before 1.35 no nomination tells it. If the bind fails, the pod counts nowhere again."""
+    watched = WithClaim()
+    watched.see(claiming("p"))
+    watched.store(storage_objects.claim("p", "late", node="b1"))
+    assert watched.shadow.state.placed["uid-default-p"].pod.node_name == "b1"
+    assert (watched.shadow.report().n_bound, watched.shadow.report().n_alike) == (1, 1)
+    watched.see(unschedulable(claiming("p"), "0/2 nodes are available: 2 Insufficient cpu."))
+    assert not watched.shadow.state.placed
+
+
+def test_a_node_that_changed_shortly_before_is_a_race() -> None:
+    watched = Watched(zoned("a1 b1"))
+    watched.see(needs("p"))
+    (node,) = zoned("b1", unschedulable=True)
+    watched.shadow.apply(NodeSeen(decode_node(encoded(node))), watched.now_s + 9.9)
+    pod = needs("p")
+    watched.see({**pod, "spec": {**pod["spec"], "nodeName": "b1"}})
+    assert watched.difference.cause is Cause.RACE
+    assert watched.difference.explanation.endswith("not so if node b1 came in the other order")
 
 
 @pytest.mark.parametrize("seed", range(40))

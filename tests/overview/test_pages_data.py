@@ -128,6 +128,7 @@ def test_the_reason_of_a_pod_that_may_not_be_named_has_no_names_either() -> None
         "a": f'{refused}persistentvolumeclaim "payroll" not found.',
         "b": f'{refused}persistentvolumeclaim "tax" bound to non-existent persistentvolume "pv-tax".',
         "c": f"{refused}annotation affinity-scheduler.io/affinity: $.payroll: unknown field.",
+        "e": f"pod group secret/payroll needs 8 places; the next, payroll-7: {refused}1 Insufficient cpu.",
         "d": f"{refused}1 node(s) didn't match Pod's node affinity/selector.",
     }
     messages = {driver.pod(name, namespace="secret").uid: message for name, message in told.items()}
@@ -138,10 +139,12 @@ def test_the_reason_of_a_pod_that_may_not_be_named_has_no_names_either() -> None
         }
 
     assert 'persistentvolumeclaim "payroll" not found' in reasons(everything)
+    assert told["e"].rstrip(".") in reasons(everything)
     assert reasons(frozenset().__contains__) == {
         'persistentvolumeclaim "..." not found',
         'persistentvolumeclaim "..."',
         "annotation affinity-scheduler.io/affinity: ...",
+        "pod group ...",
         "node(s) didn't match Pod's node affinity/selector",
     }
 
@@ -206,7 +209,9 @@ def test_the_feed_has_the_newest_first_and_counts_what_it_hides(driver: Driver) 
     found = feed.after(0, {"default"}.__contains__, 10)
     assert [one.pod for one in found.decisions] == ["p3", "p2", "p0"]
     assert (found.n_hidden, found.newest) == (1, 4)
-    assert [one.pod for one in feed.after(2, everything, 1).decisions] == ["p3"]
+    feed.record(replace(attempt(driver, "p4"), n_victims=2), 0.0, 0.0)
+    assert feed.after(4, everything, 1).decisions[0].n_victims == 2
+    assert [one.pod for one in feed.after(3, everything, 1).decisions] == ["p4"]
 
 
 def test_the_feed_is_bounded(driver: Driver) -> None:

@@ -106,6 +106,9 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary", name="Domain zone-b")
     panel.get_by_role("heading", name="Pending pods that it holds off (3)").wait_for()
+    page.keyboard.press("Escape")
+    panel.wait_for(state="detached")
+    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
     page.get_by_label("as a table").check()
     page.get_by_role("button", name="zone-a").wait_for()
 
@@ -132,7 +135,9 @@ def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -
 def test_a_bad_manifest_is_answered_in_one_line(page: Page) -> None:
     """With what was found and expected."""
     open_view(page, "What if")
-    page.locator("textarea").fill("kind: Deployment\n")
+    page.get_by_label("or one of your files").set_input_files(
+        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"kind: Deployment\n"}
+    )
     page.get_by_role("button", name="Ask").click()
     page.get_by_role("alert").wait_for()
     assert "expected" in page.get_by_role("alert").inner_text()

@@ -3,6 +3,8 @@
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.plugin import NodeByNode, NodeView, Pod, Status, unresolvable
 from scheduler.testing import Cluster, make_node, make_pod
@@ -188,3 +190,42 @@ def test_thousands_of_reasons_end_in_the_rule_s_own():
     assert refused["n0"] == "node n0 was refused"
     assert len(set(refused.values())) == 1000
     assert "node(s) were not named" in refused.values()
+
+
+NODES, COLORS = ("a", "b", "c", "d"), ("red", "green")
+CHANGES = st.one_of(
+    st.tuples(st.just("node"), st.sampled_from(NODES), st.sampled_from(COLORS)),
+    st.tuples(st.just("no node"), st.sampled_from(NODES), st.none()),
+    st.tuples(st.just("pod"), st.sampled_from(NODES), st.integers(0, 5)),
+    st.tuples(st.just("no pod"), st.none(), st.integers(0, 5)),
+    st.tuples(st.just("namespace"), st.sampled_from(NODES), st.sampled_from(COLORS)),
+)
+
+
+def _change(cluster: Cluster, kind: str, name: Any, value: Any) -> None:
+    """Make the change, if there is anything to change."""
+    known = {(one["kind"], one["metadata"]["name"]) for one in cluster.objects}
+    if kind == "node":
+        cluster.add(make_node(name, labels={"color": value}))
+    elif kind == "no node" and ("Node", name) in known:
+        cluster.remove_node(name)
+    elif kind == "pod":
+        cluster.add(make_pod(f"pod-{value}", node=name))
+    elif kind == "no pod" and ("Pod", f"pod-{value}") in known:
+        cluster.remove_pod(f"pod-{value}")
+    elif kind == "namespace":
+        cluster.add(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"c": value}}}
+        )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(CHANGES, min_size=1, max_size=15))
+def test_after_any_changes_the_answers_are_those_of_a_cluster_that_was_made_so(changes: Any):
+    """Nodes that keep their answer would give the same one now."""
+    cluster, pod = Cluster(plugins=[Counting], alone=True), make_pod("new")
+    for kind, name, value in changes:
+        _change(cluster, kind, name, value)
+        kept = cluster.decide(pod)
+    fresh = Cluster(plugins=[Counting], alone=True).add(*cluster.objects).decide(pod)
+    assert (kept.refused, kept.scores) == (fresh.refused, fresh.scores)

@@ -1,4 +1,4 @@
-"""If `reads_labels` is False for a change, the hint gives the same result for all pods of a spec."""
+"""If `reads_labels` is False for a change, the hint says the same of all pods of a spec; `needs` leaves no pod out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 
 import pytest
 
-from scheduler.framework.events import ClusterEventWithHint, Resource
+from scheduler.framework.events import ClusterEventWithHint, Hint, Resource
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from tests.plugins.waking import is_asked
 from tests.support.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
 
 _DECODER: Final = PodDecoder()
@@ -24,6 +25,8 @@ _PENDING: Final = {
     "plain": {},
     "near itself": {"affinity": affinity(required=[term(ZONE, _A)])},
     "away from others": {"affinity": affinity(anti_required=[term(HOSTNAME, _B)])},
+    "near any": {"affinity": affinity(required=[term(ZONE, selector("app"))])},
+    "away from any": {"affinity": affinity(anti_required=[term(ZONE, selector("!app"))])},
     "spread": {"spread": [spread(ZONE, _A)]},
     "spread by a key of its own": {"spread": [{**spread(ZONE, _A), "matchLabelKeys": ["version"]}]},
     "large": {"containers": [container(requests={"cpu": "64"})]},
@@ -71,3 +74,15 @@ def test_what_is_said_of_labels_holds(settings: dict[str, object]) -> None:
             assert len({registered.hint(one, old, new) for one in alike}) == 1, (registered, old, new)
         assert len({registered.reads_labels(one, old, new) for one in alike}) == 1
     assert n_shared > 50
+
+
+@pytest.mark.parametrize("settings", _PENDING.values(), ids=_PENDING)
+def test_a_pod_that_is_helped_is_asked_about(settings: dict[str, object]) -> None:
+    waiting = _decoded("waiting", **settings)
+    n_left_out = 0
+    for registered, (old, new) in product(_events(), _changes()):
+        assert registered.hint is not None
+        asked = is_asked(registered, waiting, old, new)
+        assert asked or registered.hint(waiting, old, new) is Hint.SKIP, (registered, old, new)
+        n_left_out += not asked
+    assert n_left_out > 10

@@ -18,8 +18,10 @@ from scheduler.framework.events import (
 from scheduler.framework.interface import EnqueueExtensions
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pods import Pod, may_use_claim
+from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageDecoder, StorageKind, StorageObject
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue
+from scheduler.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json
 from tests.support.plugins import plugin_named
 
@@ -83,7 +85,16 @@ def _actions(old: Any, new: Any) -> list[Action]:
 
 def _says_queue(registered: ClusterEventWithHint, pod: Pod, old: Any, new: Any) -> bool:
     says_queue = registered.hint is None or registered.hint(pod, old, new) is Hint.QUEUE
-    claims = None if registered.claims is None else registered.claims(old, new)
-    if says_queue and claims is not None:
-        assert any(may_use_claim(pod, key) for key in claims), "a pod that is helped would not be asked about"
+    # A change of the pod itself is not looked up: the queue asks about that pod alone.
+    if says_queue and getattr(old or new, "uid", "") != pod.uid:
+        assert is_asked(registered, pod, old, new), "a pod that is helped would not be asked about"
     return says_queue
+
+
+def is_asked(registered: ClusterEventWithHint, pod: Pod, old: Any, new: Any) -> bool:
+    """Return whether the queue finds the rejected pod by the needs that the change may meet."""
+    waiting = UnschedulablePods()
+    rejecting = frozenset({"plugin"})
+    waiting.add(QueuedPod(pod, 0.0, 0, SubQueue.UNSCHEDULABLE, unschedulable_plugins=rejecting))
+    needs = None if registered.needs is None else registered.needs(old, new)
+    return bool(waiting.classes({"plugin": needs}))

@@ -285,7 +285,7 @@ def test_an_event_about_claims_costs_one_hint_per_pod_that_may_use_one(claims, a
 
     claim = Resource.PERSISTENT_VOLUME_CLAIM
     plugins = {
-        "Volumes": [ClusterEventWithHint(claim, Action.ADD, skip, never, claims=lambda _old, new: new)],
+        "Volumes": [ClusterEventWithHint(claim, Action.ADD, skip, never, needs=lambda _old, new: new)],
         "Fit": [ClusterEventWithHint(Resource.NODE, Action.ADD)],
     }
     queue = queue_of(*(pod(f"p{i}", claims=[f"c{i}"]) for i in range(500)), registrations=plugins)
@@ -307,7 +307,7 @@ def test_an_event_about_claims_costs_one_hint_per_pod_that_may_use_one(claims, a
 def test_a_plugin_that_is_asked_about_any_pod_is_asked_beside_one_that_is_asked_about_claims():
     claim = Resource.PERSISTENT_VOLUME_CLAIM
     plugins = {
-        "Narrow": [ClusterEventWithHint(claim, Action.ADD, if_it_helps, claims=lambda *_: frozenset())],
+        "Narrow": [ClusterEventWithHint(claim, Action.ADD, if_it_helps, needs=lambda *_: frozenset())],
         "Wide": [ClusterEventWithHint(claim, Action.ADD)],
     }
     queue = queue_of(pod("a"), pod("b"), registrations=plugins)

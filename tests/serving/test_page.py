@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +26,7 @@ from scheduler.serving.page_proxy import page_proxy
 from tests.support import accounts, build
 from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import MANIFESTS
+from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -212,6 +219,60 @@ async def test_the_proxy_of_the_command_ui_adds_the_token(outside: Port) -> None
             assert answer.status == 400
         async with session.get("/api/v1/stream") as answer:
             assert (await answer.content.readline()) == b"event: now\n"
+
+
+def add_deployment(cluster: DevCluster) -> None:
+    """The scheduler's Deployment and its pod, as far as kubectl looks at them."""
+    deployments, labels = kind_of("apps/v1", "Deployment"), {"app": "scheduler"}
+    assert deployments is not None
+    spec = {"containers": [{"name": "scheduler", "image": "scheduler", "ports": [{"containerPort": 10259}]}]}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    metadata = {"name": "affinity-scheduler"}
+    deployment = {"metadata": metadata, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    cluster.store.create(deployments, "kube-system", deployment)
+    pod = {"metadata": {**metadata, "labels": labels}, "spec": {**spec, "nodeName": "node-0001"}}
+    cluster.store.create(POD, "kube-system", pod)
+    stored = cluster.store.get(POD, "kube-system", "affinity-scheduler")
+    cluster.store.rewrite(POD, {**stored, "status": {**stored["status"], "phase": "Running"}})
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
+    outside: Port, tmp_path: Path
+) -> None:
+    """With the token of the kubeconfig, until it is told to stop; kubectl ends with it."""
+    add_deployment(outside.cluster)
+    async with port_forwarding(outside.cluster.url, outside.daemon.port) as front:
+        kubeconfig = tmp_path / "kubeconfig"
+        context = {"cluster": "c", "user": "u"}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "c", "cluster": {"server": front}}],
+                    "users": [{"name": "u", "user": {"token": outside.tokens["viewer"]}}],
+                    "contexts": [{"name": "c", "context": context}],
+                    "current-context": "c",
+                }
+            )
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "scheduler", "ui", "--no-browser", "--kubeconfig", str(kubeconfig)),
+            stdout=PIPE,
+        )
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        found = re.match(r"The scheduler's page is at (http://127\.0\.0\.1:\d+)/ui/\. Ctrl-C ends it\.", line)
+        assert found, line
+        async with aiohttp.ClientSession(found[1]) as session:
+            for path in ("/ui/", "/ui/vendor/uplot.js", "/api/v1/now", "/api/v1/pods/mine/mine-waits"):
+                async with session.get(path) as answer:
+                    assert (answer.status, len(await answer.read()) > 0) == (200, True), path
+            async with session.get("/api/v1/pods/theirs/theirs-waits") as answer:
+                assert answer.status == 403
+            async with session.get("/api/v1/stream") as answer:
+                assert (await answer.content.readline()) == b"event: now\n"
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
 
 
 @pytest.mark.parametrize(

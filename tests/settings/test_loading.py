@@ -260,6 +260,16 @@ TOP_FIELDS = (
             id="queue sort differs",
         ),
         pytest.param(
+            HEAD
+            + "profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: InterPodAffinity, "
+            "args: {annotationNamespaces: {names: [one]}}}]}]",
+            [
+                'profiles[1].pluginConfig[InterPodAffinity].args.annotationNamespaces: Invalid value: ["one"]: '
+                "must be the same for all profiles"
+            ],
+            id="annotation namespaces differ",
+        ),
+        pytest.param(
             one_profile("plugins: {filter: {enabled: [NodeName], foo: 1}, bar: {}}"),
             [
                 'profiles[0].plugins.filter.enabled[0]: found "NodeName", expected an object',

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from scheduler.state.change_log import Change, ChangeLog
 
 
@@ -41,3 +45,24 @@ def test_nothing_is_patched_across_a_restart() -> None:
     _appended(log, range(7, 8))
     assert log.since(log.restarted_at) == [Change(7)]
     assert log.since(before) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 200), st.sampled_from(("append", "restart", "restart of all"))), max_size=40
+    )
+)
+def test_rows_that_changed_after_a_version_are_told_across_restarts(changes: list[tuple[int, str]]) -> None:
+    """However long ago, and whatever the log has forgotten."""
+    log, rows_by_version = ChangeLog(), {0: set[int]()}
+    for row, kind in changes:
+        if kind == "append":
+            log.append(Change(row))
+        else:
+            log.restart(row if kind == "restart" else None)
+        for rows in rows_by_version.values():
+            rows.update({row} if kind != "restart of all" else ())
+        rows_by_version[log.version] = set()
+    for version, rows in rows_by_version.items():
+        told = np.flatnonzero(log.changed_after(version, 201)).tolist()
+        assert set(told) == rows, version

@@ -150,3 +150,16 @@ def test_the_audit_computes_nothing_with_what_was_true_before_nodes_changed() ->
     rows.log.restart()
     assert not rows.derived.differs("zeros")
     assert len(rows.derived.get("zeros", lambda: np.zeros(4, dtype=np.int64))) == 4
+
+
+def test_a_kept_value_outlives_restarts_and_counts_its_bytes() -> None:
+    """Its reader knows what is stale in it."""
+    rows = Rows(max_bytes=2 * EACH)
+    kept = rows.derived.kept("kept", lambda: np.zeros(3, np.int64))
+    rows.log.restart()
+    assert rows.derived.kept("kept", lambda: np.ones(3, np.int64)) is kept
+    assert rows.derived.n_bytes == EACH
+    rows.ask("a")
+    rows.ask("b")
+    assert rows.derived.keys() == ["a", "b"]
+    assert rows.derived.kept("kept", lambda: np.ones(3, np.int64)) is not kept

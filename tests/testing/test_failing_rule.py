@@ -48,7 +48,10 @@ def test_a_rule_that_fails_is_named_and_at_last_shut_off(devcluster: DevClusterF
     devcluster.apply(*(make_pod(f"pod-{number}", labels={"team": "blue"}) for number in range(12)))
     (note,) = devcluster.wait_for(lambda: devcluster.events("PluginShutOff"), "the rule is shut off")
     why = f"10 calls in a row failed, the last one: {failure}"
-    assert note == f"plugin Broken of profile affinity-scheduler is shut off: {why}"
+    assert (
+        note
+        == f"plugin Broken of profile affinity-scheduler is shut off, and pods with the label team wait: {why}"
+    )
     devcluster.apply(make_pod("waits", labels={"team": "blue"}), make_pod("other"))
     refused = f"0/1 nodes are available: plugin Broken is shut off until the scheduler restarts: {why}."
     assert refusals(devcluster.refusal_of("waits")) == refused

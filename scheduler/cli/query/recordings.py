@@ -13,6 +13,7 @@ import msgspec
 from scheduler.errors import SettingsError
 from scheduler.explain.recording_file import KIND, SYNCED, Header, Line
 from scheduler.kube.changes import Deleted, Key
+from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
@@ -25,6 +26,7 @@ _CHUNK_BYTES: Final = 1 << 16
 _LINE_LIMIT_BYTES: Final = 8 << 20
 
 _LINE: Final = msgspec.json.Decoder(Line)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, object])
 
 
 def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, WatchEvent | None]]:
@@ -38,15 +40,19 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
     lines = _lines(file)
     _check_header(file, next(lines, b""))
     kinds = {kind.kind: kind for kind in kinds_for(settings)}
+    is_synced = False
     for number, text in enumerate(lines, start=2):
         try:
-            line = _LINE.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            line = nesting.read(_LINE.decode, text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(f"{file}, line {number}", "", str(error), f"a line of a {KIND}") from error
         if line.kind == SYNCED:
+            is_synced = True
             yield line.at_s, None
         elif (event := _event(kinds, line)) is not None:
             yield line.at_s, event
+    if not is_synced:
+        raise SettingsError(file, "", "no such line", f"the line {SYNCED}, which ends the first lists")
 
 
 def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
@@ -65,8 +71,8 @@ def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
 
 def _check_header(file: str, text: bytes) -> None:
     try:
-        found = msgspec.json.decode(text, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = nesting.read(_OBJECT.decode, text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(file, "", str(error), f"a {KIND}, made by the command record") from error
     expected = Header()
     for field, value in (("apiVersion", expected.api_version), ("kind", expected.kind)):

@@ -58,7 +58,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     for title, body in sections:
         if body:
             lines += ["", style.heading(title), *map(escape_control_characters, body)]
-    if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes:
+    if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not answer.group:
         lines += ["", "No small change would help."]
     return lines
 

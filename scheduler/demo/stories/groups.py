@@ -1,4 +1,4 @@
-"""Story 11: pods that depend on each other, pod by pod and as groups."""
+"""Story 12: pods that depend on each other, pod by pod and as groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.demo.objects import Pod
 from scheduler.demo.stage import PATIENCE_S, Stage, Story
 
 _TRAINING: Final = "training"
-_SHOP: Final = "shop"
+_SHOP: Final = "storefront"
 _RACK: Final = "example.com/rack"
 _N_WORKERS: Final = 8
 #: Room in the rack that the workers would rather have.
@@ -30,7 +30,7 @@ async def _play(stage: Stage) -> None:
     await stage.label_nodes(nodes[2:4], _RACK, "rack-2")
     show.step("a node has room for three workers; two racks of two nodes, and two nodes in no rack yet")
     show.step("pod by pod first:")
-    await stage.apply("11-training.yaml", _POD_BY_POD)
+    await stage.apply("12-training.yaml", _POD_BY_POD)
     await stage.wait_refused(_TRAINING, _N_WORKERS - _FIRST_RACK)
     await stage.watch.until(
         lambda: sum(pod.is_ready for pod in stage.watch.pods([_TRAINING])) == _FIRST_RACK,
@@ -41,7 +41,7 @@ async def _play(stage: Stage) -> None:
     await stage.delete_namespace(_TRAINING)
 
     show.step("as a group no worker takes a place before all have one:")
-    await stage.apply("11-training.yaml")
+    await stage.apply("12-training.yaml")
     show.quote(await stage.wait_refused(_TRAINING, _N_WORKERS))
     stage.expect(not any(pod.spec.node_name for pod in await stage.placed()), "no worker has a node")
     show.step("two nodes join rack-2")
@@ -53,11 +53,11 @@ async def _play(stage: Stage) -> None:
     show.good("all eight share rack-2, although each of them would rather be in rack-1")
 
     show.step("two halves of a service need each other. Pod by pod neither can be the first:")
-    for half in ("11-api.yaml", "11-cache.yaml"):
+    for half in ("12-api.yaml", "12-cache.yaml"):
         await stage.apply(half, _POD_BY_POD)
     show.quote(await stage.wait_refused(_SHOP, 4))
     await stage.delete_namespace(_SHOP)
-    for half in ("11-api.yaml", "11-cache.yaml"):
+    for half in ("12-api.yaml", "12-cache.yaml"):
         await stage.apply(half)
     await stage.wait_ready(_N_WORKERS + 4)
     show.good("as a group they go through")

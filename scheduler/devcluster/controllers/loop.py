@@ -18,7 +18,7 @@ import contextlib
 import heapq
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,10 +44,21 @@ _LONGEST_PAUSE_S: Final = 30.0
 
 
 async def run_controllers(
-    store: Store, kubelet: KubeletSettings | None = None, admission: WebhookAdmission | None = None
+    store: Store,
+    kubelet: KubeletSettings | None = None,
+    admission: WebhookAdmission | None = None,
+    *,
+    now_s: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods."""
-    workloads, pods = ControllerLoop(store, admission), KubeletLoop(store, kubelet or KubeletSettings())
+    """
+    Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods.
+
+    Controllers wait by the clock `now_s`.
+    """
+    workloads, pods = (
+        ControllerLoop(store, admission, now_s),
+        KubeletLoop(store, kubelet or KubeletSettings()),
+    )
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(workloads.run(), name="devcluster controllers")
@@ -78,10 +89,16 @@ class _Failure:
 
 
 class ControllerLoop:
-    """Plans objects that changed and executes the plans. Times inside are of the monotonic clock."""
+    """Plans objects that changed and executes the plans. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(self, store: Store, admission: WebhookAdmission | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        admission: WebhookAdmission | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
+        self._now_s = now_s
         self._admission = admission
         #: Uid of an owner -> the task that creates its pods through webhooks.
         self._creating: dict[str, asyncio.Task[None]] = {}
@@ -94,14 +111,14 @@ class ControllerLoop:
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
         self._executors = {kind: Executor(store, kind) for kind in COMPONENTS}
-        self._planner = Planner(store, self._enqueue)
+        self._planner = Planner(store, self._enqueue, now_s)
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
             self._woken.clear()
             await self._work()
-            wait_s = max(self._order[0][0] - time.monotonic(), 0.0) if self._order else None
+            wait_s = max(self._order[0][0] - self._now_s(), 0.0) if self._order else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
@@ -114,17 +131,17 @@ class ControllerLoop:
 
     async def _work(self) -> None:
         """Plan every object that is due, yielding to the event loop in between."""
-        began_s = time.monotonic()
-        while self._order and self._order[0][0] <= time.monotonic():
+        began_s = self._now_s()
+        while self._order and self._order[0][0] <= self._now_s():
             due_s, key = heapq.heappop(self._order)
             item = self._items.get(key)
             # An owner whose pods are being created is planned again afterwards.
             if item is not None and item.due_s == due_s and key not in self._creating:
                 del self._items[key]
                 self._process(key, item)
-            if time.monotonic() - began_s > _SLICE_S:
+            if self._now_s() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
-                began_s = time.monotonic()
+                began_s = self._now_s()
 
     def _enqueue(self, kind: Kind, obj: JsonObject, *, with_orphans: bool) -> None:
         metadata = obj["metadata"]
@@ -133,7 +150,7 @@ class ControllerLoop:
 
     def _schedule(self, key: str, item: _WorkItem, after_s: float) -> None:
         """Plan the object no later than `after_s` from now, as far as its pace allows."""
-        item.due_s = max(time.monotonic() + after_s, self._not_before_s.get(key, 0.0))
+        item.due_s = max(self._now_s() + after_s, self._not_before_s.get(key, 0.0))
         queued = self._items.get(key)
         if queued is not None:
             queued.with_orphans |= item.with_orphans
@@ -146,7 +163,7 @@ class ControllerLoop:
 
     def _process(self, key: str, item: _WorkItem) -> None:
         """Plan the object, and execute the plan."""
-        began_s = time.monotonic()
+        began_s = self._now_s()
         obj = self._store.find(item.kind, item.namespace, item.name)
         if obj is None or uid(obj) != key:
             self._not_before_s.pop(key, None)
@@ -160,11 +177,11 @@ class ControllerLoop:
             _LOG.warning("%s %s/%s is malformed: %r", item.kind.kind, item.namespace, item.name, malformed)
             return
         self._execute(key, item, actions)
-        ended_s = time.monotonic()
+        ended_s = self._now_s()
         self._not_before_s[key] = ended_s + max(_PACE_S, _PACE_FACTOR * (ended_s - began_s))
 
     def _execute(self, key: str, item: _WorkItem, actions: Sequence[Action]) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         failure = self._failures.get(key)
         is_held = failure is not None and now_s < failure.until_s
         if is_held:
@@ -216,7 +233,7 @@ class ControllerLoop:
         is_held: bool,
     ) -> None:
         """Schedule a retry after a refusal; lift the pause after a success."""
-        now_s, failure = time.monotonic(), self._failures.get(key)
+        now_s, failure = self._now_s(), self._failures.get(key)
         if refused is not None:
             pause_s = min(failure.pause_s * 2, _LONGEST_PAUSE_S) if failure else _FIRST_PAUSE_S
             self._failures[key] = _Failure(refused.message, pause_s, now_s + pause_s)

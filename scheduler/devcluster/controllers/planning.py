@@ -64,8 +64,9 @@ class _Task:
 class Planner:
     """Plans objects from the present state of the store; calls `on_dirty` for objects to plan again."""
 
-    def __init__(self, store: Store, on_dirty: OnDirty) -> None:
+    def __init__(self, store: Store, on_dirty: OnDirty, now_s: Callable[[], float] = time.monotonic) -> None:
         self._store = store
+        self._now_s = now_s
         #: Uid of a claim -> (the node selected for it, since when it is to be provisioned there).
         self._provisioning: dict[str, tuple[str, float]] = {}
         self._plans: Final[dict[Kind, Callable[[_Task], Sequence[Action]]]] = {
@@ -159,7 +160,7 @@ class Planner:
         if not claims.is_awaiting_volume(claim, storage_class) or claim["metadata"].get("deletionTimestamp"):
             self._provisioning.pop(key, None)
             return 0.0
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._provisioning.get(key, ("", 0.0))[0] != node or key not in self._provisioning:
             self._provisioning[key] = node, now_s
         return now_s - self._provisioning[key][1]

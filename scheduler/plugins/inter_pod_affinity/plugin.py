@@ -14,7 +14,16 @@ from functools import partial
 from typing import ClassVar, Final
 from weakref import WeakSet
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.framework.events import (
+    ANY_POD,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Need,
+    Resource,
+    never,
+    queue_if,
+)
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
 from scheduler.framework.memo import MemoBySpec
@@ -80,6 +89,7 @@ class InterPodAffinity:
                 Action.ADD | Action.UPDATE | Action.DELETE,
                 self._hint_after_pod_change,
                 self._reads_labels_after_pod_change,
+                needs=self._needs_after_pod_change,
             ),
             ClusterEventWithHint(
                 Resource.NODE,
@@ -178,9 +188,18 @@ class InterPodAffinity:
         """Return whether the old pod may have refused this one by its labels, or been the last pod of its group."""
         if old is None:
             return False
-        return bool(usable(old.spec.affinity.required_anti)) or self._all_select(
-            usable(pod.spec.affinity.required), old
-        )
+        return _keeps_away(old) or self._all_select(usable(pod.spec.affinity.required), old)
+
+    def _needs_after_pod_change(self, old: Pod | None, new: Pod | None) -> frozenset[Need] | None:
+        """Return the labels by which a required term of a waiting pod may select the changed pod."""
+        changed = new if new is not None else old
+        if changed is None or (old is not None and (self._refused_by_limits or _keeps_away(old))):
+            return None
+        if not changed.node_name and not changed.nominated_node_name:
+            return frozenset()
+        if old is not None and new is not None:
+            return None if _rules_changed(old, new) else frozenset()
+        return frozenset({ANY_POD, *changed.labels.items()})
 
     def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:
         """Return whether there are terms and all select the other pod."""
@@ -226,6 +245,11 @@ class InterPodAffinity:
         )
         may_help = by_labels or new is None or new.name == pod.namespace
         return queue_if(may_help or pod.spec in self._refused_by_limits)
+
+
+def _keeps_away(pod: Pod) -> bool:
+    """Return whether the pod declares required anti-affinity, which may have refused others."""
+    return bool(usable(pod.spec.affinity.required_anti))
 
 
 def _rules_changed(old: Pod, new: Pod) -> bool:

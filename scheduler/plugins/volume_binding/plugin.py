@@ -65,7 +65,7 @@ class VolumeBinding:
         both, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
             ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change, never),
-            ClusterEventWithHint(claim, both, _hint_after_claim_change, never, claims=changed_claim),
+            ClusterEventWithHint(claim, both, _hint_after_claim_change, never, needs=changed_claim),
             ClusterEventWithHint(Resource.PERSISTENT_VOLUME, both),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             ClusterEventWithHint(Resource.CSI_NODE, both, _hint_after_csi_node_change, never),

@@ -114,7 +114,8 @@ function label(pen, map, index, x, y, { width, height }, colour) {
   const room = width - 12;
   pen.fillStyle = colour;
   pen.font = "600 12px system-ui, sans-serif";
-  pen.fillText(fitting(pen, map.domains[index], room - 12), x + 6, y + height / 2 - 4);
+  const isMarked = map.states[index] === BROKEN || map.states[index] === CLOSED;
+  pen.fillText(fitting(pen, map.domains[index], isMarked ? room - 14 : room), x + 6, y + height / 2 - 4);
   pen.font = "12px system-ui, sans-serif";
   const numbers = height === LARGE.height ? cellNumbers : shortNumbers;
   pen.fillText(numbers(map, index), x + 6, y + height / 2 + 12);

@@ -13,7 +13,7 @@ function Attempt({ decision, isOpen, onToggle }) {
   return html`<tr class=${result === "scheduled" ? "" : "failed"}>
       <td class="number">${clock(decision.at)}</td>
       <th scope="row"><${PodName} pod=${decision} /></th>
-      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> <span class="muted refusal">${refusalOf(message)}</span>`}</td>
+      <td>${result === "scheduled" ? node : html`<${Badge} kind="bad">${result}<//> ${decision.victims > 0 && html` <${Badge} kind="warn">evicts ${counted(decision.victims, "pod")}<//>`} <span class="muted refusal">${refusalOf(message)}</span>`}</td>
       <td class="number wide">${result === "scheduled" ? `${count(decision.feasible)} of ${count(decision.evaluated)}` : "–"}</td>
       <td class="number wide">${duration(decision.seconds)}</td>
       <td class="number"><button class="link" aria-expanded=${isOpen} aria-controls=${details} onClick=${onToggle}>${isOpen ? "Less" : "Why?"}</button></td>

@@ -83,8 +83,10 @@ function DomainTable({ map, onChoose }) {
 }
 
 function CellPanel({ id, domain, onClose }) {
+  const panel = useRef(null);
+  useEffect(() => panel.current.focus(), []);
   const { data, error } = usePolled(`rules/${segment(id)}/cell${query({ domain })}`);
-  return html`<aside class="panel" aria-label=${`Domain ${domain}`}>
+  return html`<aside class="panel" tabindex="-1" ref=${panel} aria-label=${`Domain ${domain}`}>
     <h3>${domain} <button class="quiet" onClick=${onClose} aria-label="Close">✕</button></h3>
     <${Problem} error=${error} />
     ${data && html`
@@ -106,6 +108,7 @@ function RuleMap({ id, isAsked }) {
   const [asTable, setAsTable] = useState(false);
   const { data: map, error } = usePolled(`rules/${segment(id)}${query({ groupBy })}`);
   const labels = usePolled("node-labels", 0).data;
+  const onClose = () => (setDomain(""), place.current.querySelector("canvas, td button, th button")?.focus());
   const isThere = map !== null;
   useEffect(() => {
     // In a narrow window the map is below the list.
@@ -126,7 +129,7 @@ function RuleMap({ id, isAsked }) {
       <label><input type="checkbox" checked=${asTable} onChange=${(event) => setAsTable(event.target.checked)} /> as a table</label>
       <${Legend} map=${map} />
     </div>
-    <div class="beside">
+    <div class="beside" onKeyDown=${(event) => event.key === "Escape" && domain && onClose()}>
       <div>
         ${map.domains.length
           ? asTable
@@ -135,7 +138,7 @@ function RuleMap({ id, isAsked }) {
           : html`<${Empty}>No node has the label ${rule.topologyKey}${rule.rule === "topologySpread" ? " and is eligible" : ""}: the rule has no domain.<//>`}
         ${map.moreDomains > 0 && html`<p class="muted">${count(map.moreDomains)} more domains.</p>`}
       </div>
-      ${domain && html`<${CellPanel} id=${id} domain=${domain} key=${domain} onClose=${() => setDomain("")} />`}
+      ${domain && html`<${CellPanel} id=${id} domain=${domain} key=${domain} onClose=${onClose} />`}
     </div>
   </section>`;
 }

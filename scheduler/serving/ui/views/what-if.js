@@ -43,12 +43,17 @@ function Form({ form, like, onChange, onAsk, isAsking }) {
   const set = (name) => (event) => onChange({ ...form, [name]: event.target.value });
   const values = labels.find((label) => label.key === form.key)?.shown ?? [];
   const weights = Object.assign({}, ...Object.values(profiles));
+  const onFile = async (event) => {
+    const [file] = event.target.files;
+    if (file) onChange({ ...form, manifest: await file.text() });
+  };
   const submit = (event) => (event.preventDefault(), onAsk());
   return html`<form class="question" onSubmit=${submit}>
     ${like
       ? html`<p>Pods like <strong>${like.namespace}/${like.name}</strong>. <a href="#/what-if">Use a manifest</a></p>`
       : html`<label>Manifest <span class="muted">(change a limit here: maxSkew, maxPodsPerDomain)</span>
-          <textarea rows="14" spellcheck="false" value=${form.manifest} onInput=${set("manifest")}></textarea></label>`}
+          <textarea rows="14" spellcheck="false" value=${form.manifest} onInput=${set("manifest")}></textarea></label>
+        <label>or one of your files <input type="file" accept=".yaml,.yml,.json" onChange=${onFile} /></label>`}
     <label>Replicas <input type="number" min="0" max="2000" placeholder=${like ? "1" : "as in the manifest"} value=${form.replicas} onInput=${set("replicas")} /></label>
     <fieldset>
       <legend>And if the cluster were different</legend>

@@ -1,0 +1,196 @@
+"""`record` on the embedded cluster, and `shadow` over what it recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import stat
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from scheduler.devcluster.kinds import POD
+from tests.cli.test_commands import SECRET, bind_pod, called, served, web
+from tests.cli.test_shadow import ROLE
+from tests.support import accounts, build
+from tests.support.cluster import kubeconfig_text
+from tests.support.waiting import until
+
+OF = ("--of", "affinity-scheduler")
+
+
+def recording(path: Path, *lines: object) -> Path:
+    """Write a recording of one node and these objects of pods, ten seconds apart."""
+    node = {"atS": 0, "kind": "Node", "object": build.node("n", allocatable={"cpu": "1"})}
+    head = {"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterRecording"}
+    changes = [{"atS": 10 * number + 1, "kind": "Pod", "object": pod} for number, pod in enumerate(lines)]
+    whole = [head, node, {"atS": 0.5, "kind": "Synced"}, *changes]
+    path.write_text("".join(json.dumps(line) + "\n" for line in whole))
+    return path
+
+
+def pod(name: str, cpu: str, node: str | None = None) -> build.Json:
+    made = build.pod(name, node=node, containers=[build.container(requests={"cpu": cpu})])
+    made["spec"]["schedulerName"] = "affinity-scheduler"
+    return made
+
+
+@pytest.mark.asyncio
+async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the rights of manifests/shadow. A pod is bound while the recording runs."""
+    file = tmp_path / "day.jsonl.gz"
+    async with served(tmp_path) as (cluster, _):
+        kubeconfig = tmp_path / "person"
+        kubeconfig.write_text(kubeconfig_text(cluster.url, token=accounts.other(cluster, "person", ROLE)))
+        command = ("record", "-o", str(file), "--kubeconfig", str(kubeconfig))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", *command, stderr=asyncio.subprocess.PIPE
+        )
+        assert process.stderr is not None
+        assert b"Recording changes" in await process.stderr.readline()
+        made = web("new")
+        made["spec"].pop("affinity")
+        made["metadata"]["labels"] = {"app": "other"}
+        await bind_pod(cluster, cluster.store.create(POD, "default", made), "node-0005", "{}")
+        await until(lambda: asyncio.to_thread(_shows_bind, file), what="the bind in the file")
+        process.terminate()
+        _, err = await process.communicate()
+    assert (process.returncode, err.decode().startswith(f"{file}: ")) == (0, True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert SECRET not in gzip.decompress(file.read_bytes()).decode()
+    code, out, err_text = await called(capsys, "shadow", "--recording", str(file), *OF, "-o", "json")
+    report = json.loads(out)
+    assert (code, err_text) == (0, "")
+    assert (report["bound"], report["alike"], report["differences"]) == (1, 1, [])
+
+
+def _shows_bind(file: Path) -> bool:
+    body = zlib.decompressobj(wbits=31).decompress(file.read_bytes())
+    return any(b'"name":"new"' in line and b'"nodeName"' in line for line in body.splitlines())
+
+
+@pytest.mark.asyncio
+async def test_a_recording_answers_what_another_configuration_would_have_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node has room for the pod, which another one's rule of one pod per node would have kept out."""
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n- schedulerName: strict\n  plugins: {multiPoint: {enabled: [{name: OnePerNode}]}}\n"
+    )
+    (tmp_path / "one_per_node.py").write_text(PLUGIN)
+    lines = [pod("a", "100m", "n"), pod("b", "100m"), pod("b", "100m", "n")]
+    file = str(recording(tmp_path / "day.jsonl", *lines))
+    assert (await called(capsys, "shadow", "--recording", file, *OF))[0] == 0
+    mine = ("--config", str(config), "--plugins", str(tmp_path / "one_per_node.py"))
+    for profile in ((), ("--profile", "strict")):
+        code, out, _ = await called(capsys, "shadow", "--recording", file, *OF, *mine, *profile)
+        assert code == 1
+        assert "n is refused here: node(s) had a pod" in out
+    code, out, err = await called(capsys, "shadow", "--recording", file, *mine, "--profile", "loose")
+    assert (code, out, err) == (2, "", "--profile: found loose, expected one of strict\n")
+
+
+PLUGIN = """
+from scheduler.plugin import NodeByNode
+
+
+class OnePerNode(NodeByNode):
+    name = "OnePerNode"
+    reason = "node(s) had a pod"
+
+    def fits(self, pod, node):
+        return node.requested("pods") == 0
+"""
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+async def test_a_recording_that_was_cut_is_compared_up_to_there(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"), pod("later", "1"))
+    cut = tmp_path / f"cut.jsonl{suffix}"
+    body = whole.read_bytes()[:-20]
+    packer = zlib.compressobj(wbits=31)
+    packed = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
+    cut.write_bytes(packed if suffix else body)
+    code, out, err = await called(capsys, "shadow", "--recording", str(cut), *OF)
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "1 pod bound by affinity-scheduler: 1 as we would (0 among equals), 0 otherwise",
+    )
+    assert err.splitlines()[0].endswith(": the recording was not finished")
+
+
+HEAD = '{"apiVersion":"affinity-scheduler.io/v1","kind":"ClusterRecording"}\n'
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"", "expected a ClusterRecording, made by the command record", id="empty"),
+        pytest.param(b"\x00\xff\n", "expected a ClusterRecording, made by the command record", id="no text"),
+        pytest.param(b'{"kind":"Pod"}\n', "apiVersion: found None, expected", id="another object"),
+        pytest.param(HEAD.encode() + b"{}\n", ", line 2: found Object missing", id="no line"),
+        pytest.param(HEAD.encode() + b"\xff\n", ", line 2: found ", id="no text in a line"),
+        pytest.param(
+            HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n",
+            ", line 2: found ",
+            id="deep",
+        ),
+        pytest.param(HEAD.encode() + b"x" * 9_000_000, "a line of more than", id="long"),
+        pytest.param(HEAD.encode(), "expected the line Synced, which ends the first lists", id="nothing"),
+        pytest.param(gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file", id="damaged"),
+    ],
+)
+async def test_what_is_no_recording_is_one_line(
+    content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "day.jsonl.gz"
+    file.write_bytes(content)
+    code, out, err = await called(capsys, "shadow", "--recording", str(file))
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith(str(file))
+    assert message in err
+
+
+@pytest.mark.asyncio
+async def test_an_object_that_cannot_be_read_is_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"containers": 3}}
+    file = recording(tmp_path / "day.jsonl", broken, {}, [], pod("a", "1"), pod("a", "1", "n"))
+    code, out, err = await called(capsys, "shadow", "--recording", str(file), *OF)
+    assert (code, err) == (0, "")
+    assert out.startswith("1 pod bound by affinity-scheduler: 1 as we would")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("record",), "the following arguments are required: -o/--output"),
+        (("record", "-o", "x", "--max-size", "5"), "--max-size: found 5, expected a size from 1Mi"),
+        (("record", "-o", "x", "--max-size", "1Ki"), "--max-size: found 1Ki, expected a size from 1Mi"),
+        (("record", "-o", "x", "--for", "-1s"), "expected"),
+        (("record", "-o", "x", "--kubeconfig", "/nothing"), "/nothing"),
+        (("shadow", "--recording", "/nothing"), "/nothing: found no such file"),
+        (("shadow", "--recording", "/"), "/: found Is a directory"),
+        (("shadow", "--recording", "x", "--master", "http://x"), "--recording: found --master as well"),
+        (("shadow", "--race-window", "0s"), "--race-window: found 0s, expected a duration such as 2s"),
+        (("shadow", "--plugins", "/nothing"), "/nothing"),
+        (("shadow", "--feature-gates", "A"), "A"),
+    ],
+)
+async def test_wrong_flags_are_one_line(
+    flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = await called(capsys, *flags)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert message in err
