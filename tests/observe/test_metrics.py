@@ -87,6 +87,7 @@ def test_our_own_series_have_our_prefix() -> None:
         "loop_lag_seconds",
         "plugin_failures_total",
         "plugin_shut_off",
+        "podgroup_search_decisions",
         "build_info",
         "pods_kept_by_annotations",
         "relaxed_rules_total",
