@@ -43,7 +43,7 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
-    #: The node where pods are evicted for this one, empty if none are; of the first ten the ones that the viewer may list.
+    #: The node where pods are evicted for this one, empty if none are; of the first ten those that a viewer may list.
     nominated: str = ""
     evicted: tuple[str, ...] = ()
 
