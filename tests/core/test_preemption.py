@@ -257,7 +257,7 @@ def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver)
     cluster.pass_time(20)
     result = decide(high, Snapshot(cluster.state), cluster.profiles[NAME], Random(1), Unobserved())
     assert isinstance(result, ScheduleResult)
-    record = read_record(decision_record(result, cluster.state.nodes, ("default/low",)))
+    record = read_record(decision_record(result, cluster.state.nodes, (), ("default/low",)))
     assert record is not None
     assert record.evicted == ("default/low",)
     bare = decision_record(result, cluster.state.nodes)
