@@ -26,6 +26,7 @@ import msgspec
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.drain import drain_lines, simulate_drain
+from scheduler.cli.query.priority_class import PriorityClass, read_priority_class
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
@@ -33,7 +34,15 @@ from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.explain.groups import GroupPlaces, group_of, place_group
 from scheduler.explain.manifests import Manifest
-from scheduler.explain.simulation import Simulation, node_shares, place_replicas, zone_shares
+from scheduler.explain.simulation import (
+    SHOWN_VICTIMS,
+    PlacedReplicas,
+    Simulation,
+    Victim,
+    node_shares,
+    place_replicas,
+    zone_shares,
+)
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GROUP, GroupKey
 from scheduler.model.pods import Pod
@@ -44,8 +53,9 @@ from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
 _MAX_REPLICAS: Final = 100_000
-#: Nodes in the table unless it is wide.
+#: Nodes and evicted pods in the tables unless they are wide.
 _NODES: Final = 10
+_VICTIMS: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of new replicas, beside those that run; default: the manifest's",
     )
     parser.add_argument(
+        "--priority-class",
+        metavar="CLASS",
+        help="name or value of the new pods' PriorityClass; pods of lower priority are evicted where that is needed",
+    )
+    parser.add_argument(
         "--seed",
         type=int,
         default=1,
@@ -92,10 +107,10 @@ def run(args: argparse.Namespace) -> int:
     if args.filename is None:
         return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
-    cluster, _ = asyncio.run(read_cluster(args, settings, None))
+    priority_class, cluster = asyncio.run(_read(args, settings))
     manifest_file.add_other_objects(cluster)
     rng = random.Random(args.seed)
-    simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng)
+    simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng, priority_class)
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(simulations), indent=2).decode())
     else:
@@ -105,7 +120,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
+async def _read(args: argparse.Namespace, settings: Settings) -> tuple[PriorityClass | None, LoadedCluster]:
+    priority_class = await read_priority_class(args)
+    cluster, _ = await read_cluster(args, settings, None)
+    return priority_class, cluster
+
+
 def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
+    if args.priority_class is not None:
+        raise SettingsError("--priority-class", "", args.priority_class, "only with -f FILE")
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
     cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
@@ -118,12 +141,17 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def simulate_manifests(
-    cluster: LoadedCluster, manifests: Sequence[Manifest], n_replicas: int | None, rng: Rng
+    cluster: LoadedCluster,
+    manifests: Sequence[Manifest],
+    n_replicas: int | None,
+    rng: Rng,
+    priority_class: PriorityClass | None = None,
 ) -> list[Simulation]:
     """
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
-    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. Raises SettingsError.
+    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. With a
+    PriorityClass they evict pods of lower priority; those of a group evict nobody. Raises SettingsError.
     """
     simulations: list[Simulation] = []
     found_by_group: dict[GroupKey, GroupPlaces] = {}
@@ -135,7 +163,7 @@ def simulate_manifests(
             pods = _new_pods(cluster, manifest, n_replicas)
         key = group_of(pods[0]) if pods else None
         if key is None:
-            simulations.append(_simulate(cluster, manifest, pods, rng))
+            simulations.append(_simulate(cluster, manifest, pods, rng, priority_class))
             continue
         if key not in found_by_group:
             for later in range(index + 1, len(manifests)):
@@ -174,9 +202,17 @@ def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None
         ) from error
 
 
-def _simulate(cluster: LoadedCluster, manifest: Manifest, pods: Sequence[Pod], rng: Rng) -> Simulation:
-    node_names: list[str] = []
-    first_unplaced, notes = None, tuple[str, ...]()
+def _simulate(
+    cluster: LoadedCluster,
+    manifest: Manifest,
+    pods: Sequence[Pod],
+    rng: Rng,
+    priority_class: PriorityClass | None,
+) -> Simulation:
+    if priority_class is not None:
+        pods = [priority_class.applied_to(pod) for pod in pods]
+    placed = PlacedReplicas([], None)
+    notes: tuple[str, ...] = ()
     if pods:
         profile, _ = cluster.profile_for(pods[0])
         placed = place_replicas(
@@ -185,10 +221,13 @@ def _simulate(cluster: LoadedCluster, manifest: Manifest, pods: Sequence[Pod], r
             cluster.build_profile(profile, Snapshot(cluster.state)),
             rng,
             go_on=manifest.is_daemon_set,
+            preempts=priority_class is not None,
         )
-        node_names, first_unplaced = [node_name for _, node_name in placed.pods], placed.first_unplaced
         notes = placed.notes()
-    return _simulation(cluster, manifest, len(pods), node_names, first_unplaced, notes=notes)
+    node_names = [node_name for _, node_name in placed.pods]
+    return _simulation(
+        cluster, manifest, len(pods), node_names, placed.first_unplaced, notes=notes, victims=placed.victims
+    )
 
 
 def _simulation(
@@ -199,6 +238,7 @@ def _simulation(
     first_unplaced: Pod | None = None,
     *,
     notes: tuple[str, ...] = (),
+    victims: Sequence[Victim] = (),
 ) -> Simulation:
     shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
@@ -212,6 +252,8 @@ def _simulation(
         n_more_nodes=n_more,
         next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
         notes=(*cluster.assumptions, *notes),
+        n_evicted=len(victims),
+        victims=tuple(victims[:SHOWN_VICTIMS]),
     )
 
 
@@ -228,7 +270,8 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
     left = len(simulation.nodes) - len(shown) + simulation.n_more_nodes
     if left:
         nodes.append(f"  ... and {left} more node{'s' if left > 1 else ''}")
-    for table in (zones, nodes):
+    victims = _victim_lines(simulation, wide=wide)
+    for table in (zones, nodes, victims):
         lines += ["", *table] if table else []
     if simulation.next is not None:
         lines += [
@@ -237,4 +280,14 @@ def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
             "",
             *report_lines(simulation.next, style, wide=wide),
         ]
+    return lines
+
+
+def _victim_lines(simulation: Simulation, *, wide: bool) -> list[str]:
+    """Return the table of the pods that are evicted, none if there are none."""
+    shown = simulation.victims if wide else simulation.victims[:_VICTIMS]
+    rows = [(f"{one.namespace}/{one.name}", one.priority, one.node, one.budget or "-") for one in shown]
+    lines = table_lines(("EVICTED", "PRIORITY", "NODE", "BREAKS BUDGET"), rows)
+    if left := simulation.n_evicted - len(shown):
+        lines.append(f"  ... and {counted(left, 'more pod')}")
     return lines

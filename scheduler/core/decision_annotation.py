@@ -4,6 +4,7 @@ The record of a decision, which a bound pod has as an annotation. It is written 
     {"v":1,"evaluated":5000,"feasible":4980,
      "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
      "rejected":{"node(s) had untolerated taint(s)":20},
+     "evicted":["default/batch-1",...],                                            only if pods were evicted for it
      "relaxed":["podAntiAffinity by topology.kubernetes.io/zone"]}         required rules that counted as preferred
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by
@@ -27,6 +28,8 @@ RECORD_LIMIT_BYTES: Final = 1024
 
 _VERSION: Final = 1
 _N_TOP: Final = 3
+#: Evicted pods that a record names.
+_SHOWN_VICTIMS: Final = 10
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -47,9 +50,12 @@ class DecisionRecord(msgspec.Struct, frozen=True):
     top: tuple[RankedNode, ...] = ()
     rejected: Mapping[str, int] = {}
     relaxed: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    evicted: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-def decision_record(result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[str] = ()) -> str:
+def decision_record(
+    result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[str] = (), evicted: Sequence[str] = ()
+) -> str:
     """
     Return the record as JSON of at most `RECORD_LIMIT_BYTES`; call it before the next stimulus.
 
@@ -58,8 +64,9 @@ def decision_record(result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[
     top = ranked_nodes(result.scores, nodes, _N_TOP)
     rejected = dict(sorted(result.scores.filtered.reason_counts().items()))
     names = tuple(relaxed) or msgspec.UNSET
+    gone = tuple(evicted[:_SHOWN_VICTIMS]) or msgspec.UNSET
     while True:
-        record = DecisionRecord(_VERSION, result.n_evaluated, result.n_feasible, top, rejected, names)
+        record = DecisionRecord(_VERSION, result.n_evaluated, result.n_feasible, top, rejected, names, gone)
         encoded = _ENCODER.encode(record)
         if len(encoded) <= RECORD_LIMIT_BYTES:
             return encoded.decode()
@@ -68,8 +75,8 @@ def decision_record(result: ScheduleResult, nodes: NodeTable, relaxed: Sequence[
         elif rejected:
             rejected = {}
         else:
-            # The mark has them too.
-            names = msgspec.UNSET
+            # The mark has the relaxed rules too.
+            names = gone = msgspec.UNSET
 
 
 def ranked_nodes(node_scores: NodeScores, nodes: NodeTable, n_most: int) -> tuple[RankedNode, ...]:

@@ -274,7 +274,7 @@ class Machine:
     ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
         # Before assume, which changes some of the score arrays.
-        annotations = self._annotations(result, relaxation)
+        annotations = self._annotations(result, pod.uid, relaxation)
         needed = None
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
@@ -295,12 +295,15 @@ class Machine:
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 
-    def _annotations(self, result: ScheduleResult, relaxation: Relaxation | None = None) -> dict[str, str]:
+    def _annotations(
+        self, result: ScheduleResult, uid: str = "", relaxation: Relaxation | None = None
+    ) -> dict[str, str]:
         rules = () if relaxation is None else relaxation.rules
         annotations = {RELAXED: mark(rules)} if rules else {}
         if self._records_decisions:
             names = [one.rule for one in rules]
-            annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names)
+            evicted = self.preemptions.evicted_for(uid, result.node_name)
+            annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names, evicted)
         return annotations
 
     def _as_nominated(self, pod: Pod) -> Pod:
@@ -338,7 +341,7 @@ class Machine:
                 "unschedulable",
                 now_s,
                 message=message,
-                tried_preemption=result is not None,
+                preemption=result,
                 n_victims=n_victims,
             ),
             *report_failure(pod, message, unschedulable=True, nominated=nominated),
@@ -353,6 +356,9 @@ class Machine:
         """
         node_name = result.nominated_node_name or ""
         told: list[Instruction] = []
+        if all(victim.terminating for victim in result.victims):
+            # There is nothing to do but wait, also for pods of lower priority that are nominated there.
+            return []
         for other in list(self.state.nominated.on(node_name)):
             if other.priority < pod.priority:
                 self.state.nominate(other, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from scheduler.framework.diagnosis import reason_counts
 from scheduler.framework.interface import FeasibleNodes, NodeFilter
-from scheduler.framework.node_trial import NodeRefusal
 from scheduler.framework.status import NodeStatuses
 from scheduler.state.arrays import Mask, Scores
 
@@ -58,16 +57,12 @@ class FilterResult:
     node_names: dict[str, frozenset[str]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
 
-    def replace_refusals(self, by_row: Mapping[int, NodeRefusal], n_rows: int) -> None:
-        """Give these rows these refusals, in place of those that they have, if any."""
+    def replace_refusals(self, plugin: str, statuses: NodeStatuses) -> None:
+        """Give the rows with a status this refusal of the plugin, in place of the one that they have, if any."""
+        refused: Mask = statuses.codes > 0
         for index, refusal in enumerate(self.refusals):
-            rows = refusal.rows.copy()
-            rows[list(by_row)] = False
-            self.refusals[index] = refusal._replace(rows=rows)
-        for plugin in sorted({refusal.plugin for refusal in by_row.values()}):
-            of_plugin = {row: one.status for row, one in by_row.items() if one.plugin == plugin}
-            statuses = NodeStatuses.by_row(of_plugin, n_rows)
-            self.refusals.append(Refusal(plugin, GivenRefusals(statuses), statuses.codes > 0))
+            self.refusals[index] = refusal._replace(rows=refusal.rows & ~refused)
+        self.refusals.append(Refusal(plugin, GivenRefusals(statuses), refused))
 
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""

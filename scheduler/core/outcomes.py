@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from scheduler.core.fallbacks import Relaxation
+from scheduler.framework.diagnosis import PostFiltered
 from scheduler.model.instructions import (
     Attempted,
     EmitEvent,
@@ -26,6 +27,9 @@ from scheduler.queueing.queued_pod import QueuedPod
 #: The longest note that the Events API accepts. A longer one is cut and ends with `_NOTE_TAIL`, as upstream.
 _NOTE_LIMIT_BYTES: Final = 1024
 _NOTE_TAIL: Final = " ..."
+
+#: Victims that the report of an attempt names.
+_SHOWN_VICTIMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +128,17 @@ def attempted(
     n_evaluated: int = 0,
     n_feasible: int = 0,
     message: str = "",
-    tried_preemption: bool = False,
+    preemption: PostFiltered | None = None,
     n_victims: int = 0,
     record: str = "",
     relaxed: tuple[str, ...] = (),
 ) -> Attempted:
-    """Return the attempt for metrics and logs. A pod never active before became active at `started_s`."""
+    """
+    Return the attempt for metrics and logs. A pod never active before became active at `started_s`.
+
+    `preemption`: what PostFilter did; `n_victims`: 0 if its victims are all ending already.
+    """
+    victims = preemption.victims[:_SHOWN_VICTIMS] if preemption is not None and n_victims else ()
     return Attempted(
         pod=queued.pod,
         result=result,
@@ -140,8 +149,12 @@ def attempted(
         n_evaluated=n_evaluated,
         n_feasible=n_feasible,
         message=message,
-        tried_preemption=tried_preemption,
+        tried_preemption=preemption is not None,
         n_victims=n_victims,
+        nominated_node_name=(preemption.nominated_node_name or "")
+        if preemption is not None and victims
+        else "",
+        victims=tuple((victim.namespace, victim.name) for victim in victims),
         record=record,
         relaxed=relaxed,
     )

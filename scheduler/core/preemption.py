@@ -60,8 +60,8 @@ class Preemptions:
         self._running: dict[str, _Preemption] = {}
         #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
         self._preemptor_of_last: dict[str, str] = {}
-        #: By pod: the node where others were evicted for it, and how many.
-        self._made_room: dict[str, tuple[str, int]] = {}
+        #: By pod: the node where others were evicted for it, and these, as namespace/name.
+        self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
         self.in_vain: Counter[str] = Counter()
 
@@ -69,7 +69,7 @@ class Preemptions:
         """Return the first evictions. None of the victims ends already, or is assumed only."""
         victims = list(victims)
         if (before := self._made_room.pop(preemptor.uid, None)) is not None:
-            self.in_vain[AGAIN] += before[1]
+            self.in_vain[AGAIN] += len(before[1])
         if not victims:
             return []
         first, last = victims[:-1], victims[-1]
@@ -88,7 +88,8 @@ class Preemptions:
         told: list[Instruction] = []
         if ended.fate is VictimFate.DELETED:
             told.append(preempted_event(victim, running.preemptor, running.node_name))
-            self._made_room[uid] = (running.node_name, self._made_room.get(uid, ("", 0))[1] + 1)
+            _, evicted = self._made_room.get(uid, ("", ()))
+            self._made_room[uid] = running.node_name, (*evicted, victim.key)
         running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
         if running.unanswered:
             return told, False
@@ -100,6 +101,11 @@ class Preemptions:
         if uid not in self._pending:
             self._count_in_vain(uid, GONE)
         return told, running.is_given_up
+
+    def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
+        """Return the pods that were evicted from the node for the pod, as namespace/name."""
+        on_node, evicted = self._made_room.get(uid, ("", ()))
+        return evicted if on_node == node_name else ()
 
     def on_leaving(self, uid: str) -> None:
         """Let the pod be tried again whose last victim this is: it is gone, or ends."""
@@ -125,7 +131,7 @@ class Preemptions:
     def _count_in_vain(self, uid: str, cause: str) -> None:
         made_room = self._made_room.pop(uid, None)
         if made_room is not None:
-            self.in_vain[cause] += made_room[1]
+            self.in_vain[cause] += len(made_room[1])
 
     def _evict_last(self, running: _Preemption, last: Pod) -> list[Instruction]:
         running.left = None

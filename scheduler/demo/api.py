@@ -28,6 +28,8 @@ _COLLECTIONS: Final = {
     ("v1", "Pod"): "/api/v1/namespaces/{}/pods",
     ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
     ("apps/v1", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets",
+    ("policy/v1", "PodDisruptionBudget"): "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
     ("storage.k8s.io/v1", "CSIDriver"): "/apis/storage.k8s.io/v1/csidrivers",
     (
         "storage.k8s.io/v1",

@@ -33,6 +33,7 @@ from scheduler.demo.stories import (
     fallback,
     groups,
     own_rules,
+    priorities,
     racks,
     rolling_update,
     shadow,
@@ -58,6 +59,7 @@ STORIES: Final[Sequence[Story]] = (
     groups.STORY,
     drain.STORY,
     shadow.STORY,
+    priorities.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3

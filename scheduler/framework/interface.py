@@ -19,7 +19,7 @@ import numpy as np
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
-from scheduler.state.arrays import Mask, Rows, Scores
+from scheduler.state.arrays import Amounts, Mask, Rows, Scores
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.snapshot import Snapshot
 
@@ -82,6 +82,14 @@ class RoomFilter(NodeFilter, Protocol):
     @property
     def reasons(self) -> Sequence[str]:
         """Return what a row reports if it has no room for one more pod; then, if too little of each resource."""
+        ...
+
+    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
+        """
+        Return why each of these rows is refused once other pods are there; the codes have an entry per given row.
+
+        `taken`: what these take of the number of pods, then of each resource of the request, by row.
+        """
         ...
 
 

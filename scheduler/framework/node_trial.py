@@ -10,6 +10,7 @@ Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kuber
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter, Rul
 from scheduler.framework.status import NodeStatuses, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
+from scheduler.state.pod_columns import COUNTED
 
 
 class NodeRefusal(NamedTuple):
@@ -31,12 +33,15 @@ class RoomOnly(NamedTuple):
     """
     The rows at which only room matters: all other filters accept them, whichever pods leave.
 
-    `request`, `reasons`: as `RoomFilter`. `is_only_trial`: whether no other filter looks at pods at all.
+    `columns`: where `PodsByRow.taken` has the number of pods and each resource of the request. `is_first_trial`,
+    `is_only_trial`: whether no other filter looks at pods before this one, or at all.
     """
 
-    request: Sequence[tuple[str, int]]
-    reasons: Sequence[str]
+    plugin: str
+    room: RoomFilter
+    columns: Sequence[int]
     rows: Mask
+    is_first_trial: bool
     is_only_trial: bool
 
 
@@ -64,21 +69,30 @@ class FilterTrials:
                 parts.append((plugin, answer))
         return NodeUnderTrial(parts, nominated)
 
+    @cached_property
     def room_only(self) -> RoomOnly | None:
-        """Return where only room matters; None if no filter is about room, or one may need the pods that leave."""
-        room: list[RoomFilter] = []
-        others: list[NodeFilter] = []
-        for _, one in self._filters:
-            if isinstance(one, RoomFilter):
-                room.append(one)
-            else:
-                others.append(one)
-        counting = [one for one in others if one.trial is not None]
-        if len(room) != 1 or any(not isinstance(one, RuleFilter) or one.needs_pods for one in counting):
+        """
+        Where only room matters. None if no filter is about room, or the state has no columns for what the pod asks for.
+
+        None also if a filter may need the pods that leave.
+        """
+        found = [(plugin, one) for plugin, one in self._filters if isinstance(one, RoomFilter)]
+        if len(found) != 1 or any(resource not in COUNTED for resource, _ in found[0][1].request):
             return None
-        accepted = [one.mask() for one in others]
-        rows = np.logical_and.reduce(accepted) if accepted else np.ones_like(room[0].mask())
-        return RoomOnly(room[0].request, room[0].reasons, rows, not counting)
+        plugin, room = found[0]
+        others = [one for _, one in self._filters if one is not room]
+        counting = [one for one in others if one.trial is not None]
+        if any(not isinstance(one, RuleFilter) or one.needs_pods for one in counting):
+            return None
+        before = self._filters[: self._filters.index((plugin, room))]
+        return RoomOnly(
+            plugin,
+            room,
+            [0, *(1 + COUNTED.index(resource) for resource, _ in room.request)],
+            np.logical_and.reduce([one.mask() for one in others]) if others else np.ones_like(room.mask()),
+            is_first_trial=all(one.trial is None for _, one in before),
+            is_only_trial=not counting,
+        )
 
     def _prepare(self) -> None:
         self._counting = [

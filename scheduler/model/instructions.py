@@ -106,7 +106,9 @@ class Attempted:
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
         tried_preemption: whether PostFilter ran.
-        n_victims: pods whose eviction began.
+        n_victims: pods that are evicted for this one.
+        nominated_node_name: the node that they are evicted from; '' if there are none.
+        victims: namespace and name of the first ten of them.
         record: the decision annotation of a bound pod; '' if it has none.
         relaxed: the kinds of the rules that were relaxed for a bound pod.
     """
@@ -122,6 +124,8 @@ class Attempted:
     message: str
     tried_preemption: bool = False
     n_victims: int = 0
+    nominated_node_name: str = ""
+    victims: tuple[tuple[str, str], ...] = ()
     record: str = ""
     relaxed: tuple[str, ...] = ()
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from scheduler.core.decision_annotation import RankedNode, read_record
 from scheduler.explain.explanation import API_VERSION, JsonStruct
 from scheduler.model.instructions import Attempted
@@ -41,6 +43,9 @@ class Decision(JsonStruct, frozen=True, kw_only=True):
     n_victims: int
     top: tuple[RankedNode, ...]
     rejected: Mapping[str, int]
+    #: The node where pods are evicted for this one, empty if none are; of the first ten those that a viewer may list.
+    nominated: str = ""
+    evicted: tuple[str, ...] = ()
 
 
 class Eviction(JsonStruct, frozen=True, kw_only=True):
@@ -93,6 +98,8 @@ class _Entry:
     n_feasible: int
     n_victims: int
     record: str
+    nominated: str
+    victims: tuple[tuple[str, str], ...]
     #: Made for the first viewer.
     decision: Decision | None = None
 
@@ -113,7 +120,7 @@ class DecisionFeed:
             _Entry(
                 self.newest, at_s, seconds, pod.namespace, pod.name, pod.scheduler_name, attempt.result,
                 attempt.message[:_MAX_MESSAGE], attempt.attempts, attempt.n_evaluated, attempt.n_feasible,
-                attempt.n_victims, attempt.record,
+                attempt.n_victims, attempt.record, attempt.nominated_node_name, attempt.victims,
             )
         )  # fmt: skip
 
@@ -147,7 +154,9 @@ class DecisionFeed:
             else:
                 if entry.decision is None:
                     entry.decision = _decision(entry)
-                decisions.append(entry.decision)
+                seen = tuple(f"{namespace}/{name}" for namespace, name in entry.victims if may_see(namespace))
+                shown = entry.decision
+                decisions.append(msgspec.structs.replace(shown, evicted=seen) if seen else shown)
         return Decisions(
             decisions=tuple(decisions),
             evictions=tuple(evictions),
@@ -180,4 +189,5 @@ def _decision(entry: _Entry) -> Decision:
         n_victims=entry.n_victims,
         top=() if record is None else record.top,
         rejected={} if record is None else record.rejected,
+        nominated=entry.nominated,
     )

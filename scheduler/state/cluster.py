@@ -178,7 +178,8 @@ class ClusterState:
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""
         if node_name and pod.uid not in self.placed:
-            self.nominated.nominate(pod, node_name)
+            row, usage = self.nodes.row_by_name.get(node_name), self.usage_of(pod)
+            self.nominated.nominate(pod, node_name, row, usage.requested)
         else:
             self.nominated.remove(pod.uid)
 

@@ -10,8 +10,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Rows
+from scheduler.state.pod_columns import PodColumns
 
 _NONE: Final[Mapping[str, Pod]] = {}
+
+#: The columns do not tell label sets apart.
+_ANY_LABELS: Final = 1
+#: The row of a node that is not known.
+_NOWHERE: Final = -1
 
 
 class NominatedPods:
@@ -20,6 +27,10 @@ class NominatedPods:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, Pod]] = {}
         self._node_of: dict[str, str] = {}
+        self._columns = PodColumns()
+        self._slot_of: dict[str, int] = {}
+        #: The version of the rows that the columns have.
+        self._located_at = 0
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
@@ -27,9 +38,11 @@ class NominatedPods:
     def __len__(self) -> int:
         return len(self._node_of)
 
-    def nominate(self, pod: Pod, node_name: str) -> None:
-        """Nominate the pod to the node, and to no other."""
+    def nominate(self, pod: Pod, node_name: str, row: int | None, requested: Mapping[str, int]) -> None:
+        """Nominate the pod to the node, and to no other. `row`: the node's, None if it has none."""
         self.remove(pod.uid)
+        row = _NOWHERE if row is None else row
+        self._slot_of[pod.uid] = self._columns.add(_ANY_LABELS, row, pod.priority, 0, requested, live=True)
         self._node_of[pod.uid] = node_name
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
@@ -37,6 +50,7 @@ class NominatedPods:
         """Forget the pod's nomination, if it has one."""
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
+            self._columns.remove(self._slot_of.pop(uid))
             on_node = self._by_node[node_name]
             del on_node[uid]
             if not on_node:
@@ -49,6 +63,21 @@ class NominatedPods:
     def on(self, node_name: str) -> Collection[Pod]:
         """Return the pods that are nominated to the node."""
         return self._by_node.get(node_name, _NONE).values()
+
+    def room_above(self, pod: Pod, row_by_name: Mapping[str, int], version: int) -> tuple[Rows, Amounts]:
+        """
+        Return the rows of the nominated pods of at least the pod's priority, without itself, and what each takes.
+
+        A row may occur several times. `version`: changes whenever a node gets another row. O(nominated pods), 10 µs for
+        1,000.
+        """
+        if self._located_at != version:
+            self._located_at = version
+            for uid, slot in self._slot_of.items():
+                self._columns.relocate(slot, row_by_name.get(self._node_of[uid], _NOWHERE))
+        rows, taken = self._columns.from_priority(pod.priority, without=self._slot_of.get(pod.uid))
+        known = rows != _NOWHERE
+        return rows[known], taken[:, known]
 
     def by_node(self) -> Iterator[tuple[str, Collection[Pod]]]:
         """Yield each node name with the pods that are nominated to it."""

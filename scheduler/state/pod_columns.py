@@ -124,6 +124,19 @@ class PodColumns:
             self._taken[:, slots],
         )
 
+    def relocate(self, slot: int, row: int) -> None:
+        """Set the pod's row."""
+        self._row[slot] = row
+
+    def from_priority(self, priority: int, *, without: int | None) -> tuple[Rows, Amounts]:
+        """Return the rows of the pods of at least this priority, `without` one slot, and `PodsByRow.taken`. O(pods)."""
+        n = self._n_slots
+        wanted = (self._priority[:n] >= priority) & (self._label_set[:n] != _FREE)
+        if without is not None:
+            wanted[without] = False
+        slots = np.flatnonzero(wanted)
+        return self._row[slots], self._taken[:, slots]
+
     def n_by_label_set(self, n_numbers: int) -> Counts:
         """Return the number of pods of each label set, by number; for the audit. O(pods)."""
         counts = np.bincount(self._label_set[: self._n_slots], minlength=n_numbers).astype(np.int32)

@@ -217,6 +217,20 @@ class Snapshot:
             if row is not None and (above := _above(pod, pods)):
                 yield row, above
 
+    @property
+    def has_nominated(self) -> bool:
+        """Whether a pod is nominated to a node."""
+        return bool(self._state.nominated)
+
+    def nominated_room(self, pod: Pod) -> tuple[Rows, Amounts]:
+        """
+        Return the rows of the pods of `nominated_above`, with a row for each pod, and what each takes.
+
+        The latter as `PodsByRow.taken`. 10 µs for 1,000 pods.
+        """
+        state = self._state
+        return state.nominated.room_above(pod, state.nodes.row_by_name, state.log.restarted_at)
+
     def nominated_above_on(self, row: int, pod: Pod) -> Sequence[Pod]:
         """Return the pods of at least the pod's priority that are nominated to the row, without itself."""
         nominated = self._state.nominated

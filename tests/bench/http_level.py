@@ -49,7 +49,8 @@ class HttpResult(msgspec.Struct, frozen=True):
     One shape, one scheduler, one server.
 
     `start_s`: from its start to the first binding. `events_s`: from the last binding to the event of the last pod, to a
-    tenth of a second. CPU of scheduler and server is per pod, from the first binding to that event. `n_untold`: pods
+    tenth of a second. CPU of scheduler and server is per pod, from the first binding (where pods are evicted, from the
+    start) to that event. `n_untold`: pods
     without an event.
     """
 
@@ -120,7 +121,7 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
     # Keep the scene out of the garbage collector while pods are timed: a collection takes 0.1 s of a core.
     gc.freeze()
     version, told = await objects.version(), await Told.before(objects)
-    began_s = time.monotonic()
+    began_s, server_began_s = time.monotonic(), server.cpu_s()
     with running(contender, server) as process:
         async with _churning(scene, objects, contender), _arriving(scene, objects, contender):
             timing = await objects.await_bindings(
@@ -134,7 +135,10 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         if found:
             raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
     n, first_s, last_s = len(timing.bound_s), timing.bound_s[0], timing.bound_s[-1]
-    from_s, n_timed = (began_s, n) if scene.shape.evicts else (first_s, n - 1)
+    from_s, n_timed = first_s, n - 1
+    cpu_before_s, server_cpu_before_s = timing.cpu_before_s, timing.server_cpu_before_s
+    if scene.shape.evicts:
+        from_s, n_timed, cpu_before_s, server_cpu_before_s = began_s, n, 0.0, server_began_s
     return HttpResult(
         shape=scene.shape.name,
         server=server.name,
@@ -143,8 +147,8 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         n_running=len(scene.running),
         n_pods=n,
         pods_per_s=n_timed / max(last_s - from_s, 1e-9),
-        cpu_ms_per_pod=(used_s - timing.cpu_before_s) * 1000 / n,
-        server_cpu_ms_per_pod=(server_used_s - timing.server_cpu_before_s) * 1000 / n,
+        cpu_ms_per_pod=(used_s - cpu_before_s) * 1000 / n,
+        server_cpu_ms_per_pod=(server_used_s - server_cpu_before_s) * 1000 / n,
         start_s=first_s - began_s,
         peak_mib=peak / 2**20,
         events_s=ended_s - last_s,

@@ -32,6 +32,7 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
             ("explain", "web-0"): 0,
             ("explain", "-f", str(manifest)): 1,
             ("simulate", "-f", str(manifest), "--replicas", "1"): 1,
+            ("simulate", "-f", str(manifest), "--priority-class", "none"): 2,
             ("simulate", "--drain", "node-0001"): 1,
             ("snapshot", "-o", str(tmp_path / "snapshot.json")): 0,
         }.items():

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.core.decision_annotation import decision_record, read_record
 from scheduler.core.preemption import AGAIN, ELSEWHERE, GONE
+from scheduler.framework.observer import Unobserved
 from scheduler.model.instructions import (
     Attempted,
     Bind,
@@ -20,9 +24,11 @@ from scheduler.model.instructions import (
 )
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, EvictionEnded, PodSeen, VictimFate
+from scheduler.overview.decisions import DecisionFeed
 from scheduler.queueing.queued_pod import SubQueue
+from scheduler.state.snapshot import Snapshot
 from tests.support import build
-from tests.support.driving import Driver, attempt_of, bind_of, condition_of, kinds
+from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
 
 
 @pytest.fixture
@@ -232,6 +238,50 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     cluster.pass_time(20)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
     assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+
+
+def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    told = cluster.cycle()
+    assert attempt_of(told).nominated_node_name == "n"
+    assert attempt_of(told).victims == (("default", "low"),)
+    feed = DecisionFeed(0.0)
+    feed.record(attempt_of(told), 0.001, 1.0)
+    (shown,) = feed.after(0, lambda _namespace: True, 10).decisions
+    assert (shown.nominated, shown.n_victims, shown.evicted) == ("n", 1, ("default/low",))
+    _end(cluster, high, low)
+    assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ("default/low",)
+    assert cluster.machine.preemptions.evicted_for(high.uid, "other") == ()
+    cluster.lose(low)
+    cluster.pass_time(20)
+    result = decide(high, Snapshot(cluster.state), cluster.profiles[NAME], Random(1), Unobserved())
+    assert isinstance(result, ScheduleResult)
+    record = read_record(decision_record(result, cluster.state.nodes, (), ("default/low",)))
+    assert record is not None
+    assert record.evicted == ("default/low",)
+    bare = decision_record(result, cluster.state.nodes)
+    assert "evicted" not in bare
+
+
+def test_victims_in_namespaces_that_a_viewer_may_not_list_are_only_counted(cluster: Driver):
+    _pod(cluster, "low", 0, cpu="2", node="n", namespace="secret")
+    _pod(cluster, "high", 9, cpu="2")
+    feed = DecisionFeed(0.0)
+    feed.record(attempt_of(cluster.cycle()), 0.001, 1.0)
+    (shown,) = feed.after(0, lambda namespace: namespace == "default", 10).decisions
+    assert (shown.n_victims, shown.evicted) == (1, ())
+
+
+def test_victims_that_all_end_already_cost_nobody_a_nomination(cluster: Driver):
+    """There is nothing to do but wait (prepareCandidateAsync returns before it clears nominations)."""
+    _pod(cluster, "low", 0, cpu="2", node="n", terminating=True)
+    middle = _pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
+    _pod(cluster, "high", 9, cpu="2")
+    told = cluster.cycle()
+    assert not [one for one in told if isinstance(one, ClearNomination | EvictVictim)]
+    assert attempt_of(told).n_victims == 0
+    assert cluster.state.nominated.node_of(middle.uid) == "n"
 
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):

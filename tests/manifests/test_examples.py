@@ -47,7 +47,7 @@ async def test_all_pods_fit_on_the_cluster_that_the_page_proposes(
     args = parser.parse_args(shlex.split(text.replace("\\\n", " ")))
     labels = dict(map(command.node_label, args.node_label))
     cluster = DevCluster(nodes=args.nodes, zones=args.zones, node_labels=labels, controllers=True)
-    assert await simulated(cluster, tmp_path, capsys) == (177, 176)
+    assert await simulated(cluster, tmp_path, capsys) == (204, 203)
 
 
 @pytest.mark.asyncio

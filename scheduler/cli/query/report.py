@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
@@ -192,6 +194,8 @@ def _recorded(record: DecisionRecord | None, *, wide: bool) -> list[str]:
     if record.rejected:
         refused = ", ".join(f"{count} {reason}" for reason, count in record.rejected.items())
         lines.append(f"  refused: {refused}")
+    if record.evicted is not msgspec.UNSET:
+        lines.append(f"  evicted for it: {', '.join(record.evicted)}")
     return lines + _score_table(record.top if wide else record.top[:_SCORES])
 
 

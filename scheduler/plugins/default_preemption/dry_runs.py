@@ -18,7 +18,7 @@ from scheduler.framework.post_filter import UnfitPod
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.choice import LOWEST_PRIORITY, Harm
 from scheduler.state.arrays import Amounts, Mask, Rows
-from scheduler.state.pod_columns import COUNTED, PodsByRow
+from scheduler.state.pod_columns import PodsByRow
 from scheduler.state.snapshot import Snapshot
 
 #: More pods than any row has.
@@ -44,17 +44,14 @@ class DryRuns(NamedTuple):
     def reasons(self, room: RoomOnly) -> Counter[str]:
         """Return how many of the decided rows refuse the pod in any case, by reason."""
         n_short = np.count_nonzero(self.is_short[:, ~self.is_undecided], axis=1)
-        return +Counter(dict(zip(room.reasons, n_short.tolist(), strict=True)))
+        return +Counter(dict(zip(room.room.reasons, n_short.tolist(), strict=True)))
 
 
 def room_only(unfit: UnfitPod, snapshot: Snapshot) -> RoomOnly | None:
-    """Return where only room matters; None if nowhere, or if the state has no columns for what the pod asks for."""
+    """Return where only room matters; None if nowhere, or if the pod was refused before all filters were asked."""
     if unfit.fit_error.prefilter is not None or snapshot.nodes.may_wrap:
         return None
-    room = unfit.trials.room_only()
-    if room is None or any(resource not in COUNTED for resource, _ in room.request):
-        return None
-    return room
+    return unfit.trials.room_only
 
 
 def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, snapshot: Snapshot) -> DryRuns:
@@ -66,21 +63,19 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, snapshot: Snapshot) -> DryRun
     """
     index_of_row = np.full(snapshot.n_rows, -1, dtype=np.intp)
     index_of_row[rows] = np.arange(len(rows))
-    columns = [0, *(1 + COUNTED.index(resource) for resource, _ in room.request)]
     lower = snapshot.lower_pods(pod.priority, index_of_row >= 0)
-    at, taken = index_of_row[lower.rows], lower.taken[columns]
+    at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
     budget, n_allowed = _budgets(lower, snapshot)
     is_undecided[at[budget == _SEVERAL]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, budget)]] = True
     left = np.array([np.broadcast_to(one, len(rows)) for one in _left_beside(rows, room, snapshot)])
-    for row, nominated in snapshot.nominated_above(pod):
-        if (index := index_of_row.item(row)) < 0:
-            continue
-        is_undecided[index] |= not room.is_only_trial
-        for other in nominated:
-            requested = snapshot.usage_of(other).requested
-            left[:, index] -= [1, *(requested.get(resource, 0) for resource, _ in room.request)]
+    nominated_on, taken_by_nominated = snapshot.nominated_room(pod)
+    nominated_at = index_of_row[nominated_on]
+    is_asked = nominated_at >= 0
+    is_undecided[nominated_at[is_asked]] |= not room.is_only_trial
+    for amounts, column in zip(left, room.columns, strict=True):
+        np.subtract.at(amounts, nominated_at[is_asked], taken_by_nominated[column, is_asked])
     for amounts, of_each in zip(left, taken, strict=True):
         np.add.at(amounts, at, of_each)
     is_short: Mask = left < 0
@@ -96,7 +91,10 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, snapshot: Snapshot) -> DryRun
 def _left_beside(rows: Rows, room: RoomOnly, snapshot: Snapshot) -> list[Amounts | int]:
     """Return what would be left of the number of pods and of each resource if the pod came too."""
     nodes = snapshot.nodes
-    return [nodes.pods_left(rows) - 1, *(nodes.left(name, rows) - amount for name, amount in room.request)]
+    return [
+        nodes.pods_left(rows) - 1,
+        *(nodes.left(name, rows) - amount for name, amount in room.room.request),
+    ]
 
 
 def _budgets(lower: PodsByRow, snapshot: Snapshot) -> tuple[Rows, Amounts]:

@@ -50,6 +50,7 @@ from scheduler.state.arrays import (
     Amounts,
     Mask,
     RowIndex,
+    Rows,
     Truth,
     amount_at,
     maximum,
@@ -217,17 +218,22 @@ class _RoomFilter(CountsCopies):
 
         O(refused rows) per requested resource.
         """
-        rows, nodes = np.flatnonzero(~self.mask()), self._nodes
-        short = [np.asarray(nodes.pods_left(rows) <= 0)]
-        unresolvable = np.zeros(len(rows), dtype=np.bool_)
-        for name, amount in self.request:
-            short.append(np.broadcast_to(nodes.left(name, rows) < amount, len(rows)))
-            use = nodes.use(name, rows)
-            unresolvable |= use is None or amount > use[1]
-        of_refused = combined_statuses(short, unresolvable, self.reasons)
+        rows = np.flatnonzero(~self.mask())
+        of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
         codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
+
+    def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
+        """Return every shortage of these rows, in order, once other pods have taken so much."""
+        nodes = self._nodes
+        short = [np.asarray(nodes.pods_left(rows) - taken[0] <= 0)]
+        unresolvable = np.zeros(len(rows), dtype=np.bool_)
+        for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
+            short.append(np.broadcast_to(nodes.left(name, rows) - by_others < amount, len(rows)))
+            use = nodes.use(name, rows)
+            unresolvable |= use is None or amount > use[1]
+        return combined_statuses(short, unresolvable, self.reasons)
 
     def trial(self, row: int) -> NodeTrial:
         """Return the answer while pods come and go."""

@@ -1,0 +1,61 @@
+"""
+The first of the two passes of Filter: with the pods that are nominated to a node and come before the pod.
+
+Where room is all that they take, all nodes are asked at once; else node by node.
+
+Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from scheduler.framework.node_trial import FilterTrials, NodeRefusal, RoomOnly
+from scheduler.framework.status import NodeStatuses
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Mask
+from scheduler.state.snapshot import Snapshot
+
+
+def refusals_with_nominated(
+    pod: Pod, snapshot: Snapshot, trials: FilterTrials, wanted: Mask
+) -> Iterator[tuple[str, NodeStatuses]]:
+    """
+    Yield the statuses of the wanted rows that refuse the pod once the nominated pods come, by plugin.
+
+    The codes have shape (n_rows,). 50 µs, and 5 µs for each row where more than room matters.
+    """
+    room = None if snapshot.nodes.may_wrap else trials.room_only
+    is_open = wanted
+    if room is not None and room.is_first_trial:
+        statuses = _by_room(pod, snapshot, room, wanted)
+        if np.any(statuses.codes):
+            yield room.plugin, statuses
+        decided = room.rows if room.is_only_trial else statuses.codes > 0
+        is_open = wanted & ~decided
+        if not is_open.any():
+            return
+    by_row: dict[int, NodeRefusal] = {}
+    for row, nominated in snapshot.nominated_above(pod):
+        refusal = trials.at(row, nominated).refusal_with_nominated() if is_open.item(row) else None
+        if refusal is not None:
+            by_row[row] = refusal
+    for plugin in sorted({refusal.plugin for refusal in by_row.values()}):
+        of_plugin = {row: one.status for row, one in by_row.items() if one.plugin == plugin}
+        yield plugin, NodeStatuses.by_row(of_plugin, snapshot.n_rows)
+
+
+def _by_room(pod: Pod, snapshot: Snapshot, room: RoomOnly, wanted: Mask) -> NodeStatuses:
+    """Return the statuses of the wanted rows at which only room matters."""
+    nominated_on, taken = snapshot.nominated_room(pod)
+    rows, index = np.unique(nominated_on, return_inverse=True)
+    by_row = np.zeros((len(room.columns), len(rows)), dtype=np.int64)
+    for amounts, column in zip(by_row, room.columns, strict=True):
+        np.add.at(amounts, index, taken[column])
+    asked = (wanted & room.rows)[rows]
+    of_asked = room.room.statuses_beside(rows[asked], list(by_row[:, asked]))
+    codes = np.zeros(snapshot.n_rows, dtype=np.intp)
+    codes[rows[asked]] = of_asked.codes
+    return NodeStatuses(codes, of_asked.statuses)

@@ -1,0 +1,126 @@
+"""`simulate --priority-class` on the embedded cluster: who would be evicted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
+from tests.cli.test_commands import called
+from tests.support import build
+
+
+def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
+    return build.pod(name, containers=[build.container(requests={"cpu": cpu})], labels=labels or {})
+
+
+@asynccontextmanager
+async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Two nodes, each full with two pods; a budget protects those on the first."""
+    async with DevCluster(nodes=2, zones=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        for node, app in (("node-0001", "kept"), ("node-0002", "batch")):
+            for index in range(2):
+                pod = _pod(f"{app}-{index}", "2", labels={"app": app})
+                pod["spec"]["nodeName"] = node
+                cluster.store.create(POD, "default", pod)
+        budget = {"metadata": {"name": "kept"}, "spec": {"selector": {"matchLabels": {"app": "kept"}}}}
+        cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
+        cluster.store.create(PRIORITY_CLASS, "", {"metadata": {"name": "urgent"}, "value": 1000})
+        gentle = {"metadata": {"name": "gentle"}, "value": 1000, "preemptionPolicy": "Never"}
+        cluster.store.create(PRIORITY_CLASS, "", gentle)
+        (tmp_path / "urgent.json").write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
+        yield cluster, str(tmp_path / "kubeconfig")
+
+
+def _deployment() -> build.Json:
+    pod = _pod("urgent", "3")
+    return {
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "urgent", "namespace": "default"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "urgent"}},
+            "template": {
+                "metadata": {"labels": {"app": "urgent"}},
+                "spec": {"containers": pod["spec"]["containers"]},
+            },
+        },
+    }
+
+
+@pytest.mark.asyncio
+async def test_victims_are_named_and_the_budget_that_one_breaks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pods that no budget protects go first; nothing is written. A snapshot gives the same answer for the value."""
+    command = ("simulate", "-f", str(tmp_path / "urgent.json"))
+    snapshot = str(tmp_path / "snapshot.json")
+    async with _full(tmp_path) as (cluster, kubeconfig):
+        before = cluster.store.resource_version
+        code, out, err = await called(
+            capsys, *command, "--priority-class", "urgent", "--kubeconfig", kubeconfig
+        )
+        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        gentle = await called(capsys, *command, "--priority-class", "gentle", "--kubeconfig", kubeconfig)
+        unknown = await called(capsys, *command, "--priority-class", "none", "--kubeconfig", kubeconfig)
+        assert cluster.store.resource_version == before
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["Deployment", "default/urgent:", "2", "of", "2", "replicas", "fit"]
+    evicted = lines[lines.index(["EVICTED", "PRIORITY", "NODE", "BREAKS", "BUDGET"]) + 1 :]
+    assert [(one[2], one[3]) for one in evicted] == [("node-0002", "-")] * 2 + [("node-0001", "kept")] * 2
+    assert (await called(capsys, *command, "--priority-class", "1000", "--on", snapshot))[:2] == (0, out)
+    assert gentle[0] == 1
+    assert "0 of 2 replicas fit" in gentle[1]
+    assert "EVICTED" not in gentle[1]
+    assert unknown == (
+        2,
+        "",
+        "--priority-class: found none, expected the name or the value of a PriorityClass\n",
+    )
+
+
+@pytest.mark.asyncio
+async def test_without_a_priority_class_nobody_is_evicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with _full(tmp_path) as (_, kubeconfig):
+        command = ("simulate", "-f", str(tmp_path / "urgent.json"), "--kubeconfig", kubeconfig)
+        code, out, _ = await called(capsys, *command)
+    assert code == 1
+    assert "0 of 2 replicas fit" in out
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("2000000000", "a value from -2147483648 to 1000000000", id="too high"),
+        pytest.param("urgent", "its value: a snapshot has no PriorityClasses", id="a name for a snapshot"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_bad_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, expected: str
+) -> None:
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
+    command = (
+        "simulate",
+        "-f",
+        str(manifest),
+        "--on",
+        str(tmp_path / "none.json"),
+        "--priority-class",
+        value,
+    )
+    assert await called(capsys, *command) == (
+        2,
+        "",
+        f"--priority-class: found {value}, expected {expected}\n",
+    )
