@@ -105,11 +105,6 @@ def get_pod(namespace: str, name: str) -> Request:
     return Request("GET", _pod_path(namespace, name), "get")
 
 
-def get_priority_class(name: str) -> Request:
-    """Return a request for a PriorityClass."""
-    return Request("GET", f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}", "get")
-
-
 def find_pod(namespace: str, name: str) -> Request:
     """Return a list of only this pod, newest state: it needs no right but to list, as the reflector does."""
     query = (("fieldSelector", f"metadata.name={name}"),)

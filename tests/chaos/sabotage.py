@@ -114,7 +114,7 @@ SABOTAGES = (
         _tell_no_departures,
         Shape.ALONE,
         Verdict.LEFT,
-        2,
+        9,
     ),
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),

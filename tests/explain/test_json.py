@@ -54,9 +54,9 @@ FIELDS = {
     AddMatchLabelKey: "field topologyKey labelKey",
     RecreateWithMatchLabelKey: "topologyKey labelKey pods",
     RankedNode: "node total scores",
-    DecisionRecord: "v evaluated feasible top rejected relaxed",
+    DecisionRecord: "v evaluated feasible top rejected relaxed evicted",
     Simulation: (
-        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes"
+        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes evicted victims"
     ),
     ZoneShare: "zone nodes pods",
     NodeShare: "node zone pods",

@@ -101,4 +101,7 @@ def required(pod: Json) -> Any:
 
 
 def _plain(terms: TermList) -> set[AffinityTerm]:
-    return {replace(term, enforced=False, crosses_by_annotation=False) for term in usable(terms)}
+    return {
+        replace(term, enforced=False, crosses_by_annotation=False, by_annotation=False)
+        for term in usable(terms)
+    }

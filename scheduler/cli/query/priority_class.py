@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.cli.query.listing import connect
 from scheduler.errors import NotFound, SettingsError
-from scheduler.kube.requests import get_priority_class
+from scheduler.kube.requests import Request, escaped
 from scheduler.model.pods import Pod
 
 _FLAG: Final = "--priority-class"
@@ -56,8 +56,12 @@ async def read_priority_class(args: argparse.Namespace) -> PriorityClass | None:
         raise SettingsError(_FLAG, "", name, "its value: a snapshot has no PriorityClasses")
     async with connect(args.kubeconfig, args.context, os.environ) as client:
         try:
-            data = await client.request(get_priority_class(name), timeout_s=_TIMEOUT_S)
+            data = await client.request(_get(name), timeout_s=_TIMEOUT_S)
         except NotFound:
             raise SettingsError(_FLAG, "", name, "the name or the value of a PriorityClass") from None
     found = msgspec.json.decode(data, type=_Stored)
     return PriorityClass(found.value, found.preemption_policy != "Never")
+
+
+def _get(name: str) -> Request:
+    return Request("GET", f"/apis/scheduling.k8s.io/v1/priorityclasses/{escaped(name)}", "get")
