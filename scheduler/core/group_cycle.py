@@ -44,7 +44,7 @@ _BY_GANG_SCHEDULING: Final = frozenset({GANG_SCHEDULING})
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The members that have places, with the trial that has these, and what is told of the others."""
+    """The members that have places, the trial with these places, and the reports about the other members."""
 
     placed: Mapping[str, QueuedPod]
     trial: GroupTrial | None

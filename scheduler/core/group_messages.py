@@ -1,4 +1,4 @@
-"""What is said of a group that is not placed: in conditions, events and logs."""
+"""Messages about a group that is not placed, for conditions, events and logs."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Rule:
 
 
 class _Indexed(NamedTuple):
-    """What is in the index because of one pod."""
+    """The entries of the index that one pod adds."""
 
     placed: PlacedPod
     label_set: LabelSet

@@ -1,4 +1,4 @@
-"""What the fallbacks of a pod would do for it, and what they did."""
+"""Explains the fallbacks of a pod: which nodes they would open, and which rules they relaxed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Header(JsonStruct, frozen=True, kw_only=True):
 
 
 class DeletedObject(JsonStruct, frozen=True, kw_only=True):
-    """What is known of an object that was deleted."""
+    """The identity of a deleted object."""
 
     namespace: str
     name: str

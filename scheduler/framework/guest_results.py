@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class Guest(NamedTuple):
-    """The guest that a failure is told of."""
+    """The guest that a failure names."""
 
     name: str
     plugin_class: type[Any]

@@ -98,7 +98,7 @@ class Fallback:
 
     @property
     def softened(self) -> str:
-        """What the rule counts as once it is relaxed."""
+        """The preference that replaces the rule once it is relaxed."""
         if self.kind == "topologySpreadConstraints":
             return "ScheduleAnyway"
         return f"preferred with weight {self.weight}"

@@ -127,7 +127,7 @@ class PodSpec:
     exceeded_limits: str | None = None
     #: Required rules that may become preferences.
     fallbacks: tuple[Fallback, ...] = ()
-    #: Those of them that are preferences now.
+    #: The rules of `fallbacks` that are preferences now.
     relaxed: tuple[Fallback, ...] = ()
     #: The required anti-affinity terms that count as preferred for the pod: equal terms of others yield to it.
     relaxed_anti: tuple[AffinityTerm, ...] = ()

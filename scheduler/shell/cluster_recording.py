@@ -1,4 +1,4 @@
-"""Records what watches of a cluster show to a file, reduced and bounded, until it is told to stop."""
+"""Records what watches of a cluster show to a file, reduced and bounded, until it is stopped."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class _Stored(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """What the API server takes over into a pod's spec."""
+    """The fields of a PriorityClass that the API server copies into a pod's spec."""
 
     priority: int
     may_preempt: bool = True

@@ -44,7 +44,7 @@ async def _play(stage: Stage) -> None:
 
 
 async def _judge(stage: Stage, before: list[Pod]) -> None:
-    """Who went, who was spared and why."""
+    """The pods that were evicted, the pods that were spared, and why."""
     show = stage.show
     reason = await _reason_of_all(stage, _VICTIMS_EACH * _REPLICAS)
     pods = await stage.check()
