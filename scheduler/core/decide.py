@@ -116,7 +116,7 @@ def _decide(
     if isinstance(scored, CycleError):
         return scored
     totals, by_plugin = scored
-    # argmax, not max: a sixth of the time.
+    # argmax, not max: a third of the time.
     best = (totals == totals.item(totals.argmax())).nonzero()[0]
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
     scores = NodeScores(chosen, feasible, totals, by_plugin, filtered)

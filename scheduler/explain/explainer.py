@@ -134,7 +134,7 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
             explanation, state="unschedulable", message=message, notes=notes, suggestions=(), group=key.text
         )
     message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
-    # What the pod would find alone explains no refusal.
+    # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
     return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
 

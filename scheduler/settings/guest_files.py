@@ -35,7 +35,7 @@ ENTRY_POINT_GROUP: Final = "affinity_scheduler.plugins"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
 #: The fields of a configuration for the points at which guests run.
 _POINTS: Final = {"preFilter": "filter", "preScore": "score"} | {point: point for point in METHOD_BY_POINT}
-#: What the methods of a plugin are called with.
+#: The parameters of each method of a plugin.
 _PARAMETERS: Final = {
     "prefilter": ("context", "snapshot"),
     "prescore": ("context", "snapshot", "feasible"),

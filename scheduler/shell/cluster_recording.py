@@ -32,7 +32,7 @@ from scheduler.shell.watched_kinds import (
     workload_kinds,
 )
 
-#: How often what is recorded goes into the file, and `on_progress` is told.
+#: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0
 #: zlib holds back less than this before a flush.
 _HELD_BYTES: Final = 128 << 10

@@ -353,7 +353,7 @@ class ReadOnlySnapshot(Snapshot):
 
 @dataclass(slots=True, eq=False)
 class _AskedNodes:
-    """What a guest said of each node at a version of the change log; -1 where it was not asked, or not since."""
+    """A guest's answer for each node at a version of the change log; -1 for a node that it has to be asked about."""
 
     answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     version: int = 0
