@@ -69,6 +69,14 @@ class PodGroups:
         """Return the groups that have a pending member."""
         return self._pending.keys()
 
+    def listed(self) -> list[GroupKey]:
+        """Return the groups of which anything is kept. O(groups)."""
+        return list({**self._objects, **self._pending, **self._placed, **dict.fromkeys(self._whole)})
+
+    def has_placed(self, pod: Pod) -> bool:
+        """Return whether the pod counts as a member on a node."""
+        return pod.group is not None and pod.uid in self._placed.get(pod.group.key, _NONE)
+
     def pending(self, key: GroupKey) -> Iterable[Pod]:
         """Return the members that no watch has shown bound, in the order in which they came."""
         return self._pending.get(key, _NONE).values()
