@@ -75,6 +75,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
         return
     yield from _stale_pods(instance, objects("Pod"))
     yield from _forgotten(instance, objects("Pod"))
+    yield from _stale_groups(instance, objects("Pod"))
     state = instance.machine.state
     nodes = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in objects("Node")}
     rows = state.nodes.row_by_name
@@ -110,6 +111,30 @@ def _stale_pods(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
     if machine.state.n_assumed or machine.n_binding:
         text = f"{instance.name} still assumes {machine.state.n_assumed} pods, and binds {machine.n_binding}"
         yield Wrong(Verdict.CACHE, text)
+
+
+def _stale_groups(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
+    machine = instance.machine
+    assert machine is not None
+    groups = machine.state.groups
+    for placed in (False, True):
+        wanted = {
+            (pod["metadata"]["uid"], group_of(pod))
+            for pod in pods
+            if group_of(pod)
+            and bool(node_of(pod)) is placed
+            and (pod.get("status") or {}).get("phase") not in _OVER
+            and (not pod["metadata"].get("deletionTimestamp") if placed else _is_of(instance, pod))
+        }
+        members = groups.placed if placed else groups.pending
+        kept = {(pod.uid, key.text) for key in groups.listed() for pod in members(key)}
+        if wanted != kept:
+            text = f"{instance.name} keeps {sorted(kept - wanted)} of groups, and lacks {sorted(wanted - kept)}"
+            yield Wrong(Verdict.CACHE, text)
+
+
+def _is_of(instance: Instance, pod: JsonObject) -> bool:
+    return bool(pod["spec"]["schedulerName"] == instance.scheduler_name)
 
 
 def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
