@@ -10,6 +10,8 @@ from tests.chaos.journal import node_of
 from tests.chaos.shapes import NAIVE
 from tests.chaos.world import NAMESPACES, World
 
+#: Shapes of which several fit into the cluster.
+GROUP_SHAPES = ("plain", "small", "alone", "web", "follower", "zone follower", "picky", "big", "zonal")
 _MAX_PODS = 60
 
 

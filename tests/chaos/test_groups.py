@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler.devcluster.http.faults import Action, Fault
-from tests.chaos.group_world import GroupWorld
+from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.groups import group_of, seconds_in_part
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill, Remove
 from tests.chaos.instance import KILL_POINTS
@@ -28,8 +28,6 @@ _MEMBERS: list[Happening] = [
 #: Longest time for which some members may be on nodes and others not, if there is room: a process is back after a
 #: second and lists; a Lease that is not renewed lasts 15 s, and the other instance looks every 2 s.
 _IN_PART_S, _IN_PART_AFTER_TAKEOVER_S = 5.0, 25.0
-#: Shapes that leave room for each other.
-_SHAPES = ("plain", "small", "alone", "web", "follower", "zone follower", "picky", "big", "zonal")
 
 
 async def _end(story: Story, within_s: float) -> None:
@@ -126,7 +124,7 @@ def test_a_member_that_ends_before_its_bind_is_replaced_in_the_same_zone() -> No
 @pytest.mark.parametrize(("shape", "seed"), [(Shape.ALONE, 1), (Shape.ELECTED, 2), (Shape.RIVALS, 3)])
 def test_groups_that_have_room_are_whole_in_the_end(shape: Shape, seed: int) -> None:
     """Faults as in every run, and groups that grow, shrink, lose members and change how many they need."""
-    outcome = run(seed, shape, _SHAPES, GroupWorld)
+    outcome = run(seed, shape, GROUP_SHAPES, GroupWorld)
     assert not outcome.wrongs, outcome.story()
     assert outcome.journal is not None
     n_groups = {group_of(one.obj) for one in outcome.journal.written if one.bound_node and one.obj}
