@@ -37,6 +37,12 @@ class PodGroups:
         found = self._objects.get(group.key)
         return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
 
+    def without_members(self) -> PodGroups:
+        """Return a copy of what is known of groups beside their members."""
+        copy = PodGroups()
+        copy._objects, copy._served, copy._whole = dict(self._objects), set(self._served), set(self._whole)
+        return copy
+
     def serve(self, kind: GroupKind) -> None:
         """Note that the cluster has this kind of groups."""
         self._served.add(kind)

@@ -26,8 +26,10 @@ from pathlib import Path
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, run, run_at
+from tests.chaos.shapes import SHAPES
 from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
+from tests.chaos.world import World
 from tests.support.apiserver import RealApiServer, assets
 
 #: Lines of the story that is printed of a failing run.
@@ -61,7 +63,7 @@ def main() -> int:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
-    how = {"pods": GROUP_SHAPES, "world": GroupWorld} if args.groups else {}
+    how = (GROUP_SHAPES, GroupWorld) if args.groups else (tuple(SHAPES), World)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
     with contextlib.ExitStack() as stack:
@@ -72,7 +74,9 @@ def main() -> int:
             until_s=time.monotonic() + args.seconds,
             n_runs=args.runs,
             shrink_s=0.0 if venue else args.shrink,
-            play=lambda seed, shape: asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, **how),
+            play=lambda seed, shape: (
+                asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
+            ),
         )
     failed = [one for one in outcomes if one.wrongs]
     print(

@@ -129,7 +129,9 @@ def _stale_groups(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]
         members = groups.placed if placed else groups.pending
         kept = {(pod.uid, key.text) for key in groups.listed() for pod in members(key)}
         if wanted != kept:
-            text = f"{instance.name} keeps {sorted(kept - wanted)} of groups, and lacks {sorted(wanted - kept)}"
+            text = (
+                f"{instance.name} keeps {sorted(kept - wanted)} of groups, and lacks {sorted(wanted - kept)}"
+            )
             yield Wrong(Verdict.CACHE, text)
 
 
