@@ -34,7 +34,7 @@ def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: obj
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Six nodes of eight CPUs in three zones; a gang of three whose members do not fit into one zone."""
+    """Six nodes of four CPUs in three zones; a gang of three, of which no zone takes more than two."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         for api_version in (KUBERNETES, COSCHEDULING):
@@ -44,7 +44,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         cluster.store.create(kind, "default", group(KUBERNETES, "gang", GANG))
         for index in range(3):
             of_gang = {"podGroupName": "gang"}
-            cluster.store.create(POD, "default", member(f"m-{index}", cpu="5", schedulingGroup=of_gang))
+            cluster.store.create(POD, "default", member(f"m-{index}", cpu="3", schedulingGroup=of_gang))
         waiting = {"scheduling.x-k8s.io/pod-group": "later"}
         cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
         yield cluster, str(tmp_path / "kubeconfig")
