@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from scheduler.errors import NotFound
+from scheduler.errors import Forbidden, NotFound
 from scheduler.explain.recording_file import SYNCED, DeletedObject, Header, Line, recorded_fields
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
@@ -24,13 +24,7 @@ from scheduler.observe.process import ControllerMetrics
 from scheduler.settings.resolved import Settings
 from scheduler.shell.connection import connect
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import (
-    WatchedKind,
-    disruption_budgets,
-    required_kinds,
-    storage_kinds,
-    workload_kinds,
-)
+from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0
@@ -158,7 +152,7 @@ async def record(
 async def _record(options: Options, recording: Recording, client: KubeClient, log: Logger) -> None:
     stopped = asyncio.Event()
     on_termination(stopped.set)
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
+    kinds = recorded_kinds()
     unsynced = {kind.kind for kind in kinds}
 
     def on_synced(kind: str) -> None:
@@ -218,6 +212,8 @@ async def _follow(
                     case Synced():
                         on_synced(kind.kind)
                     case Interrupted(error=NotFound()) if kind.is_optional:
+                        on_synced(kind.kind)
+                    case Interrupted(error=Forbidden()) if kind.may_be_forbidden:
                         on_synced(kind.kind)
                     case Interrupted(error=error) | Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))

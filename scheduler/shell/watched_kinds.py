@@ -58,6 +58,11 @@ class WatchedKind:
     #: What follows the first complete list, for a kind that not every server has.
     on_served: WatchEvent | None = None
 
+    @property
+    def name(self) -> str:
+        """Return the kind as objects name it, which kinds of several API groups may share."""
+        return self.kind.partition(".")[0]
+
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that decisions read with this configuration. Which pods are placed as one: `pod_groups`."""
@@ -162,6 +167,11 @@ _POD_GROUPS: Final = (
     (GroupKind.KUBERNETES, "v1beta1"),
     (GroupKind.COSCHEDULING, "v1alpha1"),
 )
+
+
+def recorded_kinds() -> tuple[WatchedKind, ...]:
+    """Return every kind that any configuration reads, as snapshots and recordings have them."""
+    return (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets(), *pod_groups())
 
 
 def pod_groups() -> tuple[WatchedKind, ...]:
