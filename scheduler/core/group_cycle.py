@@ -12,7 +12,7 @@ has to be kept for a restart between two binds. An incomplete group that waits f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -58,6 +58,7 @@ class GroupResult:
     The members that have places, the trial with these places, and the reports about the other members.
 
     `preemptor`: a member in whose name the victims of `nominations` are to be evicted; None if there are none.
+    `members`: the UIDs of all that wait for this.
     """
 
     placed: Mapping[str, QueuedPod]
@@ -65,6 +66,7 @@ class GroupResult:
     told: list[Instruction]
     preemptor: Pod | None = None
     nominations: Nominations = _NO_NOMINATIONS
+    members: Collection[str] = ()
 
 
 class GroupCycles:
@@ -267,8 +269,10 @@ class GroupCycles:
                 told += reported
             elif len(reported) > 1:
                 told += reported
-        preemptor = next((one.pod for one in entries.values() if one.uid in nominations.nodes), None)
-        return GroupResult({}, None, told, preemptor if victims else None, nominations)
+        if not victims:
+            return GroupResult({}, None, told)
+        preemptor = next(one.pod for one in entries.values() if one.uid in nominations.nodes)
+        return GroupResult({}, None, told, preemptor, nominations, entries.keys())
 
     def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
         """Put back a member that has no place although its group is placed without it."""

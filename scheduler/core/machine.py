@@ -265,8 +265,9 @@ class Machine:
             orders.append(place.order)
         evictions: list[Instruction] = []
         if result.preemptor is not None:
-            nodes, members = set(result.nominations.nodes.values()), result.nominations.nodes.keys()
-            evictions = self._preempt(result.preemptor, nodes, result.nominations.victims, now_s, members)
+            nominations = result.nominations
+            nodes = set(nominations.nodes.values())
+            evictions = self._preempt(result.preemptor, nodes, nominations.victims, now_s, result.members)
         return [*orders, *result.told, *evictions]
 
     def _assume_and_bind(
