@@ -15,7 +15,7 @@ from adding nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.core.group_preemption import Question, make_room
@@ -79,10 +79,10 @@ class GroupNominations:
         return nodes
 
     def withdraw_all(self, key: GroupKey) -> list[Pod]:
-        """End the nominations of the group's members, and return these pods."""
+        """End the nominations of the group's members, and return these pods, each with its nomination."""
         pods = list(self._state.groups.pending(key))
         before = self.withdraw(pods)
-        return [pod for pod in pods if pod.uid in before]
+        return [replace(pod, nominated_node_name=before[pod.uid]) for pod in pods if pod.uid in before]
 
     def nominate(self, members: Iterable[Pod], nodes: Mapping[str, str]) -> None:
         """Nominate the members to these nodes, by UID."""

@@ -79,8 +79,8 @@ def _run(drawn: _Drawn) -> tuple[set[str], dict[str, str]]:
     """Let the group be tried until it is placed, or waits; every eviction succeeds. Return victims and places."""
     driver, victims, places = drawn.case.driver, set[str](), dict[str, str]()
     told: list[Instruction] = []
-    for one in drawn.members:
-        drawn.case.show(one)
+    for member in drawn.members:
+        drawn.case.show(member)
     for _ in range(20):
         while driver.queue.depths()["active"]:
             told += driver.cycle()
