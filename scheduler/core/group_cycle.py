@@ -167,7 +167,7 @@ class GroupCycles:
         n_decisions = len(entries) + profile.max_search_decisions
         nominations = self._nominations.next_step(
             key,
-            replace(question, shared_key=outcome.key),
+            question,
             before,
             profile,
             lambda: self._trial(profile, n_decisions, is_observed=False),

@@ -32,7 +32,7 @@ HOLD_AFTER_S: Final = 120.0
 HOLD_FOR_S: Final = 120.0
 
 HELD: Final = "Room is held for it meanwhile."
-NO_ROOM: Final = "preemption: the group has no places even without pods of lower priority."
+NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.core.group_members import shared_key
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.post_filter import GroupPreemptor
@@ -42,13 +43,12 @@ _MOST_DOMAINS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the search: see `core.group_search.search`. `shared_key`: a key that the members share."""
+    """What is asked of the search: see `core.group_search.search`."""
 
     members: Sequence[Pod]
     n_needed: int
     topology_key: str
     rows: Mask
-    shared_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +240,13 @@ def _clearings(question: Question, below_priority: int, snapshot: Snapshot) -> I
     top = np.full(snapshot.n_rows, np.iinfo(np.int64).min)
     np.maximum.at(top, lower.rows, lower.priorities)
     n_lower = np.bincount(lower.rows, minlength=snapshot.n_rows)
-    copies = _copies(question, rows, lower, snapshot)
+    key = question.topology_key or shared_key(question.members, snapshot)
+    copies = _copies(question, rows, key, lower, snapshot)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
     found: list[tuple[tuple[int, int], Rows]] = []
-    for of_domain in _by_domain(order, question.shared_key, snapshot):
+    for of_domain in _by_domain(order, key, snapshot):
         n_copies = np.cumsum(copies[of_domain])
         if not len(n_copies) or n_copies[-1] < question.n_needed:
             continue
@@ -271,12 +272,11 @@ def _by_domain(order: Rows, key: str, snapshot: Snapshot) -> Iterator[Rows]:
         yield order[ids == number]
 
 
-def _copies(question: Question, rows: Mask, lower: PodsByRow, snapshot: Snapshot) -> Amounts:
+def _copies(question: Question, rows: Mask, key: str, lower: PodsByRow, snapshot: Snapshot) -> Amounts:
     """Return how many copies of the member of the largest requests each row would take: an upper bound."""
     nodes, largest = snapshot.nodes, max(question.members, key=lambda pod: sum(filter_request(pod).values()))
     spec = largest.spec
-    keys = (question.shared_key,) if question.shared_key else ()
-    eligible = rows & snapshot.eligible(keys, spec.required_node_affinity, spec.tolerations)
+    eligible = rows & snapshot.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
     most: Amounts = np.where(eligible, len(question.members), 0).astype(np.int64)
     every = np.arange(snapshot.n_rows)
     for name, amount in filter_request(largest).items():

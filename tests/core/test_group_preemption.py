@@ -219,7 +219,9 @@ def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(cluster: Dr
     told = cluster.cycle()
     assert _victims(told) == []
     (text,) = {one.message for one in told if isinstance(one, PatchCondition)}
-    assert text.endswith(" preemption: the group has no places even without pods of lower priority.")
+    assert text.endswith(
+        " preemption: no pods of lower priority were found whose eviction makes room for all members."
+    )
 
 
 def test_a_member_that_may_not_preempt_keeps_the_group_from_it(cluster: Driver) -> None:
