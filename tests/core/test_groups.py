@@ -333,3 +333,87 @@ def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
         cluster.confirm(pod, nodes[pod.name])
         assert cluster.handle(BindDone(pod.uid)) == []
     assert cluster.machine.n_binding == 0
+
+
+class _Stream:
+    """Small pods, of which one comes for each that ends, in a full cluster."""
+
+    def __init__(self, cluster: Driver, n_nodes: int, lasts_s: int) -> None:
+        self._cluster, self._lasts_s = cluster, lasts_s
+        self._ends: list[tuple[float, Pod]] = []
+        self._n_names = 0
+        racks(cluster, a=n_nodes)
+        for index in range(n_nodes):
+            self._add()
+            self.take(cluster.cycle())
+            self._ends[-1] = (cluster.now_s + lasts_s * (index + 1) / n_nodes, self._ends[-1][1])
+
+    def _add(self) -> None:
+        self._n_names += 1
+        self._cluster.pod(f"small-{self._n_names}", containers=[container(requests={"cpu": "1"})])
+
+    def take(self, told: list[Instruction]) -> None:
+        for one in told:
+            if isinstance(one, Bind) and one.pod.name.startswith("small"):
+                self._ends.append(
+                    (self._cluster.now_s + self._lasts_s, self._cluster.confirm(one.pod, one.node_name))
+                )
+
+    def pass_second(self) -> dict[str, str]:
+        """Return what is bound besides small pods."""
+        self._cluster.pass_time(1.0)
+        for end_s, pod in list(self._ends):
+            if end_s <= self._cluster.now_s:
+                self._ends.remove((end_s, pod))
+                self._cluster.lose(pod)
+                self._add()
+        places: dict[str, str] = {}
+        while told := self._cluster.cycle():
+            self.take(told)
+            places |= {name: node for name, node in binds(told).items() if not name.startswith("small")}
+        return places
+
+
+def test_a_large_group_does_not_starve_behind_small_pods(cluster: Driver) -> None:
+    """After two minutes room is held for it, which is free once the pods there have ended."""
+    stream = _Stream(cluster, n_nodes=6, lasts_s=30)
+    workers(cluster, 4)
+    began_s = cluster.now_s
+    places: dict[str, str] = {}
+    while not places and cluster.now_s < began_s + 1000:
+        places = stream.pass_second()
+    assert len(places) == 4
+    assert 120 <= cluster.now_s - began_s <= 120 + 30 + 15
+    assert not cluster.state.nominated
+
+
+def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver) -> None:
+    """Pods that never end: after two minutes the small pods get the room, and for two minutes no room is held."""
+    racks(cluster, a=3)
+    for index in range(3):
+        cluster.pod(f"long-{index}", node=f"a-{index}", containers=[container(requests={"cpu": "500m"})])
+    workers(cluster, 3)
+    for index in range(2):
+        member(cluster, f"o-{index}", group="other", n=2)
+    run(cluster)
+    assert not cluster.state.nominated
+    cluster.pass_time(125.0)
+    cluster.node("full", allocatable={"cpu": "0"})
+    for pod in ("w-0", "o-0"):
+        cluster.queue.activate(f"uid-default-{pod}", cluster.now_s)
+    run(cluster)
+    held = [pod.name for index in range(3) for pod in cluster.state.nominated.on(f"a-{index}")]
+    assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
+    small = {"containers": [container(requests={"cpu": "500m"})]}
+    cluster.pod("high", priority=1, **small)
+    assert list(binds(run(cluster))) == ["high"]
+    cluster.pod("small-0", **small)
+    cluster.pod("small-1", **small)
+    n_open = 3 - len({cluster.state.nominated.node_of(f"uid-default-{name}") for name in held})
+    assert len(binds(run(cluster))) <= n_open
+    cluster.pass_time(121.0)
+    assert not cluster.state.nominated
+    cluster.pass_time(10.0)
+    run(cluster)
+    assert not cluster.state.nominated
+    assert len(cluster.state.placed) == 3 + 3
