@@ -180,8 +180,8 @@ def summary(report: ShadowReport) -> list[str]:
     if report.n_unseen:
         lines.append(f"{counted(report.n_unseen, 'bound pod')} not seen before the bind, and not compared")
     if report.scheduler not in report.schedulers_seen:
-        others = ", ".join(report.schedulers_seen) or "no scheduler"
-        lines.append(f"no pod names {report.scheduler}: the pods that were seen name {others}")
+        seen = ", ".join(report.schedulers_seen) or "no scheduler"
+        lines.append(f"no pod names {report.scheduler}: the pods that were seen name {seen}")
     return lines
 
 
