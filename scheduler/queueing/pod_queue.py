@@ -191,11 +191,12 @@ class PodQueue:
 
     @property
     def n_namespaces_behind(self) -> int:
-        """Number of namespaces that were over their share at the last `pop` or `charge`."""
+        """Number of namespaces over their share when it was last looked at, once a minute at least."""
         return len(self._sub_queues.active.behind)
 
     def sweep(self, now_s: float) -> None:
         """Forget the namespaces that have used no time lately. O(namespaces)."""
+        self._put_in_time(now_s)
         self._shares.sweep(now_s)
 
     def take(self, uid: str) -> QueuedPod | None:
