@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: What a namespace may use at once.
-BURST_S: Final = 0.5
+#: A namespace may use at once what its share of so much time is.
+BURST_S: Final = 2.0
 #: The most that is held against a namespace: after so many seconds without a cycle it has used nothing.
 MEMORY_S: Final = 10.0
 
@@ -36,8 +36,8 @@ class NamespaceShares:
             self._unused_at_s[namespace] = min(at_s, now_s + MEMORY_S)
 
     def is_over(self, namespace: str, now_s: float) -> bool:
-        """Return whether the namespace has lately used more than its share, and more than `BURST_S`. O(1)."""
-        return (self._unused_at_s.get(namespace, now_s) - now_s) * self._share > BURST_S
+        """Return whether the namespace has used its share of more than the next `BURST_S`. O(1)."""
+        return self._unused_at_s.get(namespace, now_s) - now_s > BURST_S
 
     def sweep(self, now_s: float) -> None:
         """Forget the namespaces that have used nothing lately. O(namespaces)."""

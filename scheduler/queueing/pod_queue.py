@@ -288,7 +288,7 @@ class PodQueue:
         return queued.timestamp_s + self._max_in_unschedulable_s
 
     def _put_in_time(self, now_s: float) -> None:
-        """O(namespaces behind), of which there are at most 20: each has used `BURST_S` in `MEMORY_S`."""
+        """O(namespaces behind): each has used its share of `BURST_S` within `MEMORY_S`, so few of a large share can."""
         active = self._sub_queues.active
         for namespace in sorted(active.behind):
             if not self._shares.is_over(namespace, now_s):

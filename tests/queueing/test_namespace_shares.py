@@ -32,7 +32,7 @@ class ReferenceShares:
         self.used[namespace] = (used, Fraction(now_s))
 
     def is_over(self, namespace: str, now_s: float) -> bool:
-        return self.used_s(namespace, now_s) > Fraction(BURST_S)
+        return self.used_s(namespace, now_s) > Fraction(BURST_S) * Fraction(SHARE)
 
 
 STEPS = st.lists(
@@ -111,7 +111,7 @@ def test_a_share_of_nothing_lets_every_namespace_use_all():
     assert not shares.is_over("a", 0.0)
 
 
-@pytest.mark.parametrize(("used_s", "is_over"), [(BURST_S, False), (BURST_S + 0.125, True)])
+@pytest.mark.parametrize(("used_s", "is_over"), [(SHARE * BURST_S, False), (SHARE * BURST_S + 0.125, True)])
 def test_a_namespace_may_use_a_burst_at_once(used_s, is_over):
     shares = NamespaceShares(SHARE)
     shares.charge("a", used_s, 0.0)
