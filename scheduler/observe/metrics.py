@@ -138,8 +138,8 @@ KEPT_BY_ANNOTATIONS: Final = Family(
 )
 NAMESPACES_OVER_SHARE: Final = Family(
     "affinity_scheduler_namespaces_over_share",
-    "Number of namespaces whose pods go behind others of equal priority, since their cycles lately took more than their "
-    "share of the time.",
+    "Number of namespaces whose pods go behind others of equal priority, since their cycles lately took more than "
+    "their share of the time.",
 )
 RELAXED_RULES: Final = Family(
     "affinity_scheduler_relaxed_rules_total",

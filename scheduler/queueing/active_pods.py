@@ -1,4 +1,4 @@
-"""Active pods in the order in which they are tried, which namespaces that used more than their share leave to others."""
+"""Active pods in the order in which they are tried: by priority, by their namespace's use of time, by age."""
 
 from __future__ import annotations
 
