@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import CycleError, ScheduleResult, decide, fits
+from scheduler.core.decide import CycleError, ScheduleResult, decide, fits_only_without
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
@@ -317,17 +317,18 @@ class Machine:
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
     ) -> list[Instruction]:
         """Put back a pod whose cycle failed; it is tried again after a backoff, and nominated no more."""
+        pod = self._as_nominated(queued.pod)
         self.queue.put_back(queued, frozenset(), now_s)
-        self.state.nominate(queued.pod, "")
+        self.state.nominate(pod, "")
         result: Final = "unschedulable" if unschedulable else "error"
         return [
             attempted(queued, result, now_s, message=message),
-            *report_failure(queued.pod, message, unschedulable=unschedulable),
+            *report_failure(pod, message, unschedulable=unschedulable),
         ]
 
     def _on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
         """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
-        pod, result = queued.pod, error.postfilter
+        pod, result = self._as_nominated(queued.pod), error.postfilter
         self.queue.put_back(queued, error.rejecting, now_s)
         nominated = "" if result is None else result.nominated_node_name
         if nominated is not None:
@@ -362,8 +363,7 @@ class Machine:
         for other in list(self.state.nominated.on(node_name)):
             if other.priority < pod.priority:
                 self.state.nominate(other, "")
-                if other.nominated_node_name:
-                    told.append(ClearNomination(other))
+                told.append(ClearNomination(other))
         to_evict: list[Pod] = []
         for victim in result.victims:
             if self._volumes.holds(victim.uid):
@@ -382,7 +382,7 @@ class Machine:
 
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
-        Return whether the pod still needs the victim's place; asked right before the victim is deleted.
+        Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
         Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
         already. O(nodes).
@@ -390,14 +390,18 @@ class Machine:
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
             return False
-        if (
-            placed is None
-            or placed.pod.terminating
-            or not self.state.node(self.state.nodes.name_of(placed.row))
-        ):
+        if placed is None or placed.pod.terminating or not self._snapshot.alive.item(placed.row):
             return False
+        victims = self.preemptions.victims_for(preemptor_uid)
+        leaving = [
+            one.pod
+            for one in self._snapshot.placed_on(placed.row)
+            if one.pod.uid in victims or (one.pod.terminating and one.pod.priority < pod.priority)
+        ]
         try:
-            return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+            return fits_only_without(
+                pod, leaving, placed.row, self._snapshot, self._profiles[pod.scheduler_name]
+            )
         except PluginFailed:  # its cycle, which is next, says why
             return False
 

@@ -5,8 +5,9 @@ The evictions that make room for nominated pods.
                  |                                                   |
                  `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried
 
-The pod is not tried meanwhile, until its last victim is seen to end. Nothing is kept for a restart: the nomination and
-the victims that end are on the server, and a pod waits for victims that end on its node.
+The pod is not tried meanwhile, until every victim that the API server deletes is seen to end: before, the pod would be
+found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. Nothing is kept for a restart:
+the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
 
 Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
@@ -33,15 +34,19 @@ AGAIN: Final = "the room was taken"
 class _Preemption:
     """
     Attributes:
-        left: the victim whose eviction begins last; None once it has begun.
+        victims: the UIDs of all victims.
+        left: the victim whose eviction begins last; None once it has begun, or will not.
         unanswered: victims whose eviction began.
+        unseen: the UIDs of the victims whose eviction began, was not refused, and that no watch has shown to end.
         is_given_up: whether an eviction failed or was not wanted.
     """
 
     preemptor: Pod
     node_name: str
+    victims: frozenset[str]
     left: Pod | None
-    unanswered: dict[str, Pod]
+    unanswered: dict[str, Pod] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
     is_given_up: bool = False
 
 
@@ -58,8 +63,8 @@ class Preemptions:
         self._state = state
         self._pending = pending
         self._running: dict[str, _Preemption] = {}
-        #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
-        self._preemptor_of_last: dict[str, str] = {}
+        #: By the UID of an unseen victim: the pods that it makes room for.
+        self._preemptors_of: dict[str, set[str]] = {}
         #: By pod: the node where others were evicted for it, and these, as namespace/name.
         self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
@@ -73,7 +78,8 @@ class Preemptions:
         if not victims:
             return []
         first, last = victims[:-1], victims[-1]
-        running = _Preemption(preemptor, node_name, last, {})
+        uids = frozenset(victim.uid for victim in victims)
+        running = _Preemption(preemptor, node_name, uids, last)
         self._running[preemptor.uid] = running
         self._state.preempting.add(preemptor.uid)
         return self._evict(running, first) if first else self._evict_last(running, last)
@@ -90,28 +96,36 @@ class Preemptions:
             told.append(preempted_event(victim, running.preemptor, running.node_name))
             _, evicted = self._made_room.get(uid, ("", ()))
             self._made_room[uid] = running.node_name, (*evicted, victim.key)
-        running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        has_failed = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        if has_failed or not self._is_shown_to_stay(victim.uid):
+            self._drop_unseen(running, victim.uid)
+        running.is_given_up |= has_failed
         if running.unanswered:
             return told, False
         if running.left is not None and not running.is_given_up and uid in self._pending:
             return [*told, *self._evict_last(running, running.left)], False
-        del self._running[uid]
-        self._preemptor_of_last.pop(ended.victim_uid, None)
-        self._state.preempting.discard(uid)
-        if uid not in self._pending:
-            self._count_in_vain(uid, GONE)
-        return told, running.is_given_up
+        running.left = None
+        return told, self._is_to_be_tried(running)
 
     def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
         """Return the pods that were evicted from the node for the pod, as namespace/name."""
         on_node, evicted = self._made_room.get(uid, ("", ()))
         return evicted if on_node == node_name else ()
 
-    def on_leaving(self, uid: str) -> None:
-        """Let the pod be tried again whose last victim this is: it is gone, or ends."""
-        preemptor = self._preemptor_of_last.pop(uid, None)
-        if preemptor is not None:
-            self._state.preempting.discard(preemptor)
+    def victims_for(self, uid: str) -> frozenset[str]:
+        """Return the UIDs of the pods that are being evicted for the pod."""
+        running = self._running.get(uid)
+        return frozenset() if running is None else running.victims
+
+    def on_leaving(self, uid: str) -> list[str]:
+        """Note that a pod is gone or ends. Return the UIDs of the pods that are to be tried at once."""
+        due = []
+        for preemptor_uid in self._preemptors_of.pop(uid, ()):
+            running = self._running[preemptor_uid]
+            running.unseen.discard(uid)
+            if self._is_to_be_tried(running):
+                due.append(preemptor_uid)
+        return due
 
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
@@ -135,12 +149,40 @@ class Preemptions:
 
     def _evict_last(self, running: _Preemption, last: Pod) -> list[Instruction]:
         running.left = None
-        self._preemptor_of_last[last.uid] = running.preemptor.uid
         return self._evict(running, [last])
 
     def _evict(self, running: _Preemption, victims: list[Pod]) -> list[Instruction]:
-        running.unanswered.update((victim.uid, victim) for victim in victims)
+        for victim in victims:
+            running.unanswered[victim.uid] = victim
+            if self._is_shown_to_stay(victim.uid):
+                running.unseen.add(victim.uid)
+                self._preemptors_of.setdefault(victim.uid, set()).add(running.preemptor.uid)
         return [EvictVictim(running.preemptor, victim) for victim in victims]
+
+    def _is_shown_to_stay(self, uid: str) -> bool:
+        placed = self._state.placed.get(uid)
+        return placed is not None and not placed.pod.terminating
+
+    def _drop_unseen(self, running: _Preemption, uid: str) -> None:
+        if uid in running.unseen:
+            running.unseen.remove(uid)
+            preemptors = self._preemptors_of[uid]
+            preemptors.remove(running.preemptor.uid)
+            if not preemptors:
+                del self._preemptors_of[uid]
+
+    def _is_to_be_tried(self, running: _Preemption) -> bool:
+        """Let the pod be tried again once nothing is left to wait for. Return whether that is to happen at once."""
+        uid = running.preemptor.uid
+        if running.left is not None or running.unseen:
+            return False
+        self._state.preempting.discard(uid)
+        if running.unanswered:
+            return False
+        del self._running[uid]
+        if uid not in self._pending:
+            self._count_in_vain(uid, GONE)
+        return running.is_given_up
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:
