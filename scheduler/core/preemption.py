@@ -8,7 +8,10 @@ The evictions that make room for nominated pods.
 The pod is not tried meanwhile, until its last victim is seen to end. Nothing is kept for a restart: the nomination and
 the victims that end are on the server, and a pod waits for victims that end on its node.
 
-Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
+Without the gate SchedulerAsyncPreemption all victims go at once, and no pod is tried until all answers are there; then
+the attempt is reported.
+
+Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandidate (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -52,12 +55,16 @@ class Preemptions:
     Args:
         state: the machine's; only its `preempting` is changed.
         pending: the unassigned pods that watches show, by UID.
+        is_async: the gate SchedulerAsyncPreemption.
     """
 
-    def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
+    def __init__(self, state: ClusterState, pending: Mapping[str, Pod], *, is_async: bool = True) -> None:
         self._state = state
         self._pending = pending
+        self.is_async = is_async
         self._running: dict[str, _Preemption] = {}
+        #: Victims that the API server deletes and that no watch shows to end yet.
+        self._leaving: set[str] = set()
         #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
         self._preemptor_of_last: dict[str, str] = {}
         #: By pod: the node where others were evicted for it, and these, as namespace/name.
@@ -72,11 +79,17 @@ class Preemptions:
             self.in_vain[AGAIN] += len(before[1])
         if not victims:
             return []
+        if not self.is_async:
+            running = self._running[preemptor.uid] = _Preemption(preemptor, node_name, None, {})
+            return self._evict(running, victims)
         first, last = victims[:-1], victims[-1]
-        running = _Preemption(preemptor, node_name, last, {})
-        self._running[preemptor.uid] = running
+        running = self._running[preemptor.uid] = _Preemption(preemptor, node_name, last, {})
         self._state.preempting.add(preemptor.uid)
         return self._evict(running, first) if first else self._evict_last(running, last)
+
+    def is_leaving(self, victim: Pod) -> bool:
+        """Return whether the pod ends already, or the API server deletes it."""
+        return victim.terminating or victim.uid in self._leaving
 
     def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], bool]:
         """Return what follows the end of an eviction, and whether the pod is to be tried at once."""
@@ -88,19 +101,29 @@ class Preemptions:
         told: list[Instruction] = []
         if ended.fate is VictimFate.DELETED:
             told.append(preempted_event(victim, running.preemptor, running.node_name))
-            _, evicted = self._made_room.get(uid, ("", ()))
-            self._made_room[uid] = running.node_name, (*evicted, victim.key)
+            self._note_deleted(victim, running)
         running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
         if running.unanswered:
             return told, False
         if running.left is not None and not running.is_given_up and uid in self._pending:
             return [*told, *self._evict_last(running, running.left)], False
         del self._running[uid]
-        self._preemptor_of_last.pop(ended.victim_uid, None)
-        self._state.preempting.discard(uid)
+        if ended.victim_uid not in self._leaving or self._preemptor_of_last.get(ended.victim_uid) != uid:
+            # Else `on_leaving` follows.
+            self._preemptor_of_last.pop(ended.victim_uid, None)
+            self._state.preempting.discard(uid)
         if uid not in self._pending:
-            self._count_in_vain(uid, GONE)
+            # The answer comes after the pod was bound, or is gone.
+            placed = self._state.placed.get(uid)
+            if placed is None:
+                self._count_in_vain(uid, GONE)
+            else:
+                self.on_placed(uid, self._state.nodes.name_of(placed.row))
         return told, running.is_given_up
+
+    def is_running(self, uid: str) -> bool:
+        """Return whether an eviction for the pod has no answer, or is still to begin."""
+        return uid in self._running
 
     def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
         """Return the pods that were evicted from the node for the pod, as namespace/name."""
@@ -109,6 +132,7 @@ class Preemptions:
 
     def on_leaving(self, uid: str) -> None:
         """Let the pod be tried again whose last victim this is: it is gone, or ends."""
+        self._leaving.discard(uid)
         preemptor = self._preemptor_of_last.pop(uid, None)
         if preemptor is not None:
             self._state.preempting.discard(preemptor)
@@ -127,6 +151,13 @@ class Preemptions:
             del self._made_room[uid]
         else:
             self._count_in_vain(uid, ELSEWHERE)
+
+    def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
+        _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))
+        self._made_room[running.preemptor.uid] = running.node_name, (*evicted, victim.key)
+        placed = self._state.placed.get(victim.uid)
+        if placed is not None and not placed.pod.terminating:
+            self._leaving.add(victim.uid)
 
     def _count_in_vain(self, uid: str, cause: str) -> None:
         made_room = self._made_room.pop(uid, None)
