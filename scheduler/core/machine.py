@@ -385,7 +385,7 @@ class Machine:
         return told
 
     def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        told, is_over = self.preemptions.on_ended(ended)
+        told, to_try = self.preemptions.on_ended(ended)
         attempt = self._unreported
         if attempt is not None and attempt.pod.uid == ended.preemptor_uid:
             attempt.problem = attempt.problem or ended.problem
@@ -393,9 +393,9 @@ class Machine:
                 return told
             self._unreported = None
             told += self._report_evicted(attempt)
-            is_over = is_over and not attempt.problem
-        if is_over:
-            self.queue.activate(ended.preemptor_uid, now_s)
+            to_try = [] if attempt.problem else to_try
+        for uid in to_try:
+            self.queue.activate(uid, now_s)
         return told
 
     def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:

@@ -17,7 +17,7 @@ Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,7 +37,7 @@ class _Preemption:
     """
     Attributes:
         left: the victim whose eviction begins last; None once it has begun.
-        unanswered: victims whose eviction began.
+        unanswered: victims whose eviction began, for this pod or for another one that needs their room too.
         is_given_up: whether an eviction failed or was not wanted.
     """
 
@@ -63,6 +63,8 @@ class Preemptions:
         self._pending = pending
         self.is_async = is_async
         self._running: dict[str, _Preemption] = {}
+        #: By the UID of a victim: the pod for which it is being evicted.
+        self._in_flight: dict[str, str] = {}
         #: Victims that the API server deletes and that no watch shows to end yet.
         self._leaving: set[str] = set()
         #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
@@ -79,47 +81,42 @@ class Preemptions:
             self.in_vain[AGAIN] += len(before[1])
         if not victims:
             return []
-        if not self.is_async:
-            running = self._running[preemptor.uid] = _Preemption(preemptor, node_name, None, {})
-            return self._evict(running, victims)
-        first, last = victims[:-1], victims[-1]
-        running = self._running[preemptor.uid] = _Preemption(preemptor, node_name, last, {})
+        last = victims[-1] if self.is_async else None
+        earlier = self._running.get(preemptor.uid)
+        # Its victim was seen to end before its eviction was answered, and others took the room: that is reported still.
+        unanswered = {} if earlier is None else earlier.unanswered
+        running = self._running[preemptor.uid] = _Preemption(preemptor, node_name, last, unanswered)
+        if last is None:
+            return list(self._evict(running, victims))
+        first = victims[:-1]
         self._state.preempting.add(preemptor.uid)
-        return self._evict(running, first) if first else self._evict_last(running, last)
+        return list(self._evict(running, first) if first else self._evict_last(running, last))
 
     def is_leaving(self, victim: Pod) -> bool:
         """Return whether the pod ends already, or the API server deletes it."""
         return victim.terminating or victim.uid in self._leaving
 
-    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], bool]:
-        """Return what follows the end of an eviction, and whether the pod is to be tried at once."""
-        uid = ended.preemptor_uid
-        running = self._running.get(uid)
-        victim = None if running is None else running.unanswered.pop(ended.victim_uid, None)
-        if running is None or victim is None:
-            return [], False
+    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], list[str]]:
+        """Return what follows the end of an eviction, and the UIDs of the pods that are to be tried at once."""
         told: list[Instruction] = []
-        if ended.fate is VictimFate.DELETED:
-            told.append(preempted_event(victim, running.preemptor, running.node_name))
-            self._note_deleted(victim, running)
-        running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
-        if running.unanswered:
-            return told, False
-        if running.left is not None and not running.is_given_up and uid in self._pending:
-            return [*told, *self._evict_last(running, running.left)], False
-        del self._running[uid]
-        if ended.victim_uid not in self._leaving or self._preemptor_of_last.get(ended.victim_uid) != uid:
-            # Else `on_leaving` follows.
-            self._preemptor_of_last.pop(ended.victim_uid, None)
-            self._state.preempting.discard(uid)
-        if uid not in self._pending:
-            # The answer comes after the pod was bound, or is gone.
-            placed = self._state.placed.get(uid)
-            if placed is None:
-                self._count_in_vain(uid, GONE)
-            else:
-                self.on_placed(uid, self._state.nodes.name_of(placed.row))
-        return told, running.is_given_up
+        to_try: list[str] = []
+        self._in_flight.pop(ended.victim_uid, None)
+        for running in [one for one in self._running.values() if ended.victim_uid in one.unanswered]:
+            victim = running.unanswered.pop(ended.victim_uid)
+            uid = running.preemptor.uid
+            if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
+                told.append(preempted_event(victim, running.preemptor, victim.node_name))
+                self._note_deleted(victim, running)
+            running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+            if running.unanswered:
+                continue
+            if running.left is not None and not running.is_given_up and uid in self._pending:
+                told += self._evict_last(running, running.left)
+                continue
+            self._end(running, ended.victim_uid)
+            if running.is_given_up:
+                to_try.append(uid)
+        return told, to_try
 
     def is_running(self, uid: str) -> bool:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
@@ -152,6 +149,24 @@ class Preemptions:
         else:
             self._count_in_vain(uid, ELSEWHERE)
 
+    def _end(self, running: _Preemption, last_uid: str) -> None:
+        """Forget the preemption, whose last answer was about the victim of this UID."""
+        uid = running.preemptor.uid
+        del self._running[uid]
+        is_held = self._preemptor_of_last.get(last_uid) == uid
+        if not is_held or last_uid not in self._leaving:
+            # Else `on_leaving` follows.
+            self._state.preempting.discard(uid)
+            if is_held:
+                del self._preemptor_of_last[last_uid]
+        if uid not in self._pending:
+            # The answer comes after the pod was bound, or is gone.
+            placed = self._state.placed.get(uid)
+            if placed is None:
+                self._count_in_vain(uid, GONE)
+            else:
+                self.on_placed(uid, self._state.nodes.name_of(placed.row))
+
     def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
         _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))
         self._made_room[running.preemptor.uid] = running.node_name, (*evicted, victim.key)
@@ -164,14 +179,18 @@ class Preemptions:
         if made_room is not None:
             self.in_vain[cause] += len(made_room[1])
 
-    def _evict_last(self, running: _Preemption, last: Pod) -> list[Instruction]:
+    def _evict_last(self, running: _Preemption, last: Pod) -> Iterator[Instruction]:
         running.left = None
         self._preemptor_of_last[last.uid] = running.preemptor.uid
         return self._evict(running, [last])
 
-    def _evict(self, running: _Preemption, victims: list[Pod]) -> list[Instruction]:
+    def _evict(self, running: _Preemption, victims: list[Pod]) -> Iterator[Instruction]:
+        """Yield the evictions; one that is under way for another pod is waited for, and not begun again."""
         running.unanswered.update((victim.uid, victim) for victim in victims)
-        return [EvictVictim(running.preemptor, victim) for victim in victims]
+        for victim in victims:
+            if victim.uid not in self._in_flight:
+                self._in_flight[victim.uid] = running.preemptor.uid
+                yield EvictVictim(running.preemptor, victim)
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:

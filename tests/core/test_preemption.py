@@ -104,6 +104,35 @@ def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_sh
     assert bind_of(cluster.cycle()).pod.uid == higher.uid
 
 
+def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 8, cpu="2")
+    assert _evictions(cluster.cycle()) == ["low"]
+    higher = _pod(cluster, "higher", 9, cpu="2")
+    told = cluster.cycle()
+    assert _evictions(told) == []
+    assert condition_of(told).nominated_node_name == "n"
+    assert cluster.state.preempting == {high.uid, higher.uid}
+    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    cluster.lose(low)
+    assert not cluster.state.preempting
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == higher.uid
+
+
+def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_not_wanted(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 8, cpu="2")
+    cluster.cycle()
+    higher = _pod(cluster, "higher", 9, cpu="2")
+    cluster.cycle()
+    cluster.lose(high)
+    assert _end(cluster, high, low, VictimFate.SPARED) == []
+    told = cluster.cycle()
+    assert _evictions(told) == ["low"]
+    assert attempt_of(told).pod.uid == higher.uid
+
+
 def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster: Driver):
     """The first answer to a DELETE was lost; the victim is gone long before the second one."""
     low = _pod(cluster, "low", 0, cpu="2", node="n")
