@@ -28,7 +28,15 @@ from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_rec
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
 from scheduler.core.group_cycle import GroupCycles
-from scheduler.core.outcomes import Binding, attempted, failed_event, report_bound, report_failure
+from scheduler.core.outcomes import (
+    Binding,
+    UnfitAttempt,
+    attempted,
+    failed_event,
+    report_bound,
+    report_failure,
+    report_unfit,
+)
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.errors import PluginFailed
@@ -42,6 +50,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
+from scheduler.framework.status import failed
 from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
@@ -82,6 +91,7 @@ class Machine:
         rng: Rng,
         observer: Observer | None = None,
         records_decisions: bool = False,
+        preempts_asynchronously: bool = True,
     ) -> None:
         """
         Args:
@@ -91,6 +101,7 @@ class Machine:
             rng: chooses among equally good nodes.
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
+            preempts_asynchronously: the gate SchedulerAsyncPreemption.
         """
         self.state = state
         self.queue = queue
@@ -104,7 +115,9 @@ class Machine:
         self._binding: dict[str, Binding] = {}
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
-        self.preemptions = Preemptions(state, self._pending)
+        self.preemptions = Preemptions(state, self._pending, is_async=preempts_asynchronously)
+        #: The attempt that all others wait for, without the gate.
+        self._unreported: UnfitAttempt | None = None
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._handlers = EventHandlers(
@@ -151,7 +164,7 @@ class Machine:
 
     def has_work(self) -> bool:
         """Return whether CycleDue would bind a pod whose volumes are bound, pop a pod or process backlog."""
-        return self._volumes.has_ready or self.queue.can_pop()
+        return self._volumes.has_ready or (self._unreported is None and self.queue.can_pop())
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when TimePassed is next due, None if nothing waits for time."""
@@ -217,7 +230,7 @@ class Machine:
         self._handlers.expire_kubelet_refusals(now_s)
         if self._volumes.has_ready:
             return [self._volumes.next_ready()]
-        queued = None if self.has_backlog else self.queue.pop(now_s)
+        queued = None if self.has_backlog or self._unreported is not None else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
@@ -328,69 +341,87 @@ class Machine:
 
     def _on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
         """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
-        pod, result = self._as_nominated(queued.pod), error.postfilter
+        attempt = UnfitAttempt(queued, self._as_nominated(queued.pod), error, now_s)
         self.queue.put_back(queued, error.rejecting, now_s)
-        nominated = "" if result is None else result.nominated_node_name
-        if nominated is not None:
-            self.state.nominate(pod, nominated)
-        evictions = self._preempt(pod, result, now_s) if result is not None and result.victims else []
-        n_victims = len(result.victims) if result is not None and evictions else 0
-        message = error.message()
-        return [
-            attempted(
-                queued,
-                "unschedulable",
-                now_s,
-                message=message,
-                preemption=result,
-                n_victims=n_victims,
-            ),
-            *report_failure(pod, message, unschedulable=True, nominated=nominated),
-            *evictions,
-        ]
+        result = error.postfilter
+        if result is None or all(map(self.preemptions.is_leaving, result.victims)):
+            # Nobody is to be evicted: there is nothing to do but wait, also for pods that are nominated there.
+            return self._report_unfit(attempt)
+        evictions = self._evict(queued.pod, result, now_s)
+        attempt.n_victims = len(result.victims)
+        if not self.preemptions.is_async:
+            if self.preemptions.is_running(queued.uid):
+                self._unreported = attempt
+                return evictions
+            return [*evictions, *self._report_unfit(attempt), *self._clear_nominations(attempt)]
+        return [*self._report_unfit(attempt), *self._clear_nominations(attempt), *evictions]
 
-    def _preempt(self, pod: Pod, result: PostFiltered, now_s: float) -> list[Instruction]:
-        """
-        Return the instructions that make room: pods of lower priority lose their nomination to the node first.
+    def _report_unfit(self, attempt: UnfitAttempt) -> list[Instruction]:
+        if attempt.nominated is not None and attempt.pod.uid in self._pending:
+            self.state.nominate(attempt.pod, attempt.nominated)
+        return report_unfit(attempt)
 
-        Victims that wait for their volumes are put back without a call.
-        """
+    def _evict(self, pod: Pod, result: PostFiltered, now_s: float) -> list[Instruction]:
+        """Return the instructions that make room. Victims that wait for their volumes are put back without a call."""
         node_name = result.nominated_node_name or ""
         told: list[Instruction] = []
-        if all(victim.terminating for victim in result.victims):
-            # There is nothing to do but wait, also for pods of lower priority that are nominated there.
-            return []
-        for other in list(self.state.nominated.on(node_name)):
-            if other.priority < pod.priority:
-                self.state.nominate(other, "")
-                told.append(ClearNomination(other))
         to_evict: list[Pod] = []
         for victim in result.victims:
             if self._volumes.holds(victim.uid):
                 text = f'running PreBind plugin "VolumeBinding": {PREEMPTED}'
                 told += self._on_bind_failed(victim.uid, text, now_s)
                 told.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
-            elif not victim.terminating:
+            elif not self.preemptions.is_leaving(victim):
                 to_evict.append(victim)
         return [*told, *self.preemptions.start(pod, node_name, to_evict)]
 
-    def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        told, is_over = self.preemptions.on_ended(ended)
-        if is_over:
-            self.queue.activate(ended.preemptor_uid, now_s)
+    def _clear_nominations(self, attempt: UnfitAttempt) -> list[Instruction]:
+        """Take the node from pods of lower priority that are nominated to it."""
+        told: list[Instruction] = []
+        for other in list(self.state.nominated.on(attempt.nominated or "")):
+            if other.priority < attempt.pod.priority:
+                self.state.nominate(other, "")
+                told.append(ClearNomination(other))
         return told
+
+    def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
+        told, to_try = self.preemptions.on_ended(ended)
+        attempt = self._unreported
+        if attempt is not None and attempt.pod.uid == ended.preemptor_uid:
+            attempt.problem = attempt.problem or ended.problem
+            if self.preemptions.is_running(ended.preemptor_uid):
+                return told
+            self._unreported = None
+            told += self._report_evicted(attempt)
+            to_try = [] if attempt.problem else to_try
+        for uid in to_try:
+            self.queue.activate(uid, now_s)
+        return told
+
+    def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:
+        """Return the report of an attempt whose victims are evicted, or not: then PostFilter has failed."""
+        if not attempt.problem:
+            return [*self._report_unfit(attempt), *self._clear_nominations(attempt)]
+        attempt.n_victims = 0
+        why = PostFiltered(failed(f"preemption: {attempt.problem}"))
+        attempt.error = replace(attempt.error, postfilter=why)
+        return self._report_unfit(attempt)
 
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
         Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
         Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
-        already. O(nodes).
+        already or is being deleted. O(nodes).
         """
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
             return False
-        if placed is None or placed.pod.terminating or not self._snapshot.alive.item(placed.row):
+        if (
+            placed is None
+            or self.preemptions.is_leaving(placed.pod)
+            or not self._snapshot.alive.item(placed.row)
+        ):
             return False
         victims = self.preemptions.victims_for(preemptor_uid)
         leaving = [

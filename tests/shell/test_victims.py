@@ -63,6 +63,27 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
             [reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE], id="a lost answer: again"
         ),
         pytest.param(
+            [reply(), lost(), refusal(404)],
+            VictimFate.DELETED,
+            [PATCH, DELETE, DELETE],
+            id="a lost answer to what deleted it",
+        ),
+        pytest.param(
+            [reply(), refusal(504), refusal(409, OTHER_UID)],
+            VictimFate.DELETED,
+            [PATCH, DELETE, DELETE],
+            id="a late answer, and another pod of its name",
+        ),
+        pytest.param(
+            [reply(), refusal(429, "busy"), refusal(404)],
+            VictimFate.GONE,
+            [PATCH, DELETE, DELETE],
+            id="gone while the server was busy",
+        ),
+        pytest.param(
+            [lost(), refusal(404)], VictimFate.GONE, [PATCH, PATCH], id="gone after a lost condition"
+        ),
+        pytest.param(
             [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
             VictimFate.DELETED,
             [PATCH, PATCH, DELETE],
@@ -79,7 +100,8 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
 )
 async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: list[str]) -> None:
     ended, sent, _, told = await _evicted(answers)
-    assert ended == EvictionEnded(HIGH.uid, LOW.uid, fate)
+    assert (ended.preemptor_uid, ended.victim_uid, ended.fate) == (HIGH.uid, LOW.uid, fate)
+    assert bool(ended.problem) == (fate is VictimFate.FAILED)
     assert sent == requests
     assert bool(told) == (fate is VictimFate.FAILED)
 
