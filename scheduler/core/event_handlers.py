@@ -207,6 +207,9 @@ class EventHandlers:
 
     def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
         """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
+        if old is None and pod.gates:
+            # Upstream notes the nomination of a new pod when the pod becomes active, or changes.
+            return
         node_name = pod.nominated_node_name
         if old is not None and not old.nominated_node_name and not node_name:
             node_name = self._state.nominated.node_of(pod.uid)

@@ -4,9 +4,9 @@ Evicts the pods that are in the way of one of higher priority. Outcomes are valu
     wanted? --no--> spared
        |
      PATCH condition DisruptionTarget --> wanted? --no--> spared
-                                             |
+       `--404--> gone; 409 as 429            |
                                            DELETE, of this uid --2xx--> deleted       404, 409 --> gone
-                                             `--429, lost, 5xx--> pause, again (bounded) --> failed
+                                             `--429, lost, 5xx--> pause; wanted? again (bounded) --> failed
 
 Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an answer was
 deleted by it. The grace period is the pod's own.
@@ -62,19 +62,21 @@ class VictimEvictor:
         for request in (self._condition(preemptor, victim), deletion):
             if not self._may_write() or not self._is_wanted(preemptor.uid, victim.uid):
                 return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
-            problem, in_doubt = await self._send(request)
+            problem, in_doubt = await self._send(request, preemptor, victim)
             if problem is None:
                 continue
-            if is_pod_gone(problem) or isinstance(problem, Conflict):
+            if is_pod_gone(problem) or (request is deletion and isinstance(problem, Conflict)):
                 fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
                 return EvictionEnded(preemptor.uid, victim.uid, fate)
             self._on_failed(victim, str(problem))
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    async def _send(self, request: Request) -> tuple[ApiError | None, bool]:
+    async def _send(
+        self, request: Request, preemptor: Pod, victim: Pod
+    ) -> tuple[ApiError | None, bool]:
         """
-        Send the request, again if it may have failed by chance.
+        Send the request, again if it may have failed by chance and the victim's place is still wanted after the pause.
 
         Return the last error, and whether an earlier try may have taken effect without an answer.
         """
@@ -85,11 +87,15 @@ class VictimEvictor:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
             except ApiError as error:
                 last = error
-                if not isinstance(error, (Throttled, Unreachable, ServerFault)):
+                # A patch conflicts with other writers of the status; a deletion only if its pod is gone.
+                retried = (Throttled, Unreachable, ServerFault, *([Conflict] if request.method == "PATCH" else []))
+                if not isinstance(error, retried):
                     break
                 in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
+                if not in_doubt and not self._is_wanted(preemptor.uid, victim.uid):
+                    break
             else:
                 return None, False
         return last, in_doubt

@@ -230,3 +230,11 @@ def test_every_preemption_ends_and_nobody_is_evicted_twice_or_held_for_ever(seed
     waiting = {one.pod.name for one in server.driver.queue.pods()}
     assert waiting == {name for name, pod in server.pods.items() if not pod.node_name}
     server.driver.audit()
+
+
+def test_the_nomination_of_a_new_pod_counts_once_its_gates_are_gone(cluster: Driver):
+    """As upstream: another tool may nominate a gated pod, and no restart lets it keep its room meanwhile."""
+    gated = _pod(cluster, "gated", 9, cpu="2", gates=("wait",), status={"nominatedNodeName": "n"})
+    assert not cluster.state.nominated
+    _show(cluster, gated, gates=())
+    assert cluster.state.nominated.node_of(gated.uid) == "n"

@@ -89,6 +89,12 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
             [PATCH, PATCH, DELETE],
             id="a busy server",
         ),
+        pytest.param(
+            [refusal(409, "the object has been modified"), reply(), reply()],
+            VictimFate.DELETED,
+            [PATCH, PATCH, DELETE],
+            id="another writer of the status",
+        ),
         pytest.param([refusal(403, "rbac")], VictimFate.FAILED, [PATCH], id="not allowed to"),
         pytest.param(
             [reply(), *[refusal(500)] * MAX_POSTS],
@@ -131,3 +137,11 @@ async def test_a_victim_that_is_not_wanted_any_more_is_spared() -> None:
     looks = iter([True, False])
     ended, sent, _, _ = await _evicted([reply()], is_wanted=lambda _pod, _victim: next(looks))
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])
+
+
+async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
+    looks = iter([True, True, False])
+    ended, sent, _, _ = await _evicted(
+        [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
+    )
+    assert (ended.fate, sent) == (VictimFate.FAILED, [PATCH, DELETE])
