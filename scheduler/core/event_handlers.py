@@ -216,7 +216,7 @@ class EventHandlers:
             self._state.groups.remove_pending(pending)
         self._queue.delete(uid)
         self._state.nominated.remove(uid)
-        self._preemptions.on_leaving(uid)
+        waiting = self._preemptions.on_leaving(uid)
         self._preemptions.on_gone(uid)
         self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
@@ -224,6 +224,9 @@ class EventHandlers:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
+        if waiting is not None and placed is None:
+            # The victim was being bound, and was forgotten while it kept the other pod from being tried.
+            self._queue.activate(waiting, now_s)
         return pending or placed
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:

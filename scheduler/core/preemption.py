@@ -127,12 +127,13 @@ class Preemptions:
         on_node, evicted = self._made_room.get(uid, ("", ()))
         return evicted if on_node == node_name else ()
 
-    def on_leaving(self, uid: str) -> None:
-        """Let the pod be tried again whose last victim this is: it is gone, or ends."""
+    def on_leaving(self, uid: str) -> str | None:
+        """Let the pod be tried again whose last victim this is: it is gone, or ends. Return that pod's UID."""
         self._leaving.discard(uid)
         preemptor = self._preemptor_of_last.pop(uid, None)
         if preemptor is not None:
             self._state.preempting.discard(preemptor)
+        return preemptor
 
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
