@@ -60,6 +60,7 @@ from scheduler.model.stimuli import (
     BindFailed,
     CycleDue,
     EvictionEnded,
+    NodeGone,
     PluginFailing,
     PodSeen,
     ScaleUpNotTriggered,
@@ -203,9 +204,11 @@ class Machine:
             case SweepDue():
                 self.state.sweep()
             case _:
-                evicted = self._evicted(stimulus)
+                told = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
-                return evicted + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
+                if isinstance(stimulus, NodeGone):
+                    told += self._withdraw_nominations(stimulus.name, now_s)
+                return told + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
 
     def _on_time(self, now_s: float) -> list[Instruction]:
@@ -223,6 +226,19 @@ class Machine:
             return []
         known = self.state.placed.get(event.pod.uid)
         return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
+
+    def _withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
+        """
+        Try pods at once whose nominated node is gone, and clear their nominations.
+
+        Upstream leaves them to their next attempt; until then an autoscaler counts them as placed and adds no node.
+        """
+        told: list[Instruction] = []
+        for pod in list(self.state.nominated.on(node_name)):
+            self.state.nominate(pod, "")
+            told.append(ClearNomination(pod))
+            self.queue.activate(pod.uid, now_s)
+        return told
 
     # The cycle.
 
@@ -381,6 +397,7 @@ class Machine:
         for other in list(self.state.nominated.on(attempt.nominated or "")):
             if other.priority < attempt.pod.priority:
                 self.state.nominate(other, "")
+                # Also if no watch has shown it yet: it may be written.
                 told.append(ClearNomination(other))
         return told
 

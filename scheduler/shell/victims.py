@@ -72,9 +72,7 @@ class VictimEvictor:
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    async def _send(
-        self, request: Request, preemptor: Pod, victim: Pod
-    ) -> tuple[ApiError | None, bool]:
+    async def _send(self, request: Request, preemptor: Pod, victim: Pod) -> tuple[ApiError | None, bool]:
         """
         Send the request, again if it may have failed by chance and the victim's place is still wanted after the pause.
 
@@ -88,8 +86,8 @@ class VictimEvictor:
             except ApiError as error:
                 last = error
                 # A patch conflicts with other writers of the status; a deletion only if its pod is gone.
-                retried = (Throttled, Unreachable, ServerFault, *([Conflict] if request.method == "PATCH" else []))
-                if not isinstance(error, retried):
+                is_contention = isinstance(error, Conflict) and request.method == "PATCH"
+                if not is_contention and not isinstance(error, (Throttled, Unreachable, ServerFault)):
                     break
                 in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:

@@ -74,7 +74,8 @@ def test_no_pod_is_tried_meanwhile(cluster: Driver) -> None:
 
 def test_pods_of_lower_priority_lose_their_nomination_after_the_evictions(cluster: Driver) -> None:
     low = _pod(cluster, "low", 0, "n", cpu="2")
-    middle = cluster.pod("middle", priority=5, status={"nominatedNodeName": "n"}, gates=["wait"])
+    middle = cluster.pod("middle", priority=5, gates=["wait"])
+    cluster.pod("middle", priority=5, status={"nominatedNodeName": "n"}, gates=["wait"])
     high = _pod(cluster, "high", 9, cpu="2")
     assert kinds(cluster.cycle()) == ["EvictVictim"]
     assert cluster.state.nominated.node_of(middle.uid) == "n"
