@@ -174,7 +174,7 @@ def placeable(
         for obj in found:
             put(reference, kind, obj)
     waiting = {}
-    refusal = beside_nominated(by_node(objects["Pod"]))
+    nominated_on = by_node(objects["Pod"])
     for pod in objects["Pod"]:
         meta, spec = pod["metadata"], pod["spec"]
         if node_of(pod) or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
@@ -183,6 +183,7 @@ def placeable(
             continue
         if spec["schedulerName"] in scheduler_names:
             question = reference.question(pod)
+            refusal = beside_nominated(question, nominated_on)
             feasible = reference.evaluate(pod, NO_SCORES).get("feasible")
             takes = [node for node in feasible or () if refusal(question, node) is None]
             if not takes and objects.get("PriorityClass") and not nomination_of(pod):

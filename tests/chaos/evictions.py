@@ -67,8 +67,8 @@ class EvictionJudge:
         reference, nominated_on, pod = self._view(preempted)
         if pod is None:
             return "the pod was not there"
-        refusal = beside_nominated(nominated_on)
         question = reference.question(pod)
+        refusal = beside_nominated(question, nominated_on)
         refusals = {node: why for node in question.nodes if (why := refusal(question, node)) is not None}
         found, _ = preemption(question, refusals, reference.budgets(), refusal)
         if preempted.node not in found["winners"]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.journal import node_of
+from tests.reference import inter_pod_affinity
 from tests.reference.cluster import refusal_on
 from tests.reference.preemption import Refusal, priority
 from tests.reference.question import Question, Verdict
@@ -36,19 +37,28 @@ def stale(pods: Sequence[JsonObject]) -> Iterator[str]:
                 yield f"{pod['metadata']['namespace']}/{pod['metadata']['name']} to {node}"
 
 
-def beside_nominated(nominated_on: Mapping[str, Sequence[JsonObject]]) -> Refusal:
-    """Return the question why a node refuses a pod with the pods nominated there that come before it, or without."""
+def beside_nominated(asked: Question, nominated_on: Mapping[str, Sequence[JsonObject]]) -> Refusal:
+    """
+    Return the question why a node refuses the pod with the pods nominated there that come before it, or without.
+
+    Terms of nominated pods do not count where PreFilter skips InterPodAffinity: the pod has no required term, and
+    no running pod has one against it (runtime/framework.go, kubernetes 1.36).
+    """
+    own: Any = asked.pod
+    affinity = own["spec"].get("affinity") or {}
+    is_skipped = not affinity and not inter_pod_affinity.refusals(asked)
+    disabled = asked.disabled | ({("filter", inter_pod_affinity.NAME)} if is_skipped else set())
 
     def refusal(question: Question, node: str) -> Verdict | None:
-        own: Any = question.pod
         more = [
             one
             for one in nominated_on.get(node, ())
             if priority(one) >= priority(own) and one["metadata"]["uid"] != own["metadata"]["uid"]
         ]
         if more:
-            with_them = {**question.pods_on, node: [*question.pods_on[node], *more]}
-            if (refused := refusal_on(replace(question, pods_on=with_them), node)) is not None:
+            pods_on = {**question.pods_on, node: [*question.pods_on[node], *more]}
+            with_them = replace(question, pods_on=pods_on, disabled=disabled)
+            if (refused := refusal_on(with_them, node)) is not None:
                 return refused
         return refusal_on(question, node)
 

@@ -222,6 +222,8 @@ class Run:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
                     await self._happen(stage, at_s, happening)
                 stage.end_faults()
+                if self._is_ranked:
+                    lives.append(group.create_task(self._end_pods(world, stage)))
                 if self._until_s is not None:
                     await self._wait_until(self._until_s)
                 else:
@@ -282,6 +284,13 @@ class Run:
                 yield one
         await self._wait_until(self._pace.trouble_s)
 
+    async def _end_pods(self, world: World, stage: Stage) -> None:
+        """Let pods end within a second, as a quick kubelet does, once the faults are over."""
+        while True:
+            await asyncio.sleep(1.0)
+            for event in world.end_all_terminating():
+                await stage.perform(event)
+
     async def _last_events(self, world: World, stage: Stage, final_state: FinalState) -> None:
         """Perform single happenings, each only when the one before is handled."""
         for number in range(self._pace.n_last):
@@ -320,8 +329,6 @@ class Run:
                     yield at_s, fault
         await self._wait_until(self._pace.trouble_s)
         for event in world.mend() if mended else ():
-            yield self._pace.trouble_s, event
-        for event in world.end_all_terminating() if self._is_ranked else ():
             yield self._pace.trouble_s, event
 
     async def _wait_until(self, at_s: float) -> None:
