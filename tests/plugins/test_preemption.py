@@ -375,15 +375,15 @@ def _crowded(random: Random) -> Iterator[Json]:
                 random.choice((-5, 0, 0, 5, 9)),
                 cpu=cpu,
                 node=f"n{node}",
-                labels={"app": app},
+                labels={"app": app, "tier": random.choice(("front", "front", "back"))},
             )
             if random.random() < 0.7:
                 pod["status"]["startTime"] = f"2026-01-0{random.choice((1, 1, 2, 3))}T00:00:00Z"
             yield pod
-    for app in random.sample(("web", "db"), random.randrange(3)):
+    for label in random.sample(("app=web", "app=db", "tier=front"), random.randrange(4)):
         disrupted = ("p0-0",) if random.random() < 0.1 else ()
         yield build.disruption_budget(
-            app, build.selector(f"app={app}"), random.randrange(3), disrupted=disrupted
+            label.replace("=", "-"), build.selector(label), random.randrange(3), disrupted=disrupted
         )
 
 
