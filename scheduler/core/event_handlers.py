@@ -224,9 +224,10 @@ class EventHandlers:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
-        if waiting is not None and placed is None:
-            # The victim was being bound, and was forgotten while it kept the other pod from being tried.
-            self._queue.activate(waiting, now_s)
+        if placed is None:
+            # The victim was being bound, and was forgotten while it kept these pods from being tried.
+            for preemptor in waiting:
+                self._queue.activate(preemptor, now_s)
         return pending or placed
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:

@@ -17,7 +17,7 @@ Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,8 +67,8 @@ class Preemptions:
         self._in_flight: dict[str, str] = {}
         #: Victims that the API server deletes and that no watch shows to end yet.
         self._leaving: set[str] = set()
-        #: By the UID of a victim that is the last of its preemption: the pod that it makes room for.
-        self._preemptor_of_last: dict[str, str] = {}
+        #: By the UID of a victim that is the last of preemptions: the pods that it makes room for.
+        self._waiting_for_last: dict[str, dict[str, None]] = {}
         #: By pod: the node where others were evicted for it, and these, as namespace/name.
         self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
@@ -127,13 +127,12 @@ class Preemptions:
         on_node, evicted = self._made_room.get(uid, ("", ()))
         return evicted if on_node == node_name else ()
 
-    def on_leaving(self, uid: str) -> str | None:
-        """Let the pod be tried again whose last victim this is: it is gone, or ends. Return that pod's UID."""
+    def on_leaving(self, uid: str) -> Collection[str]:
+        """Let the pods be tried again whose last victim this is: it is gone, or ends. Return their UIDs."""
         self._leaving.discard(uid)
-        preemptor = self._preemptor_of_last.pop(uid, None)
-        if preemptor is not None:
-            self._state.preempting.discard(preemptor)
-        return preemptor
+        waiting = self._waiting_for_last.pop(uid, {})
+        self._state.preempting.difference_update(waiting)
+        return waiting
 
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
@@ -154,12 +153,11 @@ class Preemptions:
         """Forget the preemption, whose last answer was about the victim of this UID."""
         uid = running.preemptor.uid
         del self._running[uid]
-        is_held = self._preemptor_of_last.get(last_uid) == uid
-        if not is_held or last_uid not in self._leaving:
+        waiting = self._waiting_for_last.get(last_uid, {})
+        if uid not in waiting or last_uid not in self._leaving:
             # Else `on_leaving` follows.
             self._state.preempting.discard(uid)
-            if is_held:
-                del self._preemptor_of_last[last_uid]
+            waiting.pop(uid, None)
         if uid not in self._pending:
             # The answer comes after the pod was bound, or is gone.
             placed = self._state.placed.get(uid)
@@ -182,7 +180,7 @@ class Preemptions:
 
     def _evict_last(self, running: _Preemption, last: Pod) -> Iterator[Instruction]:
         running.left = None
-        self._preemptor_of_last[last.uid] = running.preemptor.uid
+        self._waiting_for_last.setdefault(last.uid, {})[running.preemptor.uid] = None
         return self._evict(running, [last])
 
     def _evict(self, running: _Preemption, victims: list[Pod]) -> Iterator[Instruction]:

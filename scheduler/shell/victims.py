@@ -5,7 +5,7 @@ Evicts the pods that are in the way of one of higher priority. Outcomes are valu
        |
      PATCH condition DisruptionTarget --> wanted? --no--> spared
                                              |
-                                           DELETE, of this uid --2xx--> deleted       404, 409 --> gone
+                                           DELETE, of this uid --2xx--> deleted       404, another uid --> gone
                                              `--429, lost, 5xx--> pause, again (bounded) --> failed
 
 Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an answer was
@@ -65,7 +65,7 @@ class VictimEvictor:
             problem, in_doubt = await self._send(request)
             if problem is None:
                 continue
-            if is_pod_gone(problem) or isinstance(problem, Conflict):
+            if is_pod_gone(problem) or _is_another_pod(problem):
                 fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
                 return EvictionEnded(preemptor.uid, victim.uid, fate)
             self._on_failed(victim, str(problem))
@@ -107,3 +107,8 @@ class VictimEvictor:
         return patch_pod_status(
             namespace=victim.namespace, name=victim.name, uid=victim.uid, condition=condition
         )
+
+
+def _is_another_pod(error: ApiError) -> bool:
+    """Return whether the name is another pod's by now; other conflicts do not say that the victim is gone."""
+    return isinstance(error, Conflict) and "Precondition failed: UID" in error.message
