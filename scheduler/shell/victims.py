@@ -4,8 +4,8 @@ Evicts the pods that are in the way of one of higher priority. Outcomes are valu
     wanted? --no--> spared
        |
      PATCH condition DisruptionTarget --> wanted? --no--> spared
-       `--404--> gone; 409 as 429            |
-                                           DELETE, of this uid --2xx--> deleted       404, 409 --> gone
+       `--404--> gone; 409: again            |
+                                           DELETE, of this uid --2xx--> deleted       404, another uid --> gone
                                              `--429, lost, 5xx--> pause; wanted? again (bounded) --> failed
 
 Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an answer was
@@ -65,7 +65,7 @@ class VictimEvictor:
             problem, in_doubt = await self._send(request, preemptor, victim)
             if problem is None:
                 continue
-            if is_pod_gone(problem) or (request is deletion and isinstance(problem, Conflict)):
+            if is_pod_gone(problem) or _is_another_pod(problem):
                 fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
                 return EvictionEnded(preemptor.uid, victim.uid, fate)
             self._on_failed(victim, str(problem))
@@ -85,7 +85,7 @@ class VictimEvictor:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
             except ApiError as error:
                 last = error
-                # A patch conflicts with other writers of the status; a deletion only if its pod is gone.
+                # A patch conflicts with other writers of the status.
                 is_contention = isinstance(error, Conflict) and request.method == "PATCH"
                 if not is_contention and not isinstance(error, (Throttled, Unreachable, ServerFault)):
                     break
@@ -111,3 +111,8 @@ class VictimEvictor:
         return patch_pod_status(
             namespace=victim.namespace, name=victim.name, uid=victim.uid, condition=condition
         )
+
+
+def _is_another_pod(error: ApiError) -> bool:
+    """Return whether the name is another pod's by now; other conflicts do not say that the victim is gone."""
+    return isinstance(error, Conflict) and "Precondition failed: UID" in error.message

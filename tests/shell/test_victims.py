@@ -95,6 +95,12 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
             [PATCH, PATCH, DELETE],
             id="another writer of the status",
         ),
+        pytest.param(
+            [reply(), refusal(500), refusal(409, "a webhook is in the way")],
+            VictimFate.FAILED,
+            [PATCH, DELETE, DELETE],
+            id="a conflict that is not about the uid",
+        ),
         pytest.param([refusal(403, "rbac")], VictimFate.FAILED, [PATCH], id="not allowed to"),
         pytest.param(
             [reply(), *[refusal(500)] * MAX_POSTS],

@@ -125,7 +125,7 @@ def _budgets(lower: PodsByRow, snapshot: Snapshot) -> tuple[Rows, Rows, Amounts]
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:
-    """Return the pods whose removal breaks one of their budgets, a row of `budgets` for each pod, if all before left."""
+    """Return the pods whose removal breaks one of their budgets if all before left too. `budgets`: a row per pod."""
     groups = at[:, np.newaxis] * len(n_allowed) + budgets
     n_before = _rank(groups.ravel()).reshape(groups.shape)
     is_violating: Mask = (n_allowed[budgets] <= n_before).any(axis=1)
