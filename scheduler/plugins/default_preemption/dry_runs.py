@@ -128,7 +128,7 @@ def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:
     """Return the pods whose removal breaks one of their budgets if all before left too. `budgets`: a row per pod."""
     groups = at[:, np.newaxis] * len(n_allowed) + budgets
     n_before = _rank(groups.ravel()).reshape(groups.shape)
-    is_violating: Mask = (n_allowed[budgets] <= n_before).any(axis=1)
+    is_violating: Mask = np.any(n_allowed[budgets] <= n_before, axis=1)
     return is_violating
 
 
