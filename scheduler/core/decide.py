@@ -149,11 +149,37 @@ def decide_within(
 def fits(pod: Pod, snapshot: Snapshot, profile: Profile) -> bool:
     """Return whether a node takes the pod now. Cost: the filters of a decision."""
     filtered = FilterResult()
-    context, unobserved = PodContext(pod, snapshot.label_set(pod)), Unobserved()
-    if _run_prefilters(context, snapshot, profile, filtered, unobserved) is not None:
+    failure = _run_prefilters(_alone(pod, snapshot), snapshot, profile, filtered, Unobserved())
+    return failure is None and _has_feasible(pod, snapshot, filtered, FilterTrials(filtered.filters))
+
+
+def fits_only_without(
+    pod: Pod, leaving: Sequence[Pod], row: int, snapshot: Snapshot, profile: Profile
+) -> bool:
+    """Return whether no node takes the pod now, but the row does once these of its pods are gone. Cost: as `fits`."""
+    filtered = FilterResult()
+    failure = _run_prefilters(_alone(pod, snapshot), snapshot, profile, filtered, Unobserved())
+    trials = FilterTrials(filtered.filters)
+    if failure is None:
+        if not _nodes_to_filter(snapshot, filtered).item(row) or _has_feasible(
+            pod, snapshot, filtered, trials
+        ):
+            return False
+    elif isinstance(failure, CycleError) or failure.code_at(row) is not Code.UNSCHEDULABLE:
         return False
-    mask = _run_filters(_nodes_to_filter(snapshot, filtered), filtered, unobserved)
-    return bool(_without_nominated(pod, snapshot, filtered, FilterTrials(filtered.filters), mask).any())
+    trial = trials.at(row, snapshot.nominated_above_on(row, pod))
+    for other in leaving:
+        trial.count(other, -1)
+    return trial.refusal() is None
+
+
+def _alone(pod: Pod, snapshot: Snapshot) -> PodContext:
+    return PodContext(pod, snapshot.label_set(pod))
+
+
+def _has_feasible(pod: Pod, snapshot: Snapshot, filtered: FilterResult, trials: FilterTrials) -> bool:
+    mask = _run_filters(_nodes_to_filter(snapshot, filtered), filtered, Unobserved())
+    return bool(_without_nominated(pod, snapshot, filtered, trials, mask).any())
 
 
 def _run_prefilters(

@@ -133,6 +133,7 @@ class EventHandlers:
         """Take an assumed pod off its node again, and wake the pods that wait for its room."""
         forgotten = self._state.forget(uid)
         if forgotten is not None:
+            self._on_leaving(uid, now_s)
             self._notify_queue(ASSIGNED_POD_DELETE, forgotten, None, now_s)
 
     def expire_kubelet_refusals(self, now_s: float) -> None:
@@ -169,12 +170,12 @@ class EventHandlers:
         self._queue.delete(pod.uid)
         self._preemptions.on_placed(pod.uid, pod.node_name)
         self._fallbacks.forget(pod.uid)
-        if pod.terminating:
-            self._preemptions.on_leaving(pod.uid)
         known = self._state.placed.get(pod.uid)
         # Read before upsert_pod, which changes `known`.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self._state.upsert_pod(pod)
+        if pod.terminating:
+            self._on_leaving(pod.uid, now_s)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
         if has_started and self._state.kubelet_refusals.forget(pod.spec, pod.node_name):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
@@ -205,6 +206,7 @@ class EventHandlers:
             return
         if (lost := self._state.remove_pod(pod.uid)) is not None:
             # Shown unbound although it was bound: the server was restored or lags behind.
+            self._on_leaving(pod.uid, now_s)
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
@@ -218,6 +220,9 @@ class EventHandlers:
 
     def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
         """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
+        if old is None and pod.gates:
+            # Upstream notes the nomination of a new pod when the pod becomes active, or changes.
+            return
         node_name = pod.nominated_node_name
         if old is not None and not old.nominated_node_name and not node_name:
             node_name = self._state.nominated.node_of(pod.uid)
@@ -229,15 +234,20 @@ class EventHandlers:
             self._state.groups.remove_pending(pending)
         self._queue.delete(uid)
         self._state.nominated.remove(uid)
-        self._preemptions.on_leaving(uid)
         self._preemptions.on_gone(uid)
         self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
+        self._on_leaving(uid, now_s)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
         return pending or placed
+
+    def _on_leaving(self, uid: str, now_s: float) -> None:
+        """Let the pods be tried again for which the pod is being evicted, which is gone or ends."""
+        for preemptor_uid in self._preemptions.on_leaving(uid):
+            self._queue.activate(preemptor_uid, now_s)
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
         """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from scheduler.core.fallbacks import Relaxation
-from scheduler.framework.diagnosis import PostFiltered
+from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.model.instructions import (
     Attempted,
     EmitEvent,
@@ -48,6 +48,29 @@ class Binding:
     relaxation: Relaxation | None = None
     #: What its rules with fallbacks have waited, empty if none has.
     waited_s: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class UnfitAttempt:
+    """
+    An attempt that found no node.
+
+    Attributes:
+        n_victims: pods to remove from the node that PostFilter found; 0 if all of them end already.
+        problem: why one of them could not be evicted, empty if none is known of.
+    """
+
+    queued: QueuedPod
+    pod: Pod
+    error: FitError
+    started_s: float
+    n_victims: int = 0
+    problem: str = ""
+
+    @property
+    def nominated(self) -> str | None:
+        """The node that the pod is nominated to from now on, empty for none; None leaves its nomination."""
+        return "" if self.error.postfilter is None else self.error.postfilter.nominated_node_name
 
 
 def report_bound(binding: Binding) -> list[Instruction]:
@@ -88,6 +111,22 @@ def report_failure(
     if not unchanged or changed is not None:
         instructions.append(PatchCondition(pod, reason, message, changed))
     return instructions
+
+
+def report_unfit(attempt: UnfitAttempt) -> list[Instruction]:
+    """Return the attempt, its event, and the condition if it or the nomination changed."""
+    message = attempt.error.message()
+    return [
+        attempted(
+            attempt.queued,
+            "unschedulable",
+            attempt.started_s,
+            message=message,
+            preemption=attempt.error.postfilter,
+            n_victims=attempt.n_victims,
+        ),
+        *report_failure(attempt.pod, message, unschedulable=True, nominated=attempt.nominated),
+    ]
 
 
 def report_group(

@@ -1,21 +1,25 @@
 """
-The evictions that make room for nominated pods, one by one or as a group.
+The evictions that make room for nominated pods.
 
     start --> all victims but the last, at once --all answered--> the last --answered--> over
                  |                                                   |
                  `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried
 
-The pod, or its group, is not tried meanwhile, until its last victim is seen to end. Nothing is kept for a restart: the
-nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
+The pod, or its group, is not tried meanwhile, until every victim that the API server deletes is seen to end: before, it
+would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. Nothing is kept for a
+restart: the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
 
-Source: framework/preemption/executor.go, prepareCandidateAsync (kubernetes 1.36).
+Without the gate SchedulerAsyncPreemption all victims go at once, and no pod is tried until all answers are there; then
+the attempt is reported. Groups, which upstream does not evict for, are not affected.
+
+Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandidate (kubernetes 1.36).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
@@ -34,22 +38,23 @@ class _Preemption:
     """
     Attributes:
         preemptor: the pod, or a member of the group, in whose name pods are evicted.
-        waiting: the UIDs of all pods that room is made for.
+        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile; none without the gate.
         node_name: where; empty for a group, whose members may go to several nodes.
-        left: the victim whose eviction begins last; None once it has begun.
-        unanswered: victims whose eviction began.
+        victims: the UIDs of all victims.
+        left: the victim whose eviction begins last; None once it has begun, or will not.
+        unanswered: victims whose eviction began, for this pod or for another one that needs their room too.
+        unseen: the UIDs of the victims whose eviction began and has not failed, and that no watch has shown to end.
         is_given_up: whether an eviction failed or was not wanted.
     """
 
     preemptor: Pod
     waiting: frozenset[str]
     node_name: str
+    victims: frozenset[str]
     left: Pod | None
-    unanswered: dict[str, Pod]
+    unanswered: dict[str, Pod] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
     is_given_up: bool = False
-
-    def deleted_event(self, victim: Pod) -> EmitEvent:
-        return preempted_event(victim, self.preemptor, self.node_name)
 
 
 class Preemptions:
@@ -59,14 +64,20 @@ class Preemptions:
     Args:
         state: the machine's; only its `preempting` is changed.
         pending: the unassigned pods that watches show, by UID.
+        is_async: the gate SchedulerAsyncPreemption.
     """
 
-    def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
+    def __init__(self, state: ClusterState, pending: Mapping[str, Pod], *, is_async: bool = True) -> None:
         self._state = state
         self._pending = pending
+        self.is_async = is_async
         self._running: dict[str, _Preemption] = {}
-        #: By the UID of a victim that is the last of its preemption: the pods that it makes room for.
-        self._waiting_for_last: dict[str, frozenset[str]] = {}
+        #: By the UID of a victim: the pod for which it is being evicted.
+        self._in_flight: dict[str, str] = {}
+        #: Victims that the API server deletes and that no watch shows to end yet.
+        self._leaving: set[str] = set()
+        #: By the UID of a victim that is unanswered or unseen: the pods that it makes room for.
+        self._preemptors_of: dict[str, list[str]] = {}
         #: By pod: the node where others were evicted for it, and these, as namespace/name.
         self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
@@ -85,45 +96,79 @@ class Preemptions:
             self.in_vain[AGAIN] += len(before[1])
         if not victims:
             return []
-        first, last = victims[:-1], victims[-1]
-        waiting = frozenset(members) | {preemptor.uid}
-        running = _Preemption(preemptor, waiting, node_name, last, {})
+        holds = self.is_async or bool(members)
+        last = victims[-1] if holds else None
+        waiting = frozenset([preemptor.uid, *members] if holds else ())
+        uids = frozenset(victim.uid for victim in victims)
+        running = _Preemption(preemptor, waiting, node_name, uids, last)
+        if (earlier := self._running.get(preemptor.uid)) is not None:
+            # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
+            running.unanswered, running.unseen = earlier.unanswered, earlier.unseen
         self._running[preemptor.uid] = running
+        if last is None:
+            return list(self._evict(running, victims))
+        first = victims[:-1]
         self._state.preempting |= waiting
-        return self._evict(running, first) if first else self._evict_last(running, last)
+        return list(self._evict(running, first) if first else self._evict_last(running, last))
 
-    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], bool]:
-        """Return what follows the end of an eviction, and whether the pod is to be tried at once."""
-        uid = ended.preemptor_uid
-        running = self._running.get(uid)
-        victim = None if running is None else running.unanswered.pop(ended.victim_uid, None)
-        if running is None or victim is None:
-            return [], False
+    def is_leaving(self, victim: Pod) -> bool:
+        """Return whether the pod ends already, or the API server deletes it."""
+        return victim.terminating or victim.uid in self._leaving
+
+    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], list[str]]:
+        """Return what follows the end of an eviction, and the UIDs of the pods that are to be tried at once."""
         told: list[Instruction] = []
-        if ended.fate is VictimFate.DELETED:
-            told.append(running.deleted_event(victim))
-            _, evicted = self._made_room.get(uid, ("", ()))
-            self._made_room[uid] = running.node_name, (*evicted, victim.key)
-        running.is_given_up |= ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
-        if running.unanswered:
-            return told, False
-        if running.left is not None and not running.is_given_up and uid in self._pending:
-            return [*told, *self._evict_last(running, running.left)], False
-        del self._running[uid]
-        self._waiting_for_last.pop(ended.victim_uid, None)
-        self._state.preempting -= running.waiting
-        if uid not in self._pending:
-            self._count_in_vain(uid, GONE)
-        return told, running.is_given_up
+        to_try: list[str] = []
+        self._in_flight.pop(ended.victim_uid, None)
+        has_failed = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        for running in self._making_room_by(ended.victim_uid):
+            victim = running.unanswered.pop(ended.victim_uid, None)
+            if victim is None:
+                continue
+            uid = running.preemptor.uid
+            if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
+                told.append(preempted_event(victim, running.preemptor, running.node_name))
+                self._note_deleted(victim, running)
+            if has_failed or not self._is_shown_to_stay(victim.uid):
+                running.unseen.discard(victim.uid)
+            self._settle(running, victim.uid)
+            running.is_given_up |= has_failed
+            if running.unanswered:
+                continue
+            if running.left is not None and not running.is_given_up and uid in self._pending:
+                told += self._evict_last(running, running.left)
+                continue
+            running.left = None
+            if self._is_to_be_tried(running):
+                to_try.append(uid)
+        return told, to_try
+
+    def is_running(self, uid: str) -> bool:
+        """Return whether an eviction for the pod has no answer, or is still to begin."""
+        running = self._running.get(uid)
+        return running is not None and (running.left is not None or bool(running.unanswered))
+
+    def victims_for(self, uid: str) -> frozenset[str]:
+        """Return the UIDs of the pods that are being evicted for the pod."""
+        running = self._running.get(uid)
+        return frozenset() if running is None else running.victims
 
     def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
         """Return the pods that were evicted from the node for the pod, as namespace/name."""
         on_node, evicted = self._made_room.get(uid, ("", ()))
         return evicted if on_node == node_name else ()
 
-    def on_leaving(self, uid: str) -> None:
-        """Let the pod be tried again whose last victim this is: it is gone, or ends."""
-        self._state.preempting -= self._waiting_for_last.pop(uid, frozenset())
+    def on_leaving(self, uid: str) -> list[str]:
+        """Note that a pod is gone or ends. Return the UIDs of the pods that are to be tried at once."""
+        self._leaving.discard(uid)
+        to_try = []
+        for running in self._making_room_by(uid):
+            if uid in running.unseen:
+                running.unseen.remove(uid)
+                self._settle(running, uid)
+                if self._is_to_be_tried(running):
+                    to_try.append(running.preemptor.uid)
+        return to_try
 
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
@@ -140,19 +185,69 @@ class Preemptions:
         else:
             self._count_in_vain(uid, ELSEWHERE)
 
+    def _making_room_by(self, victim_uid: str) -> Sequence[_Preemption]:
+        return [self._running[uid] for uid in self._preemptors_of.get(victim_uid, ())]
+
+    def _is_shown_to_stay(self, uid: str) -> bool:
+        placed = self._state.placed.get(uid)
+        return placed is not None and not placed.pod.terminating
+
+    def _settle(self, running: _Preemption, victim_uid: str) -> None:
+        """Forget for whom the victim makes room once its eviction is answered and its end is seen."""
+        if victim_uid in running.unanswered or victim_uid in running.unseen:
+            return
+        preemptors = self._preemptors_of[victim_uid]
+        preemptors.remove(running.preemptor.uid)
+        if not preemptors:
+            del self._preemptors_of[victim_uid]
+
+    def _is_to_be_tried(self, running: _Preemption) -> bool:
+        """Hold the pod no more once there is nothing to wait for. Return whether it is to be tried at once."""
+        uid = running.preemptor.uid
+        if running.left is not None or running.unseen:
+            return False
+        # Not by an answer that is late: its victim is seen to end.
+        self._state.preempting -= running.waiting
+        if running.unanswered:
+            return False
+        del self._running[uid]
+        if uid not in self._pending:
+            # The answer comes after the pod was bound, or is gone.
+            placed = self._state.placed.get(uid)
+            if placed is None:
+                self._count_in_vain(uid, GONE)
+            else:
+                self.on_placed(uid, self._state.nodes.name_of(placed.row))
+        return running.is_given_up
+
+    def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
+        _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))
+        self._made_room[running.preemptor.uid] = running.node_name, (*evicted, victim.key)
+        if self._is_shown_to_stay(victim.uid):
+            self._leaving.add(victim.uid)
+
     def _count_in_vain(self, uid: str, cause: str) -> None:
         made_room = self._made_room.pop(uid, None)
         if made_room is not None:
             self.in_vain[cause] += len(made_room[1])
 
-    def _evict_last(self, running: _Preemption, last: Pod) -> list[Instruction]:
+    def _evict_last(self, running: _Preemption, last: Pod) -> Iterator[Instruction]:
         running.left = None
-        self._waiting_for_last[last.uid] = running.waiting
         return self._evict(running, [last])
 
-    def _evict(self, running: _Preemption, victims: list[Pod]) -> list[Instruction]:
-        running.unanswered.update((victim.uid, victim) for victim in victims)
-        return [EvictVictim(running.preemptor, victim) for victim in victims]
+    def _evict(self, running: _Preemption, victims: list[Pod]) -> Iterator[Instruction]:
+        """Yield the evictions; one that is under way for another pod is waited for, and not begun again."""
+        for victim in victims:
+            running.unanswered[victim.uid] = victim
+            if running.waiting and self._is_shown_to_stay(victim.uid):
+                running.unseen.add(victim.uid)
+            preemptors = self._preemptors_of.setdefault(victim.uid, [])
+            if running.preemptor.uid not in preemptors:
+                preemptors.append(running.preemptor.uid)
+        for victim in victims:
+            if victim.uid not in self._in_flight:
+                self._in_flight[victim.uid] = running.preemptor.uid
+                yield EvictVictim(running.preemptor, victim)
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:

@@ -1,4 +1,4 @@
-"""Feature gates that change decisions, with upstream's names and 1.36 defaults."""
+"""Feature gates that plugins read, with upstream's names and 1.36 defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FeatureGates:
     The feature gates and their values.
 
     MatchLabelKeysInPodAffinity and MatchLabelKeysInPodTopologySpreadSelectorMerge take effect when pods are created,
-    not in a decision; they are here so that one value has all gates.
+    not in a decision; they are here so that one value has all gates of plugins.
     """
 
     match_label_keys_in_pod_affinity: bool = True

@@ -31,8 +31,9 @@ BODY_TOO_LONG: Final = "BodyTooLong"
 TLS_FAILURE: Final = "TLS"
 #: After this idle time the server may be closing the connection, so a new one is opened.
 IDLE_S: Final = 15.0
-#: Methods that are sent again if the connection turns out to be closed.
-_REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
+#: Methods that are sent again if the connection turns out to be closed. Not DELETE: the answer of a second one does not
+#: tell whether the first one deleted the object.
+_REPEATABLE: Final = frozenset({"GET", "PUT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class DirectTransport:
         self._now_s = now_s
 
     async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
-        """Implement `Transport.send`. A GET, PUT or DELETE is sent once more if its connection is found closed."""
+        """Implement `Transport.send`. A GET or PUT is sent once more if its connection is found closed."""
         data = self._encode(request, authorization)
         is_write, sent = request.method != "GET", False
         try:

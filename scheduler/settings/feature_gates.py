@@ -17,6 +17,7 @@ DEFAULT_FEATURE_GATES: Final[Mapping[str, bool]] = MappingProxyType(
         "MatchLabelKeysInPodTopologySpread": True,
         "MatchLabelKeysInPodTopologySpreadSelectorMerge": True,
         "NodeInclusionPolicyInPodTopologySpread": True,
+        "SchedulerAsyncPreemption": True,
     }
 )
 #: The values that Go's strconv.ParseBool reads.

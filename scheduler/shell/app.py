@@ -154,6 +154,7 @@ class Scheduler:
             rng=random.Random(seed),
             observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
+            preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
         )
         metrics.register_state(
             self._queue,

@@ -4,11 +4,12 @@ Evicts the pods that are in the way of one of higher priority. Outcomes are valu
     wanted? --no--> spared
        |
      PATCH condition DisruptionTarget --> wanted? --no--> spared
-                                             |
-                                           DELETE, of this uid --2xx--> deleted       404, 409 --> gone
-                                             `--429, lost, 5xx--> pause, again (bounded) --> failed
+       `--404--> gone; 409: again            |
+                                           DELETE, of this uid --2xx--> deleted       404, another uid --> gone
+                                             `--429, lost, 5xx--> pause; wanted? again (bounded) --> failed
 
-Both writes may be repeated, since a second one changes nothing. The grace period is the pod's own.
+Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an answer was
+deleted by it. The grace period is the pod's own.
 
 Source: framework/preemption/executor.go, PreemptPod (kubernetes 1.36).
 """
@@ -57,39 +58,45 @@ class VictimEvictor:
     async def evict(self, instruction: EvictVictim) -> EvictionEnded:
         """Evict the victim and return its fate."""
         preemptor, victim = instruction.preemptor, instruction.victim
-        for request, fate in (
-            (self._condition(preemptor, victim), None),
-            (delete_pod(victim.namespace, victim.name, victim.uid), VictimFate.DELETED),
-        ):
+        deletion = delete_pod(victim.namespace, victim.name, victim.uid)
+        for request in (self._condition(preemptor, victim), deletion):
             if not self._may_write() or not self._is_wanted(preemptor.uid, victim.uid):
-                fate = VictimFate.SPARED
-            elif (problem := await self._send(request)) is not None:
-                fate = self._fate(victim, problem)
-            if fate is not None:
-                break
-        return EvictionEnded(preemptor.uid, victim.uid, fate or VictimFate.FAILED)
+                return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
+            problem, in_doubt = await self._send(request, preemptor, victim)
+            if problem is None:
+                continue
+            if is_pod_gone(problem) or _is_another_pod(problem):
+                fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
+                return EvictionEnded(preemptor.uid, victim.uid, fate)
+            self._on_failed(victim, str(problem))
+            return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
+        return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    def _fate(self, victim: Pod, problem: ApiError) -> VictimFate:
-        if is_pod_gone(problem) or isinstance(problem, Conflict):
-            return VictimFate.GONE
-        self._on_failed(victim, str(problem))
-        return VictimFate.FAILED
+    async def _send(self, request: Request, preemptor: Pod, victim: Pod) -> tuple[ApiError | None, bool]:
+        """
+        Send the request, again if it may have failed by chance and the victim's place is still wanted after the pause.
 
-    async def _send(self, request: Request) -> ApiError | None:
-        """Send the request, again if it may have failed by chance. Return the last error."""
+        Return the last error, and whether an earlier try may have taken effect without an answer.
+        """
         last: ApiError | None = None
+        in_doubt = False
         for attempt in range(1, MAX_POSTS + 1):
             try:
                 await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
             except ApiError as error:
                 last = error
-                if not isinstance(error, (Throttled, Unreachable, ServerFault)):
-                    return error
+                # A patch conflicts with other writers of the status.
+                is_contention = isinstance(error, Conflict) and request.method == "PATCH"
+                if not is_contention and not isinstance(error, (Throttled, Unreachable, ServerFault)):
+                    break
+                in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
+                if not in_doubt and not self._is_wanted(preemptor.uid, victim.uid):
+                    break
             else:
-                return None
-        return last
+                return None, False
+        return last, in_doubt
 
     def _condition(self, preemptor: Pod, victim: Pod) -> Request:
         reason: Final = "PreemptionByScheduler"
@@ -104,3 +111,8 @@ class VictimEvictor:
         return patch_pod_status(
             namespace=victim.namespace, name=victim.name, uid=victim.uid, condition=condition
         )
+
+
+def _is_another_pod(error: ApiError) -> bool:
+    """Return whether the name is another pod's by now; other conflicts do not say that the victim is gone."""
+    return isinstance(error, Conflict) and "Precondition failed: UID" in error.message

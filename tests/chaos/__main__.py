@@ -4,7 +4,7 @@
 For a seed that fails it prints the story and the shortest script that reproduces it, as a test to paste; the exit code
 is 1.
 
-    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals] [--shrink SECONDS]
+    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals|ranked] [--shrink SECONDS]
                           [--groups] [--real]
 """
 
@@ -20,6 +20,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,6 +88,10 @@ def main() -> int:
         f"settled after {max((one.settled_s for one in outcomes), default=0.0):.0f} s at most; {len(failed)} failed"
     )
     more = " --groups" if args.groups else ""
+    if n_evictions := sum(one.n_evictions for one in outcomes):
+        in_vain = sum((one.in_vain for one in outcomes), Counter[str]())
+        causes = "".join(f"\n  {number:5} {cause}" for cause, number in in_vain.most_common())
+        print(f"{n_evictions} evictions, {in_vain.total()} of them in vain:{causes}")
     for one in failed:
         print(f"  python -m tests.chaos --seed {one.seed} --shape {one.shape.value} --runs 1{more}")
     return 1 if failed else 0

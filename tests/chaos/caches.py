@@ -10,9 +10,11 @@ from scheduler.state.audit import differences
 from tests.chaos.asking import NO_SCORES, filled
 from tests.chaos.groups import group_of, is_ready, left_groups
 from tests.chaos.instance import Instance
-from tests.chaos.journal import WATCHED, Journal, node_of
-from tests.chaos.stage import Server
+from tests.chaos.journal import Journal, node_of
+from tests.chaos.nominations import beside_nominated, by_node, nomination_of, stale
+from tests.chaos.stage import KINDS, Server
 from tests.chaos.verdicts import Verdict, Wrong
+from tests.reference.preemption import preemption
 
 #: How often the state is checked.
 POLL_S = 1.0
@@ -62,10 +64,13 @@ class FinalState:
 
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
     """Yield our pending pods and groups that the reference would place. Slow: each is compared with all nodes."""
-    for pod, nodes in placeable({kind: objects(kind) for kind in WATCHED}, scheduler_names).items():
+    there = {kind: objects(kind) for kind in KINDS}
+    for pod, nodes in placeable(there, scheduler_names).items():
         yield Wrong(Verdict.LEFT, f"{pod}, though {nodes} would take it")
-    for text in left_groups({kind: objects(kind) for kind in WATCHED}, scheduler_names):
+    for text in left_groups(there, scheduler_names):
         yield Wrong(Verdict.LEFT, text)
+    for text in stale(there["Pod"]):
+        yield Wrong(Verdict.STALE, text)
 
 
 def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
@@ -86,6 +91,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     mine = {k: dict(v) for k, v in state.label_sets.namespace_labels.items() if v is not None}
     if labels != mine:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows namespaces {mine}, the server has {labels}")
+    yield from _stale_ranks(instance, objects)
 
 
 def miscounts(instance: Instance) -> Iterator[Wrong]:
@@ -139,6 +145,31 @@ def _is_of(instance: Instance, pod: JsonObject) -> bool:
     return bool(pod["spec"]["schedulerName"] == instance.scheduler_name)
 
 
+def _stale_ranks(instance: Instance, objects: Objects) -> Iterator[Wrong]:
+    """Yield differences in what preemption reads: budgets and nominations."""
+    machine = instance.machine
+    assert machine is not None
+    spaces = {one["metadata"]["namespace"] for one in objects("PodDisruptionBudget")}
+    there = [one for space in spaces for one in machine.state.budgets.within(space)]
+    budgets = {one.key: one.disruptions_allowed for one in there}
+    allowed = {
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["status"].get(
+            "disruptionsAllowed", 0
+        )
+        for one in objects("PodDisruptionBudget")
+    }
+    if budgets != allowed:
+        yield Wrong(Verdict.CACHE, f"{instance.name} knows budgets {budgets}, the server has {allowed}")
+    kept = {pod.uid: node for node, pods in machine.state.nominated.by_node() for pod in pods}
+    shown = {
+        pod["metadata"]["uid"]: nomination_of(pod)
+        for pod in objects("Pod")
+        if nomination_of(pod) and pod["spec"]["schedulerName"] == instance.scheduler_name
+    }
+    if kept != shown:
+        yield Wrong(Verdict.CACHE, f"{instance.name} counts nominations {kept}, the server has {shown}")
+
+
 def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
     machine = instance.machine
     assert machine is not None
@@ -154,13 +185,26 @@ def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
 def placeable(
     objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Return our pending pods without a group that the reference would place, with the nodes that it allows."""
+    """
+    Return our pending pods without a group that the reference would place, or evict others for, with the nodes.
+
+    A pod that is nominated waits for its victims.
+    """
     reference = filled(objects)
     waiting = {}
+    nominated_on = by_node(objects["Pod"])
     for pod in objects["Pod"]:
         if is_ready(pod, scheduler_names) and not group_of(pod):
             meta = pod["metadata"]
+            question = reference.question(pod)
+            refusal = beside_nominated(question, nominated_on)
             feasible = reference.evaluate(pod, NO_SCORES).get("feasible")
-            if feasible:
-                waiting[f"{meta['namespace']}/{meta['name']}"] = feasible
+            takes = [node for node in feasible or () if refusal(question, node) is None]
+            if not takes and objects.get("PriorityClass") and not nomination_of(pod):
+                refusals = {
+                    node: why for node in question.nodes if (why := refusal(question, node)) is not None
+                }
+                takes = preemption(question, refusals, reference.budgets(), refusal)[0]["winners"]
+            if takes:
+                waiting[f"{meta['namespace']}/{meta['name']}"] = takes
     return waiting

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler.devcluster.http.faults import Action, Fault
 from tests.chaos.happenings import Cut, Freeze, Kill, Leap, Misfortune, Terminate, WallClock
-from tests.chaos.instance import KILL_POINTS
+from tests.chaos.instance import EVICTION_KILL_POINTS, KILL_POINTS
 
 _BINDINGS = r"/pods/[^/]+/binding$"
+_PODS = r"/pods/[^/]+$"
 _STATUS = r"/pods/[^/]+/status$"
 _LEASE = "leases.coordination.k8s.io"
 _KINDS = ("pods", "nodes", "namespaces")
@@ -22,14 +23,18 @@ class FaultGenerator:
     Args:
         instances: the names of our instances.
         chance: the random numbers.
+        evicts: whether the instances evict pods, in the midst of which they are hurt too.
     """
 
-    def __init__(self, instances: Sequence[str], chance: random.Random) -> None:
+    def __init__(self, instances: Sequence[str], chance: random.Random, *, evicts: bool = False) -> None:
         self._instances, self._chance = instances, chance
-        kinds = (
+        self._kill_points = KILL_POINTS + EVICTION_KILL_POINTS * evicts
+        kinds: tuple[tuple[int, Callable[[], list[Misfortune]]], ...] = (
             (30, self._request), (22, self._stream), (10, self._doubt), (8, self._slowness), (8, self._wire),
             (4, self._clock), (10, self._death), (3, self._history),
         )  # fmt: skip
+        if evicts:
+            kinds = (*kinds, (25, self._eviction))
         self._kinds = [strike for _, strike in kinds]
         # Every run has its own weights, and none of them is 0.
         self._weights = [weight * chance.choice((0.1, 1, 1, 3)) for weight, _ in kinds]
@@ -109,7 +114,25 @@ class FaultGenerator:
         returns_after_s = self._chance.choice((0.1, 1.0, 5.0, 20.0))
         if self._chance.random() < 0.15:
             return [Terminate(instance, returns_after_s)]
-        return [Kill(instance, self._chance.choice(KILL_POINTS), self._chance.randrange(3), returns_after_s)]
+        return [
+            Kill(instance, self._chance.choice(self._kill_points), self._chance.randrange(3), returns_after_s)
+        ]
+
+    def _eviction(self) -> list[Misfortune]:
+        """Return a fault of deletions, or of what is written of their pods before."""
+        chance = self._chance
+        action = chance.choice(_REQUEST_FAULTS)
+        waits = action in (Action.DELAY, Action.LOSE_ANSWER)
+        return [
+            Fault(
+                action=action,
+                verb="delete" if (deletes := chance.random() < 0.7) else "patch",
+                path=_PODS if deletes else _STATUS,
+                code=chance.choice((500, 503, 504, 409) if action is Action.RESPOND else (500, 503, 504)),
+                delay_s=chance.choice((0.05, 0.5, 3.0, 12.0)) if waits else 0.0,
+                times=chance.choice((1, 1, 2, 8)),
+            )
+        ]
 
     def _history(self) -> list[Misfortune]:
         verb = self._chance.choice(("watch", "watch", "list"))

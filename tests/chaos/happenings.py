@@ -51,8 +51,25 @@ class AddNamespace:
 
 
 @dataclass(frozen=True, slots=True)
+class AddPriorityClass:
+    """Create a PriorityClass."""
+
+    key: str
+    value: int
+    policy: str = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True)
+class AddBudget:
+    """Create the PodDisruptionBudget of an app, after which it is named; `key` is namespace/app."""
+
+    key: str
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """Patch a Pod, Node or Namespace, or its subresource, by a merge patch."""
+    """Patch an object, or its subresource, by a merge patch."""
 
     kind: str
     key: str
@@ -127,7 +144,9 @@ class Terminate:
     returns_after_s: float = 1.0
 
 
-WorldEvent: TypeAlias = AddPod | AddNode | AddNamespace | Change | Remove | BindByStranger
+WorldEvent: TypeAlias = (
+    AddPod | AddNode | AddNamespace | AddPriorityClass | AddBudget | Change | Remove | BindByStranger
+)
 Misfortune: TypeAlias = Fault | Freeze | Cut | Leap | WallClock | Kill | Terminate
 Happening: TypeAlias = WorldEvent | Misfortune
 #: Moments are seconds since the start of the run; happenings at 0 make the initial cluster.

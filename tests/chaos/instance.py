@@ -12,15 +12,18 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from scheduler.core.machine import Machine
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
-from scheduler.model.instructions import Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteVolumes
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
+    EvictionEnded,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -37,8 +40,9 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from tests.chaos.groups import as_decided
-from tests.chaos.journal import Decided, Journal, SeenVersions, Sent
+from tests.chaos.journal import Decided, Deletion, Journal, SeenVersions, Sent
 from tests.chaos.proxy import Wire
+from tests.chaos.told import Told
 
 #: So long that no run reaches the flush of unschedulable pods.
 _NEVER_FLUSHED_S = 1e6
@@ -47,6 +51,10 @@ ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
 #: Points at which an instance can be killed, all between the pop of a pod and the confirmation of its bind.
 KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
 #: Those between Reserve and Bind of a pod whose volumes are not bound.
+#: Those in the middle of an eviction.
+EVICTION_KILL_POINTS = (
+    "eviction ordered", "status arrived", "deletion arrived", "deletion written", "deletion answered", "victim leaves",
+)  # fmt: skip
 VOLUME_KILL_POINTS = ("reserved", "volumes arrived", "volumes written", "volumes answered")
 
 
@@ -166,7 +174,6 @@ class Instance:
         agent = self.identity
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
-            self._hear_binds(client, agent)
             leadership = None
             if self.elected:
                 own = await stack.enter_async_context(KubeClient(credentials, user_agent=agent, now_s=now_s))
@@ -174,7 +181,9 @@ class Instance:
                     own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, jitter=chance.random
                 )
             scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
-            self._listen(scheduler._machine, agent)
+            told = Told(self._journal, agent, scheduler._machine)
+            self._hear_writes(client, agent, told)
+            self._listen(scheduler._machine, agent, told)
             task = asyncio.create_task(scheduler.run(), name=agent)
             self.life = Life(self.n_lives, scheduler, task, stream)
             self._journal.tell(f"{agent} is born")
@@ -206,29 +215,39 @@ class Instance:
                 self._journal.tell(f"{self.identity} dies where a bind was {point}")
                 self.kill()
 
-    def _hear_binds(self, client: KubeClient, agent: str) -> None:
-        """Record every bind that it sends in the journal."""
+    def _hear_writes(self, client: KubeClient, agent: str, told: Told) -> None:
+        """Record every bind and every deletion that it sends in the journal."""
         transport = client._transport
         send = transport.send
 
         async def listening(request: Request, authorization: str | None, timeout_s: float) -> Response:
             if request.path.endswith("/binding"):
                 self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
-            return await send(request, authorization, timeout_s)
+            if request.method != "DELETE":
+                return await send(request, authorization, timeout_s)
+            uid = msgspec.json.decode(request.body)["preconditions"]["uid"]
+            deletion = Deletion(self._journal.now_s(), agent, uid, told.is_ending(uid))
+            self._journal.deletions.append(deletion)
+            response = await send(request, authorization, timeout_s)
+            deletion.code = response.status
+            return response
 
         transport.send = listening  # type: ignore[method-assign]  # an ear, not a replacement
 
-    def _listen(self, machine: Machine, agent: str) -> None:
+    def _listen(self, machine: Machine, agent: str, view: Told) -> None:
         """Record the machine's stimuli and decisions in the journal."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
         told = SeenVersions(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
+            view.hear(stimulus)
             match stimulus:
                 case PodSeen(pod):
                     told.seen("Pod", pod.uid, pod.resource_version)
                     if pod.node_name and machine.state.is_assumed(pod.uid):
                         self.reach("confirmed")
+                    if pod.terminating and pod.is_preempted:
+                        self.reach("victim leaves")
                 case NodeSeen(node):
                     told.seen("Node", node.name, node.resource_version)
                 case NamespaceSeen(namespace):
@@ -243,12 +262,18 @@ class Instance:
                     self.reach("answered")
                 case VolumesWritten():
                     self.reach("volumes answered")
+                case EvictionEnded():
+                    self.reach("deletion answered")
             assumed = {}
             if isinstance(stimulus, CycleDue):
                 placed = machine.state.placed
                 assumed = {uid: one.pod.node_name for uid, one in placed.items() if one.assumed}
+                view.begin_cycle()
             instructions = handle(stimulus, now_s)
+            view.note(instructions)
             for order in instructions:
+                if isinstance(order, EvictVictim):
+                    self.reach("eviction ordered")
                 if isinstance(order, WriteVolumes):
                     self.reach("reserved")
                 if isinstance(order, Bind):

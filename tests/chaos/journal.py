@@ -73,6 +73,62 @@ class Sent:
     holder: str
 
 
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """
+    An instance nominated a pod to a node, and others are to leave it.
+
+    Attributes:
+        uid: of the pod.
+        victims: namespace/name, at most ten of `n_victims`.
+        versions: of every object that watches had shown, by kind, and UID of a pod or name of any other object.
+        budgets: the disruptions that each PodDisruptionBudget allowed, by namespace/name.
+        assumed: the nodes of the pods that the instance assumed, by UID.
+        nominated: the nodes of the pods that it counted as nominated, by UID.
+    """
+
+    at_s: float
+    by: str
+    uid: str
+    key: str
+    node: str
+    victims: tuple[str, ...]
+    n_victims: int
+    versions: Mapping[tuple[str, str], int]
+    budgets: Mapping[str, int]
+    assumed: Mapping[str, str]
+    nominated: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Deletion:
+    """
+    An instance sent the deletion of a pod.
+
+    Attributes:
+        was_ending: whether a watch had shown that the pod ends, or is gone.
+        code: of the answer, 0 if there was none.
+    """
+
+    at_s: float
+    by: str
+    uid: str
+    was_ending: bool
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An instance began to evict a pod from a node for another one."""
+
+    at_s: float
+    by: str
+    preemptor_uid: str
+    victim_uid: str
+    victim: str
+    node: str
+
+
 @dataclass
 class Journal:
     """The records of one run."""
@@ -81,6 +137,11 @@ class Journal:
     written: list[Written] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    preempted: list[Preempted] = field(default_factory=list)
+    ordered: list[Ordered] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
+    #: (instance and its life, UID of the victim) of every Preempted event.
+    reported: list[tuple[str, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
 
     def follow(self, store: Store) -> None:

@@ -193,7 +193,9 @@ class Judge:
         first = ""
         for number, (pods, nodes, namespaces) in enumerate(itertools.islice(_views(ends), _MAX_VIEWS)):
             limits = {"Pod": pods, "Node": nodes, "Namespace": namespaces}
-            why = self._refusal(written, limits, own, uid, decision.node, only_lasting=only_lasting)
+            why = self._refusal(
+                written, limits, own, uid, decision.node, decision.by, only_lasting=only_lasting
+            )
             if not why:
                 self.n_raced += number > 0 and not only_lasting
                 return ""
@@ -207,15 +209,19 @@ class Judge:
         own: Mapping[str, str],
         uid: str,
         node: str,
+        by: str,
         *,
         only_lasting: bool,
     ) -> str:
         reference, pod = Reference(), None
         others: list[Any] = []
+        evicted = self._evicted(written, by) if only_lasting else frozenset[str]()
         for kind, limit in limits.items():
             for obj in _state(written, kind, limit).values():
                 if obj["metadata"]["uid"] == uid:
                     pod = obj
+                    continue
+                if obj["metadata"]["uid"] in evicted:
                     continue
                 placed = own.get(obj["metadata"]["uid"], "") if kind == "Pod" else ""
                 if placed and not node_of(obj):
@@ -244,6 +250,14 @@ class Judge:
             reasons = {plugin: why for plugin, why in reasons.items() if _lasts(plugin, why)}
             return str(reasons) if reasons else ""
         return str(reasons or answer.get("error") or answer.get("prefilter") or f"{node} was not there")
+
+    def _evicted(self, written: list[Written], by: str) -> frozenset[str]:
+        """Return the UIDs of the pods that the group of `by` had deleted, which it knows as it knows its binds."""
+        return frozenset(
+            one.before["metadata"]["uid"]
+            for one in written
+            if one.kind == "Pod" and one.obj is None and one.before and self._group(one.by) == self._group(by)
+        )
 
     def _as_marked(self, pod: JsonObject) -> JsonObject:
         """Return the pod with the mark of its bind, which is not in what was written before the bind."""

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -16,12 +17,13 @@ from uuid import UUID
 
 from scheduler.devcluster.storage import store as store_module
 from tests.chaos.caches import POLL_S, FinalState, miscounts
+from tests.chaos.evictions import EvictionJudge
 from tests.chaos.faulting import FaultGenerator
 from tests.chaos.happenings import Happening, Script, literal
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal
 from tests.chaos.judging import Judge
-from tests.chaos.shapes import NAIVE, SHAPES
+from tests.chaos.shapes import NAIVE, RANKED_SHAPES, SHAPES
 from tests.chaos.stage import Stage
 from tests.chaos.venue import EMBEDDED, Setting, Venue
 from tests.chaos.verdicts import Verdict, Wrong
@@ -36,17 +38,26 @@ _MAX_TOLD = 8
 
 
 class Shape(Enum):
-    """The schedulers: one; two that share a Lease; or two with different names and a naive third."""
+    """
+    The schedulers: one; two that share a Lease; two with different names and a naive third; or these with priorities.
+    """
 
     ALONE = "alone"
     ELECTED = "elected"
     RIVALS = "rivals"
+    RANKED = "ranked"
+
+    @property
+    def has_naive(self) -> bool:
+        """Whether there is a third scheduler, which binds without any check."""
+        return self in (Shape.RIVALS, Shape.RANKED)
 
 
 _INSTANCES = {
     Shape.ALONE: (("one", OURS, False),),
     Shape.ELECTED: (("first", OURS, True), ("second", OURS, True)),
     Shape.RIVALS: (("left", OURS, False), ("right", THEIRS, False)),
+    Shape.RANKED: (("left", OURS, False), ("right", THEIRS, False)),
 }
 
 
@@ -63,6 +74,9 @@ class Outcome:
     n_binds: int = 0
     n_raced: int = 0
     window_s: float = 0.0
+    n_evictions: int = 0
+    #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
+    in_vain: Counter[str] = field(default_factory=Counter)
     #: Seconds from the end of the faults until all that fits was placed.
     settled_s: float = 0.0
     n_lives: int = 0
@@ -103,8 +117,8 @@ class Outcome:
         )
 
 
-def run(seed: int, shape: Shape, pods: Sequence[str] = tuple(SHAPES), world: type[World] = World) -> Outcome:
-    """Play the run of a seed on the embedded cluster with a virtual clock. `pods`: the shapes of its pods."""
+def run(seed: int, shape: Shape, pods: Sequence[str] = (), world: type[World] = World) -> Outcome:
+    """Play the run of a seed on the embedded cluster with a virtual clock. `pods`: the shapes of its pods; else all."""
     with repeatable(seed):
         return run_virtually(Run(seed, shape, pods=pods, world=world).play())
 
@@ -154,7 +168,7 @@ class Run:
         setting: the settings of the cluster; None draws them, or takes the defaults with a script.
         venue: where it is played.
         until_s: when it ends without waiting for the final state.
-        pods: the shapes of its pods.
+        pods: the shapes of its pods; none stands for all.
         world: draws what users do.
     """
 
@@ -167,10 +181,11 @@ class Run:
         setting: Setting | None = None,
         venue: Venue = EMBEDDED,
         until_s: float | None = None,
-        pods: Sequence[str] = tuple(SHAPES),
+        pods: Sequence[str] = (),
         world: type[World] = World,
     ) -> None:
-        self._pods, self._world = pods, world
+        self._world, self._is_ranked = world, shape is Shape.RANKED
+        self._pods = pods or tuple(RANKED_SHAPES if self._is_ranked else SHAPES)
         self._shape, self._script, self._venue = shape, script, venue
         pace = venue.pace
         self._until_s = until_s
@@ -194,8 +209,13 @@ class Run:
             names = sorted({one.scheduler_name for one in instances})
             stage = Stage(opened.server, instances, journal)
             self._began_s = self._outcome.began_s = loop.time()
-            asked_for = self._asked_for(names)
-            world = self._world(opened.server.objects, self._chance_of["world"], asked_for, self._pods)
+            world = self._world(
+                opened.server.objects,
+                self._chance_of["world"],
+                self._asked_for(names),
+                self._pods,
+                is_ranked=self._is_ranked,
+            )
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
                 final_state = FinalState(opened.server, instances, frozenset(names), journal)
@@ -204,6 +224,8 @@ class Run:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
                     await self._happen(stage, at_s, happening)
                 stage.end_faults()
+                if self._is_ranked:
+                    lives.append(group.create_task(self._end_pods(world, stage)))
                 if self._until_s is not None:
                     await self._wait_until(self._until_s)
                 else:
@@ -229,7 +251,7 @@ class Run:
         return random.Random(self._chance.getrandbits(64))
 
     def _asked_for(self, names: list[str]) -> list[str]:
-        return names * 3 + ([NAIVE] if self._shape is Shape.RIVALS else [])
+        return names * 3 + ([NAIVE] if self._shape.has_naive else [])
 
     def _instances(self, port: int, journal: Journal, holder: Callable[[], str]) -> list[Instance]:
         chance = self._chance_of["lives"]
@@ -264,6 +286,13 @@ class Run:
                 yield one
         await self._wait_until(self._pace.trouble_s)
 
+    async def _end_pods(self, world: World, stage: Stage) -> None:
+        """Let pods end within a second, as a quick kubelet does, once the faults are over."""
+        while True:
+            await asyncio.sleep(1.0)
+            for event in world.end_all_terminating():
+                await stage.perform(event)
+
     async def _last_events(self, world: World, stage: Stage, final_state: FinalState) -> None:
         """Perform single happenings, each only when the one before is handled."""
         for number in range(self._pace.n_last):
@@ -283,7 +312,7 @@ class Run:
     ) -> AsyncIterator[tuple[float, Happening]]:
         """Yield drawn happenings of users and faults, each at its own rate."""
         chance = self._chance_of["trouble"]
-        generator = FaultGenerator(instances, self._chance_of["faults"])
+        generator = FaultGenerator(instances, self._chance_of["faults"], evicts=self._is_ranked)
         calm = chance.choice((0.2, 0.5, 1.0))
         mended = chance.random() < _MENDED
         for one in world.found():
@@ -294,7 +323,7 @@ class Run:
             await self._wait_until(at_s)
             for event in world.draw():
                 yield at_s, event
-            if self._shape is Shape.RIVALS and chance.random() < 0.5:
+            if self._shape.has_naive and chance.random() < 0.5:
                 for event in world.draw_stranger():
                     yield at_s, event
             if chance.random() < calm * 0.5:
@@ -320,3 +349,6 @@ class Run:
         assert journal.sent or not judge.n_binds, "nobody heard the binds that were sent"
         self._outcome.n_binds, self._outcome.n_raced = judge.n_binds, judge.n_raced
         self._outcome.window_s = judge.window_s
+        evictions = EvictionJudge(journal, group_of)
+        self._outcome.wrongs += evictions.wrongs()
+        self._outcome.n_evictions, self._outcome.in_vain = evictions.n_evictions, evictions.in_vain

@@ -61,16 +61,46 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "port": ("port", {"host_ports": ("8080",)}),
 }
 
+#: The PriorityClasses of runs with preemption. Pods of the polite one never preempt.
+PRIORITY_CLASSES = {"low": 10, "middle": 100, "polite": 500, "high": 1000}
+POLITE = "polite"
+
+
+def _ranked(priority: str, grace_s: int = 30, **settings: Any) -> Json:
+    return {"priority": priority, "grace_s": grace_s, **settings}
+
+
+_EVENLY: Json = {"spread": [build.spread(build.HOSTNAME, build.selector("app=service"))]}
+
+#: As SHAPES, with a PriorityClass and the seconds that a pod takes to end.
+RANKED_SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "quick batch": ("batch", _ranked("low", 0)),
+    "batch": ("batch", _ranked("low")),
+    "big batch": ("batch", _ranked("low", 0, cpu="3")),
+    "port batch": ("batch", _ranked("low", host_ports=("8080",))),
+    "service": ("service", _ranked("middle")),
+    "lone service": ("service", _ranked("middle", **_away(build.HOSTNAME, "app=service"))),
+    "even service": ("service", _ranked("middle", **_EVENLY)),
+    "polite": ("polite", _ranked(POLITE, cpu="2")),
+    "critical": ("critical", _ranked("high", cpu="2")),
+    "lone critical": ("critical", _ranked("high", 0, **_away(build.HOSTNAME, "app in critical,service"))),
+    "port critical": ("critical", _ranked("high", host_ports=("8080",))),
+}  # fmt: skip
+#: The apps whose pods have a PodDisruptionBudget.
+PROTECTED = ("batch", "service")
+
 
 def shaped_pod(key: str, shape: str, scheduler: str, *, gated: bool) -> Json:
     """Return the pod as a user creates it."""
     namespace, name = key.split("/")
-    app, settings = SHAPES[shape]
+    app, settings = SHAPES[shape] if shape in SHAPES else RANKED_SHAPES[shape]
     settings = dict(settings)
     cpu, host_ports = settings.pop("cpu", "1"), settings.pop("host_ports", ())
     annotations = settings.pop("annotations", {})
     containers = [build.container(requests={"cpu": cpu}, host_ports=host_ports)]
     spec: Json = {"schedulerName": scheduler}
+    if priority := settings.pop("priority", ""):
+        spec |= {"priorityClassName": priority, "terminationGracePeriodSeconds": settings.pop("grace_s")}
     if gated:
         spec["schedulingGates"] = [{"name": "wait"}]
     if scheduler == NAIVE:

@@ -8,14 +8,16 @@ from typing import Protocol, assert_never
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Fault, Faults
-from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.kinds import POD_DISRUPTION_BUDGET, PRIORITY_CLASS, JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.binding import bind
 from tests.chaos.groups import member_labels
 from tests.chaos.happenings import (
+    AddBudget,
     AddNamespace,
     AddNode,
     AddPod,
+    AddPriorityClass,
     BindByStranger,
     Change,
     Cut,
@@ -33,6 +35,9 @@ from tests.chaos.journal import WATCHED, Journal
 from tests.chaos.shapes import shaped_pod
 from tests.support import build
 
+#: The kinds of objects that users write.
+KINDS = {**WATCHED, "PodDisruptionBudget": POD_DISRUPTION_BUDGET, "PriorityClass": PRIORITY_CLASS}
+
 
 class Server(Protocol):
     """A cluster's API server, reached without faults. Refused writes raise StatusError."""
@@ -43,7 +48,7 @@ class Server(Protocol):
         ...
 
     def objects(self, kind: str) -> list[JsonObject]:
-        """Return the objects of a kind: Pod, Node or Namespace."""
+        """Return the objects of a kind."""
         ...
 
     async def create(self, kind: str, obj: JsonObject) -> None:
@@ -70,16 +75,16 @@ class Embedded:
         self._store, self.faults = cluster.store, cluster.faults
 
     def objects(self, kind: str) -> list[JsonObject]:
-        return self._store.list(WATCHED[kind])[0]
+        return self._store.list(KINDS[kind])[0]
 
     async def create(self, kind: str, obj: JsonObject) -> None:
-        self._store.create(WATCHED[kind], obj["metadata"].get("namespace", ""), obj)
+        self._store.create(KINDS[kind], obj["metadata"].get("namespace", ""), obj)
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
-        self._store.patch(WATCHED[kind], *split(key), change, subresource=subresource)
+        self._store.patch(KINDS[kind], *split(key), change, subresource=subresource)
 
     async def delete(self, kind: str, key: str, grace_s: int) -> None:
-        self._store.delete(WATCHED[kind], *split(key), grace_period_s=grace_s if kind == "Pod" else None)
+        self._store.delete(KINDS[kind], *split(key), grace_period_s=grace_s if kind == "Pod" else None)
 
     async def bind(self, key: str, node: str) -> None:
         namespace, name = split(key)
@@ -131,6 +136,15 @@ class Stage:
                 await server.create("Node", build.node(key, labels=wanted, allocatable={"cpu": cpu}))
             case AddNamespace(key, team):
                 await server.create("Namespace", build.namespace(key, labels={"team": team}))
+            case AddPriorityClass(key, value, policy):
+                await server.create("PriorityClass", build.priority_class(key, value, policy))
+            case AddBudget(key, allowed):
+                namespace, app = split(key)
+                made = build.disruption_budget(
+                    app, build.selector(f"app={app}"), allowed, namespace=namespace
+                )
+                await server.create("PodDisruptionBudget", made)
+                await server.patch("PodDisruptionBudget", key, {"status": made["status"]}, "status")
             case Change(kind, key, change, subresource):
                 await server.patch(kind, key, change, subresource)
             case Remove(kind, key, grace_s):

@@ -18,6 +18,8 @@ from tests.chaos.journal import Journal
 from tests.chaos.stage import Embedded, Server
 
 _BINDING = re.compile(r"/pods/[^/]+/binding$")
+_STATUS = re.compile(r"/pods/[^/]+/status$")
+_POD = re.compile(r"/pods/[^/]+$")
 _VOLUME = re.compile(r"/persistentvolume(claim)?s/[^/]+$")
 
 
@@ -96,7 +98,7 @@ class EmbeddedVenue:
 
 
 def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
-    """Report the kill points that only the server knows: a bind or a volume `arrived` or was `written`."""
+    """Report the kill points that only the server knows: a bind, a deletion or a volume `arrived` or was `written`."""
     by_name = {one.name: one for one in instances}
 
     def reach(agent: str, point: str) -> None:
@@ -109,11 +111,19 @@ def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal
             reach(agent, "arrived")
         elif method == "PATCH" and _VOLUME.search(path):
             reach(agent, "volumes arrived")
+        elif method == "PATCH" and _STATUS.search(path):
+            reach(agent, "status arrived")
+        elif method == "DELETE" and _POD.search(path):
+            reach(agent, "deletion arrived")
 
     def on_write(kind: object, _: object) -> None:
         last = journal.written[-1]
         if kind is POD and last.bound_node and last.by:
             reach(last.by, "written")
+        elif (
+            kind is POD and last.by and last.obj is not None and last.obj["metadata"].get("deletionTimestamp")
+        ):
+            reach(last.by, "deletion written")
         elif kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
             reach(user_agent.get(), "volumes written")
 

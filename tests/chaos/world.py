@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.happenings import (
+    AddBudget,
     AddNamespace,
     AddNode,
     AddPod,
+    AddPriorityClass,
     BindByStranger,
     Change,
     Remove,
     WorldEvent,
 )
 from tests.chaos.journal import node_of
-from tests.chaos.shapes import NAIVE, SHAPES
+from tests.chaos.shapes import NAIVE, POLITE, PRIORITY_CLASSES, PROTECTED, SHAPES
 from tests.support import build
 
 ZONES = ("a", "b", "c")
@@ -39,6 +41,7 @@ class World:
         chance: the random numbers.
         schedulers: the schedulerNames of pods, ours and others'; a name may be listed twice.
         shapes: of the pods.
+        is_ranked: whether there are PriorityClasses and PodDisruptionBudgets.
     """
 
     def __init__(
@@ -47,16 +50,26 @@ class World:
         chance: random.Random,
         schedulers: Sequence[str],
         shapes: Sequence[str] = tuple(SHAPES),
+        *,
+        is_ranked: bool = False,
     ) -> None:
         self._objects, self._chance, self._schedulers = objects, chance, schedulers
+        self._is_ranked = is_ranked
         self._n_pods = 0
-        actions = (
+        actions: tuple[tuple[int, Callable[[], list[WorldEvent]]], ...] = (
             (40, self._create_pod), (16, self._delete_pod), (6, self._recreate_pod), (6, self._relabel_pod),
             (6, self._relabel_node), (4, self._remove_node), (9, self._return_node), (4, self._cordon_node),
             (3, self._taint_node), (3, self._resize_node), (1, self._remove_namespace),
             (4, self._return_namespace), (3, self._relabel_namespace), (6, self._finish_pod), (4, self._ungate_pod),
             (8, self._end_terminating),
         )  # fmt: skip
+        if is_ranked:
+            actions = (
+                *actions,
+                (20, self._end_terminating),
+                (6, self._change_budget),
+                (3, self._return_budget),
+            )
         self._actions = [do for _, do in actions]
         # Every run has its own weights: an action that is rare in most runs is frequent, or alone, in some.
         self._weights = [weight * chance.choice(_MIXTURE) for weight, _ in actions]
@@ -71,6 +84,16 @@ class World:
         return [
             *(self._new_namespace(name) for name in NAMESPACES),
             *(self._new_node(number) for number in range(N_NODES)),
+            *(self._found_ranks() if self._is_ranked else ()),
+        ]
+
+    def _found_ranks(self) -> list[WorldEvent]:
+        return [
+            *(
+                AddPriorityClass(name, value, "Never" if name == POLITE else "PreemptLowerPriority")
+                for name, value in PRIORITY_CLASSES.items()
+            ),
+            *(self._new_budget(f"{namespace}/{app}") for namespace in NAMESPACES for app in PROTECTED),
         ]
 
     def draw(self) -> list[WorldEvent]:
@@ -106,6 +129,11 @@ class World:
             *self._missing_nodes(),
             *(Change("Node", _key(node), wanted) for node in self._objects("Node")),
         ]
+
+    def end_all_terminating(self) -> list[WorldEvent]:
+        """Return the end of every terminating pod."""
+        pods = self._objects("Pod")
+        return [Remove("Pod", _key(pod)) for pod in pods if pod["metadata"].get("deletionTimestamp")]
 
     def _missing_nodes(self) -> list[WorldEvent]:
         there = {node["metadata"]["name"] for node in self._objects("Node")}
@@ -176,10 +204,29 @@ class World:
         pod = self._some("Pod", lambda one: one["metadata"].get("deletionTimestamp"))
         return [Remove("Pod", _key(pod))] if pod else []
 
+    # Budgets.
+
+    def _new_budget(self, key: str) -> AddBudget:
+        return AddBudget(key, self._chance.choice((0, 0, 1, 2)))
+
+    def _change_budget(self) -> list[WorldEvent]:
+        if (budget := self._some("PodDisruptionBudget")) is None:
+            return []
+        allowed = self._chance.choice((0, 0, 1, 2))
+        return [
+            Change("PodDisruptionBudget", _key(budget), {"status": {"disruptionsAllowed": allowed}}, "status")
+        ]
+
+    def _return_budget(self) -> list[WorldEvent]:
+        there = {_key(one) for one in self._objects("PodDisruptionBudget")}
+        keys = [f"{namespace}/{app}" for namespace in NAMESPACES for app in PROTECTED]
+        missing = [key for key in keys if key not in there]
+        return [self._new_budget(self._chance.choice(missing))] if missing else []
+
     # Nodes.
 
     def _new_node(self, number: int) -> AddNode:
-        cpu = str(self._chance.choice((4, 6, 8, 12)))
+        cpu = str(self._chance.choice((3, 4, 6) if self._is_ranked else (4, 6, 8, 12)))
         return AddNode(f"n{number}", cpu, ZONES[number % len(ZONES)], "ssd" if number % 2 else None)
 
     def _return_node(self) -> list[WorldEvent]:

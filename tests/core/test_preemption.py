@@ -48,8 +48,10 @@ def _evictions(instructions: list[Instruction]) -> list[str]:
     return [one.victim.name for one in instructions if isinstance(one, EvictVictim)]
 
 
-def _end(cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED) -> list[Instruction]:
-    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
+def _end(
+    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED, problem: str = ""
+) -> list[Instruction]:
+    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate, problem))
 
 
 def _show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
@@ -82,6 +84,67 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
     assert bind_of(cluster.cycle()).node_name == "n"
     assert not cluster.state.nominated
     assert not cluster.state.preempting
+
+
+def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    assert high.uid in cluster.state.preempting
+    higher = _pod(cluster, "higher", 10, cpu="2")
+    told = cluster.cycle()
+    assert _evictions(told) == []
+    assert condition_of(told).nominated_node_name == "n"
+    assert not cluster.machine.wants_eviction(higher.uid, low.uid)
+    _show(cluster, low, terminating=True)
+    assert not cluster.state.preempting
+    cluster.lose(low)
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == higher.uid
+
+
+def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 8, cpu="2")
+    assert _evictions(cluster.cycle()) == ["low"]
+    higher = _pod(cluster, "higher", 9, cpu="2")
+    told = cluster.cycle()
+    assert _evictions(told) == []
+    assert condition_of(told).nominated_node_name == "n"
+    assert cluster.state.preempting == {high.uid, higher.uid}
+    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    cluster.lose(low)
+    assert not cluster.state.preempting
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == higher.uid
+
+
+def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_not_wanted(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 8, cpu="2")
+    cluster.cycle()
+    higher = _pod(cluster, "higher", 9, cpu="2")
+    cluster.cycle()
+    cluster.lose(high)
+    assert _end(cluster, high, low, VictimFate.SPARED) == []
+    told = cluster.cycle()
+    assert _evictions(told) == ["low"]
+    assert attempt_of(told).pod.uid == higher.uid
+
+
+def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster: Driver):
+    """The first answer to a DELETE was lost; the victim is gone long before the second one."""
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    cluster.cycle()
+    cluster.lose(low)
+    cluster.pass_time(20)
+    cluster.confirm(high, bind_of(cluster.cycle()).node_name)
+    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    assert _end(cluster, high, low) == []
+    assert cluster.machine.preemptions.in_vain == {}
+    assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ()
 
 
 def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):

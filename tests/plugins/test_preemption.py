@@ -103,7 +103,7 @@ _NODES = st.builds(
 )
 BUDGETS = st.builds(
     build.disruption_budget,
-    st.sampled_from(("b0", "b1")),
+    st.sampled_from(("b0", "b1", "b2", "b3")),
     st.sampled_from(SELECTORS),
     st.integers(0, 2),
     namespace=st.sampled_from(NAMESPACES),
@@ -112,7 +112,7 @@ BUDGETS = st.builds(
 OBJECTS = st.builds(
     lambda *lists: [Applied(one) for each in lists for one in each],
     st.lists(_NODES, min_size=2, max_size=4),
-    st.lists(BUDGETS, max_size=2),
+    st.lists(BUDGETS, max_size=4),
     st.lists(_ranked(placed=True), min_size=3, max_size=14),
 )
 
@@ -278,6 +278,17 @@ def test_a_budget_spares_its_pods_before_others(
     assert found == {"n": {"victims": victims, "pdbViolations": n_violations}}
 
 
+def test_each_budget_of_a_pod_counts_its_removal():
+    """Of the one that is broken anyway, and of the other, which then has nothing left for the next pod."""
+    product = _full_node(
+        _sized("both", 1, labels={"app": "web", "tier": "front"}), _sized("one", 0, labels={"tier": "front"})
+    )
+    product.apply(build.disruption_budget("app", build.selector("app=web"), 0))
+    product.apply(build.disruption_budget("tier", build.selector("tier=front"), 1))
+    found = product.evaluate(_sized("incoming", 5, cpu="2", node=None))["preemption"]["candidates"]
+    assert found == {"n": {"victims": ["default/both", "default/one"], "pdbViolations": 2}}
+
+
 def test_a_budget_that_is_gone_protects_no_more():
     product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
     product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
@@ -364,15 +375,15 @@ def _crowded(random: Random) -> Iterator[Json]:
                 random.choice((-5, 0, 0, 5, 9)),
                 cpu=cpu,
                 node=f"n{node}",
-                labels={"app": app},
+                labels={"app": app, "tier": random.choice(("front", "front", "back"))},
             )
             if random.random() < 0.7:
                 pod["status"]["startTime"] = f"2026-01-0{random.choice((1, 1, 2, 3))}T00:00:00Z"
             yield pod
-    for app in random.sample(("web", "db"), random.randrange(3)):
+    for label in random.sample(("app=web", "app=db", "tier=front"), random.randrange(4)):
         disrupted = ("p0-0",) if random.random() < 0.1 else ()
         yield build.disruption_budget(
-            app, build.selector(f"app={app}"), random.randrange(3), disrupted=disrupted
+            label.replace("=", "-"), build.selector(label), random.randrange(3), disrupted=disrupted
         )
 
 

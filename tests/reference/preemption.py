@@ -144,9 +144,9 @@ def by_violation(pods: Sequence[Object], budgets: Sequence[Object]) -> tuple[lis
     for pod in pods:
         broken = False
         for budget in budgets:
-            if not broken and _protects(budget, pod):
+            if _protects(budget, pod):
                 allowed[id(budget)] -= 1
-                broken = allowed[id(budget)] < 0
+                broken |= allowed[id(budget)] < 0
         (violating if broken else others).append(pod)
     return violating, others
 

@@ -9,7 +9,8 @@ AFFINITY = "MatchLabelKeysInPodAffinity"
 SPREAD = "MatchLabelKeysInPodTopologySpread"
 KNOWN = (
     "MatchLabelKeysInPodAffinity, MatchLabelKeysInPodTopologySpread, "
-    "MatchLabelKeysInPodTopologySpreadSelectorMerge, NodeInclusionPolicyInPodTopologySpread"
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge, NodeInclusionPolicyInPodTopologySpread, "
+    "SchedulerAsyncPreemption"
 )
 
 

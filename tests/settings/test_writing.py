@@ -70,7 +70,8 @@ def test_remarks_are_comments_at_the_top():
         "(resource claims are not supported yet), so this has no effect",
         '# notBuilt in profile "p": DynamicResources',
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true",
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
+        "SchedulerAsyncPreemption=true",
     ]
 
 

@@ -63,10 +63,43 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
             [reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE], id="a lost answer: again"
         ),
         pytest.param(
+            [reply(), lost(), refusal(404)],
+            VictimFate.DELETED,
+            [PATCH, DELETE, DELETE],
+            id="a lost answer to what deleted it",
+        ),
+        pytest.param(
+            [reply(), refusal(504), refusal(409, OTHER_UID)],
+            VictimFate.DELETED,
+            [PATCH, DELETE, DELETE],
+            id="a late answer, and another pod of its name",
+        ),
+        pytest.param(
+            [reply(), refusal(429, "busy"), refusal(404)],
+            VictimFate.GONE,
+            [PATCH, DELETE, DELETE],
+            id="gone while the server was busy",
+        ),
+        pytest.param(
+            [lost(), refusal(404)], VictimFate.GONE, [PATCH, PATCH], id="gone after a lost condition"
+        ),
+        pytest.param(
             [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
             VictimFate.DELETED,
             [PATCH, PATCH, DELETE],
             id="a busy server",
+        ),
+        pytest.param(
+            [refusal(409, "the object has been modified"), reply(), reply()],
+            VictimFate.DELETED,
+            [PATCH, PATCH, DELETE],
+            id="another writer of the status",
+        ),
+        pytest.param(
+            [reply(), refusal(500), refusal(409, "a webhook is in the way")],
+            VictimFate.FAILED,
+            [PATCH, DELETE, DELETE],
+            id="a conflict that is not about the uid",
         ),
         pytest.param([refusal(403, "rbac")], VictimFate.FAILED, [PATCH], id="not allowed to"),
         pytest.param(
@@ -79,7 +112,8 @@ PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
 )
 async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: list[str]) -> None:
     ended, sent, _, told = await _evicted(answers)
-    assert ended == EvictionEnded(HIGH.uid, LOW.uid, fate)
+    assert (ended.preemptor_uid, ended.victim_uid, ended.fate) == (HIGH.uid, LOW.uid, fate)
+    assert bool(ended.problem) == (fate is VictimFate.FAILED)
     assert sent == requests
     assert bool(told) == (fate is VictimFate.FAILED)
 
@@ -109,3 +143,11 @@ async def test_a_victim_that_is_not_wanted_any_more_is_spared() -> None:
     looks = iter([True, False])
     ended, sent, _, _ = await _evicted([reply()], is_wanted=lambda _pod, _victim: next(looks))
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])
+
+
+async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
+    looks = iter([True, True, False])
+    ended, sent, _, _ = await _evicted(
+        [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
+    )
+    assert (ended.fate, sent) == (VictimFate.FAILED, [PATCH, DELETE])

@@ -88,6 +88,17 @@ def disruption_budget(
     }
 
 
+def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") -> Json:
+    """A PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
+
+
 def container(
     name: str = "c",
     *,

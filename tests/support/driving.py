@@ -46,7 +46,11 @@ class Driver:
             self.profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share
         )
         self.machine = Machine(
-            state=self.state, queue=self.queue, profiles=self.profiles, rng=random.Random(seed)
+            state=self.state,
+            queue=self.queue,
+            profiles=self.profiles,
+            rng=random.Random(seed),
+            preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
         )
         self.now_s = 1000.0
         self._decoder = PodDecoder()

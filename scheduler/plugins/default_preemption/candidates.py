@@ -97,13 +97,13 @@ def _by_violation(pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[P
 
 
 def _breaks_a_budget(placed: PlacedPod, allowed: dict[str, int], snapshot: Snapshot) -> bool:
-    """Take the pod from the disruptions that its budgets allow. Return whether one of them allows none."""
+    """Take the pod from the disruptions that each of its budgets allows. Return whether one of them allows none."""
+    is_broken = False
     for budget in snapshot.budgets_of(placed.label_set):
         # A pod that is being evicted already is counted out.
         if placed.pod.name in budget.disrupted_pods:
             continue
         left = allowed.get(budget.key, budget.disruptions_allowed) - 1
         allowed[budget.key] = left
-        if left < 0:
-            return True
-    return False
+        is_broken |= left < 0
+    return is_broken

@@ -1,0 +1,103 @@
+"""What watches have told an instance, and what it does to make room for pods: an ear on its machine."""
+
+from __future__ import annotations
+
+from scheduler.core.machine import Machine
+from scheduler.model.instructions import Attempted, EmitEvent, EvictVictim, Instruction
+from scheduler.model.stimuli import (
+    DisruptionBudgetGone,
+    DisruptionBudgetSeen,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    Stimulus,
+)
+from tests.chaos.journal import Journal, Ordered, Preempted
+
+
+class Told:
+    """
+    The objects that one life of an instance knows of, exactly as it was told.
+
+    Args:
+        journal: records its evictions.
+        agent: the instance and its life.
+        machine: of this life.
+    """
+
+    def __init__(self, journal: Journal, agent: str, machine: Machine) -> None:
+        self._journal, self._agent, self._machine = journal, agent, machine
+        self._versions: dict[tuple[str, str], int] = {}
+        self._budgets: dict[str, int] = {}
+        self._ending: dict[str, bool] = {}
+        self._before: tuple[dict[str, str], dict[str, str]] = ({}, {})
+
+    def is_ending(self, uid: str) -> bool:
+        """Return whether it was told that the pod ends, or nothing of it any more."""
+        return self._ending.get(uid, True)
+
+    def hear(self, stimulus: Stimulus) -> None:
+        """Note what the stimulus tells."""
+        match stimulus:
+            case PodSeen(pod):
+                self._versions["Pod", pod.uid] = int(pod.resource_version)
+                self._ending[pod.uid] = pod.terminating
+            case NodeSeen(node):
+                self._versions["Node", node.name] = int(node.resource_version)
+            case NamespaceSeen(namespace):
+                self._versions["Namespace", namespace.name] = int(namespace.resource_version)
+            case PodGone(uid):
+                self._versions.pop(("Pod", uid), None)
+                self._ending.pop(uid, None)
+            case NodeGone(name):
+                self._versions.pop(("Node", name), None)
+            case NamespaceGone(name):
+                self._versions.pop(("Namespace", name), None)
+            case DisruptionBudgetSeen(budget):
+                self._budgets[budget.key] = budget.disruptions_allowed
+            case DisruptionBudgetGone(namespace_name, name):
+                self._budgets.pop(f"{namespace_name}/{name}", None)
+
+    def begin_cycle(self) -> None:
+        """Keep what the machine assumes before the cycle that follows."""
+        state = self._machine.state
+        assumed = {uid: one.pod.node_name for uid, one in state.placed.items() if one.assumed}
+        nominated = {pod.uid: node for node, pods in state.nominated.by_node() for pod in pods}
+        self._before = assumed, nominated
+
+    def note(self, instructions: list[Instruction]) -> None:
+        """Record the evictions, and the events of their victims."""
+        for one in instructions:
+            match one:
+                case Attempted(pod=pod, nominated_node_name=node) if node:
+                    assumed, nominated = self._before
+                    self._journal.preempted.append(
+                        Preempted(
+                            at_s=self._journal.now_s(),
+                            by=self._agent,
+                            uid=pod.uid,
+                            key=pod.key,
+                            node=node,
+                            victims=tuple("/".join(victim) for victim in one.victims),
+                            n_victims=one.n_victims,
+                            versions=dict(self._versions),
+                            budgets=dict(self._budgets),
+                            assumed=assumed,
+                            nominated=nominated,
+                        )
+                    )
+                case EvictVictim(preemptor, victim):
+                    ordered = Ordered(
+                        self._journal.now_s(),
+                        self._agent,
+                        preemptor.uid,
+                        victim.uid,
+                        victim.key,
+                        victim.node_name,
+                    )
+                    self._journal.ordered.append(ordered)
+                case EmitEvent(pod=pod, reason="Preempted"):
+                    self._journal.reported.append((self._agent, pod.uid))
