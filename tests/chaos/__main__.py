@@ -4,7 +4,7 @@
 For a seed that fails it prints the story and the shortest script that reproduces it, as a test to paste; the exit code
 is 1.
 
-    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals|ranked] [--shrink SECONDS]
+    python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape SHAPE] [--shrink SECONDS]
                           [--groups] [--real]
 """
 

@@ -39,18 +39,26 @@ _MAX_TOLD = 8
 
 class Shape(Enum):
     """
-    The schedulers: one; two that share a Lease; two with different names and a naive third; or these with priorities.
+    The schedulers: one; two that share a Lease; two with different names and a naive third.
+
+    Ranked ones have pods with priorities, and evict.
     """
 
     ALONE = "alone"
     ELECTED = "elected"
     RIVALS = "rivals"
     RANKED = "ranked"
+    RANKED_ELECTED = "ranked-elected"
 
     @property
     def has_naive(self) -> bool:
         """Whether there is a third scheduler, which binds without any check."""
         return self in (Shape.RIVALS, Shape.RANKED)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether pods have priorities."""
+        return self in (Shape.RANKED, Shape.RANKED_ELECTED)
 
 
 _INSTANCES = {
@@ -58,6 +66,7 @@ _INSTANCES = {
     Shape.ELECTED: (("first", OURS, True), ("second", OURS, True)),
     Shape.RIVALS: (("left", OURS, False), ("right", THEIRS, False)),
     Shape.RANKED: (("left", OURS, False), ("right", THEIRS, False)),
+    Shape.RANKED_ELECTED: (("first", OURS, True), ("second", OURS, True)),
 }
 
 
@@ -184,7 +193,7 @@ class Run:
         pods: Sequence[str] = (),
         world: type[World] = World,
     ) -> None:
-        self._world, self._is_ranked = world, shape is Shape.RANKED
+        self._world, self._is_ranked = world, shape.is_ranked
         self._pods = pods or tuple(RANKED_SHAPES if self._is_ranked else SHAPES)
         self._shape, self._script, self._venue = shape, script, venue
         pace = venue.pace
