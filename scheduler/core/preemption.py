@@ -143,6 +143,11 @@ class Preemptions:
                 to_try.append(uid)
         return told, to_try
 
+    @property
+    def is_evicting(self) -> bool:
+        """Whether an eviction has no answer."""
+        return bool(self._in_flight)
+
     def is_running(self, uid: str) -> bool:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
         running = self._running.get(uid)

@@ -2,7 +2,7 @@
 Builds the scheduler, owns its TaskGroup, and orders its start and stop.
 
     start   settings -> credentials -> one request as a check -> port -> informers -> scheduling loop
-    stop    no new cycles -> wait for binds in flight (bounded) -> write events (bounded) -> cancel the rest
+    stop    no new cycles -> wait for binds and evictions (bounded) -> write events (bounded) -> cancel the rest
 """
 
 from __future__ import annotations

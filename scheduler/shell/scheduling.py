@@ -69,14 +69,14 @@ class SchedulingLoop:
         self._on_handled = on_handled
         self._on_cycle = on_cycle
         self._young_collector = YoungCollector()
-        #: When to stop waiting for binds in flight; None before `stop`.
+        #: When to stop waiting for binds and evictions in flight; None before `stop`.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
     def stop(self, grace_s: float) -> None:
-        """Start no further cycle; `run` returns once the binds in flight are answered, or after `grace_s`."""
+        """Start no further cycle; `run` returns once binds and evictions are answered, or after `grace_s`."""
         self._give_up_at_s = self._now_s() + grace_s
         self._inbox.nudge()
 
@@ -86,7 +86,7 @@ class SchedulingLoop:
         return has_work and self._now_s() - self._iteration_began_s > after_s
 
     async def run(self) -> None:
-        """Handle stimuli and run cycles until `stop` is called and the binds in flight are answered."""
+        """Handle stimuli and run cycles until `stop` is called and binds and evictions are answered."""
         while True:
             self._iteration_began_s = self._now_s()
             if self._machine.has_backlog:
@@ -112,7 +112,8 @@ class SchedulingLoop:
     def _is_finished(self) -> bool:
         if self._give_up_at_s is None:
             return False
-        return self._machine.n_binding == 0 or self._now_s() >= self._give_up_at_s
+        is_writing = self._machine.n_binding > 0 or self._machine.preemptions.is_evicting
+        return not is_writing or self._now_s() >= self._give_up_at_s
 
     def _handle_stimuli(self) -> None:
         started_s = self._now_s()

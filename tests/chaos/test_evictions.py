@@ -22,6 +22,7 @@ from tests.chaos.happenings import (
     AddPriorityClass,
     Kill,
     Remove,
+    Terminate,
     WorldEvent,
 )
 from tests.chaos.instance import EVICTION_KILL_POINTS, Instance
@@ -184,6 +185,24 @@ def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Act
             assert machine is not None
             assert machine.preemptions.in_vain == {}
             assert not (machine.state.preempting or machine.preemptions.is_running("red/high"))
+
+    _play(story())
+
+
+def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
+    async def story() -> None:
+        async with _told(elected=False) as told:
+            await told.begin()
+            slow = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
+            told.server.faults.add(slow)
+            await told.preempt()
+            await asyncio.sleep(1.0)
+            await told.stage.perform(Terminate("one"))
+            await told.end_pods(until_s=_ALONE_S)
+            judge = await told.end()
+            assert (judge.n_evictions, judge.in_vain) == (2, {})
+            assert [by for by, _ in told.journal.reported] == ["one-1", "one-1"]
+            assert told.instances[0].n_lives == 2
 
     _play(story())
 
