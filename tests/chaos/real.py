@@ -17,15 +17,21 @@ from scheduler.devcluster.status import StatusError
 from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.instance import Instance
-from tests.chaos.journal import WATCHED, Journal, Written
-from tests.chaos.stage import split
+from tests.chaos.journal import Journal, Written
+from tests.chaos.stage import KINDS, split
 from tests.chaos.venue import Opened, Pace, Setting
 from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 
 _ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.namespace}/leases"
-_PLURALS = {"Pod": "pods", "Node": "nodes", "Namespace": "namespaces"}
+_RESOURCES = {
+    "Pod": ("/api/v1", "pods"),
+    "Node": ("/api/v1", "nodes"),
+    "Namespace": ("/api/v1", "namespaces"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+}
 #: Namespaces of every cluster.
 _LASTING = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -35,7 +41,7 @@ class _Seen:
     """The objects by the watches, and the authors of binds by the gateway."""
 
     journal: Journal
-    objects: dict[str, dict[str, JsonObject]] = field(default_factory=lambda: {kind: {} for kind in WATCHED})
+    objects: dict[str, dict[str, JsonObject]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     #: UID and node of every accepted bind -> the client that sent it.
     bound_by: dict[tuple[str, str], str] = field(default_factory=dict)
     holder: str = ""
@@ -52,7 +58,7 @@ class _Seen:
         self.journal.add(written)
 
     def settle(self) -> None:
-        """Sort the writes of the three watches, and add the authors of binds, which watches do not show."""
+        """Sort the writes of the watches, and add the authors of binds, which watches do not show."""
         self.journal.written.sort(key=lambda one: one.version)
         for index, one in enumerate(self.journal.written):
             if one.bound_node and one.obj is not None:
@@ -72,8 +78,9 @@ class Real:
     async def create(self, kind: str, obj: JsonObject) -> None:
         meta = obj["metadata"]
         _accepted(await self._api.post(_path(kind, meta.get("namespace", "")), obj))
-        if kind == "Node":
-            await self.patch(kind, meta["name"], {"status": obj["status"]}, "status")
+        if kind != "Pod" and "status" in obj:
+            key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
+            await self.patch(kind, key, {"status": obj["status"]}, "status")
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
         path = f"{_path(kind, *split(key))}/{subresource}" if subresource else _path(kind, *split(key))
@@ -151,7 +158,7 @@ class RealVenue:
             server = Real(api, seen, faults)
             await _clear(api, server)
             await stack.enter_async_context(gateway.opened())
-            watches = [asyncio.create_task(_follow(api, kind, seen)) for kind in WATCHED]
+            watches = [asyncio.create_task(_follow(api, kind, seen)) for kind in KINDS]
             yield Opened(server, gateway.port, lambda: seen.holder, listen)
             for watch in watches:
                 watch.cancel()
@@ -176,6 +183,12 @@ async def _clear(api: Api, server: Real) -> None:
         await api.delete(_path("Pod", meta["namespace"], meta["name"]), {"gracePeriodSeconds": 0})
     for node in (await api.get(_path("Node"))).ok["items"]:
         await api.delete(_path("Node", "", node["metadata"]["name"]))
+    for budget in (await api.get(_path("PodDisruptionBudget"))).ok["items"]:
+        meta = budget["metadata"]
+        await api.delete(_path("PodDisruptionBudget", meta["namespace"], meta["name"]))
+    for priority_class in (await api.get(_path("PriorityClass"))).ok["items"]:
+        if not priority_class["metadata"]["name"].startswith("system-"):
+            await api.delete(_path("PriorityClass", "", priority_class["metadata"]["name"]))
     for namespace in (await api.get(_path("Namespace"))).ok["items"]:
         name = namespace["metadata"]["name"]
         if name not in _LASTING:
@@ -185,7 +198,8 @@ async def _clear(api: Api, server: Real) -> None:
 
 def _path(kind: str, namespace: str = "", name: str = "") -> str:
     inside = f"/namespaces/{namespace}" if namespace else ""
-    return f"/api/v1{inside}/{_PLURALS[kind]}" + (f"/{name}" if name else "")
+    group, plural = _RESOURCES[kind]
+    return f"{group}{inside}/{plural}" + (f"/{name}" if name else "")
 
 
 def _accepted(answer: Answer) -> Any:
