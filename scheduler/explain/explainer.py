@@ -118,10 +118,11 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
 
 def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
     """Return the explanation of the pod's group if it has one, with a note of what the pod would find on its own."""
-    pod, key = request.pod, group_of(request.pod)
+    pod, key = request.pod, group_of(request.pod, request.state)
     if key is None:
         return explanation
-    members = {one.uid: one for one in (*request.pending_pods, pod) if group_of(one) == key and not one.gates}
+    pending = (*request.pending_pods, pod)
+    members = {one.uid: one for one in pending if group_of(one, request.state) == key and not one.gates}
     request.on_step(f"searching places for {counted(len(members), 'pod')} of its group")
     state = copy_state(request.state, request.new_state())
     found = place_group(key, list(members.values()), state, request.new_profile, request.rng)

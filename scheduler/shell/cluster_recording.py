@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from scheduler.errors import NotFound
+from scheduler.errors import Forbidden, NotFound
 from scheduler.explain.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
@@ -24,13 +24,7 @@ from scheduler.observe.process import ControllerMetrics
 from scheduler.settings.resolved import Settings
 from scheduler.shell.connection import connect
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import (
-    WatchedKind,
-    disruption_budgets,
-    required_kinds,
-    storage_kinds,
-    workload_kinds,
-)
+from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -163,7 +157,7 @@ async def record(
 async def _record(options: Options, recording: Recording, client: KubeClient, log: Logger) -> None:
     stopped = asyncio.Event()
     on_termination(stopped.set)
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
+    kinds = recorded_kinds()
     unsynced = {kind.kind for kind in kinds}
 
     def on_synced(kind: str) -> None:
@@ -223,6 +217,8 @@ async def _follow(
                     case Synced():
                         on_synced(kind.kind)
                     case Interrupted(error=NotFound()) if kind.is_optional:
+                        on_synced(kind.kind)
+                    case Interrupted(error=Forbidden()) if kind.may_be_forbidden:
                         on_synced(kind.kind)
                     case Interrupted(error=error):
                         recording.on_mark(Mark.INTERRUPTED)

@@ -37,6 +37,12 @@ class PodGroups:
         found = self._objects.get(group.key)
         return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
 
+    def without_members(self) -> PodGroups:
+        """Return a copy of what is known of groups beside their members."""
+        copy = PodGroups()
+        copy._objects, copy._served, copy._whole = dict(self._objects), set(self._served), set(self._whole)
+        return copy
+
     def serve(self, kind: GroupKind) -> None:
         """Note that the cluster has this kind of groups."""
         self._served.add(kind)
@@ -68,6 +74,14 @@ class PodGroups:
     def keys(self) -> Iterable[GroupKey]:
         """Return the groups that have a pending member."""
         return self._pending.keys()
+
+    def listed(self) -> list[GroupKey]:
+        """Return the groups of which anything is kept. O(groups)."""
+        return list({**self._objects, **self._pending, **self._placed, **dict.fromkeys(self._whole)})
+
+    def has_placed(self, pod: Pod) -> bool:
+        """Return whether the pod counts as a member on a node."""
+        return pod.group is not None and pod.uid in self._placed.get(pod.group.key, _NONE)
 
     def pending(self, key: GroupKey) -> Iterable[Pod]:
         """Return the members that no watch has shown bound, in the order in which they came."""

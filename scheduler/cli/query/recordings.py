@@ -17,7 +17,7 @@ from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
@@ -40,7 +40,7 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
     """
     lines = _lines(file)
     _check_header(file, next(lines, b""))
-    kinds = {kind.kind: kind for kind in kinds_for(settings)}
+    kinds = {kind.kind: kind for kind in (*kinds_for(settings), *pod_groups())}
     is_synced, latest_s = False, 0.0
     for number, text in enumerate(lines, start=2):
         try:
