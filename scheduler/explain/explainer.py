@@ -130,10 +130,9 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     notes = (*explanation.notes, f"on its own: {explanation.message}")
     if not node_name:
         message = found.message or explanation.message
-        # What would help the pod alone need not help its group.
-        return with_parts(
-            explanation, state="unschedulable", message=message, notes=notes, suggestions=(), group=key.text
-        )
+        # What would help the pod alone need not help its group, and its best nodes are not the group's.
+        unplaced = {"state": "unschedulable", "suggestions": (), "scores": (), "n_feasible": 0}
+        return with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
     message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}

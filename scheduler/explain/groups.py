@@ -29,7 +29,7 @@ class GroupPlaces:
 
 def group_of(pod: Pod, state: ClusterState) -> GroupKey | None:
     """Return the group with which the pod is placed; None for a pod that is placed on its own."""
-    return None if pod.group is not None and pod.group.problem else state.groups.key_of(pod)
+    return state.groups.key_of(pod)
 
 
 def place_group(
@@ -44,6 +44,9 @@ def place_group(
 
     Members that the state has on nodes count. Cost: one decision per member, or as many as the search may take.
     """
+    problem = next((pod.group.problem for pod in members if pod.group is not None), "")
+    if problem:
+        return GroupPlaces((), problem)
     n_running = sum(1 for _ in state.groups.placed(key))
     group = state.groups.get(key)
     if key.kind is GroupKind.OWN:

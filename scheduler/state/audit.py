@@ -181,6 +181,9 @@ def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
         found = state.placed.get(pod.uid)
         if pod.group is None or pod.group.key != key or (found is not None and not found.assumed):
             yield f"group {key.text}: {pod.key} is kept as pending"
+    ready = {pod.uid for pod in (*placed, *(one for one in pending if not one.gates and not one.terminating))}
+    if state.groups.n_ready(key) != len(ready):
+        yield f"group {key.text}: {state.groups.n_ready(key)} members ready kept, {len(ready)} recounted"
     if not placed and not pending and state.groups.get(key) is None:
         yield f"group {key.text} is kept without members"
 

@@ -86,6 +86,21 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
 
 
 @pytest.mark.asyncio
+async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with DevCluster(nodes=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "many"}
+        cluster.store.create(POD, "default", member("odd", cpu="1", labels=labels))
+        base = ("--kubeconfig", str(tmp_path / "kubeconfig"), "-o", "json")
+        code, out, _ = await called(capsys, "explain", "odd", *base)
+    answer = json.loads(out)
+    assert (code, answer["state"]) == (1, "unschedulable")
+    assert answer["message"] == (
+        'affinity-scheduler.io/pod-group-min-count of the pod: found "many", expected 1 to 5000'
+    )
+
+
+@pytest.mark.asyncio
 async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -249,6 +249,30 @@ def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
     assert set(binds(run(cluster))) == {"w-0", "w-1"}
 
 
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({GROUP: "train", MIN_COUNT: "0"}, f'{MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "5001"}, f'{MIN_COUNT} of the pod: found "5001", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "-1"}, f'{MIN_COUNT} of the pod: found "-1", expected 1 to 5000'),
+        ({GROUP: "train"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
+        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
+    ],
+)
+def test_a_malformed_member_waits_and_says_why(
+    cluster: Driver, annotations: dict[str, str], problem: str
+) -> None:
+    """It is no member of the group that the others name; these are placed without it."""
+    racks(cluster, a=4)
+    document = build.pod("odd", spec={"schedulerName": NAME})
+    document["metadata"]["annotations"] = annotations
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    workers(cluster, 2)
+    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+    cluster.now_s += 6
+    assert conditions(cluster.handle(TimePassed())) == {"odd": problem}
+
+
 def test_members_that_came_back_need_not_wait_for_members_that_have_finished(cluster: Driver) -> None:
     racks(cluster, a=3)
     pods = workers(cluster, 3)
