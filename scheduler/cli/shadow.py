@@ -178,7 +178,8 @@ def summary(report: ShadowReport) -> list[str]:
         f"{report.n_same_reasons:,} for the reasons that we see, {others:,} for others"
     )
     if report.n_unseen:
-        lines.append(f"{counted(report.n_unseen, 'bound pod')} not seen before the bind, and not compared")
+        pods = counted(report.n_unseen, "bound pod")
+        lines.append(f"{pods} not seen before the bind, or while a watch was interrupted: not compared")
     if report.scheduler not in report.schedulers_seen:
         seen = ", ".join(report.schedulers_seen) or "no scheduler"
         lines.append(f"no pod names {report.scheduler}: the pods that were seen name {seen}")

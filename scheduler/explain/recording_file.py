@@ -6,13 +6,15 @@ The format of a recording: what a watch of a cluster showed, one change per line
     {"atS": 0.4, "kind": "Pod", "deleted": {"namespace": "shop", "name": "web-1", "uid": "..."}}
     {"atS": 0.5, "kind": "Synced"}
 
-`Synced` ends the first lists. Objects have the fields of a snapshot (`snapshot_file`), which leave out secrets and
-environments, and why a pod is not scheduled.
+`Synced` ends the first lists. `Interrupted` says that a watch failed: what it missed follows later, all at once.
+Objects have the fields of a snapshot (`snapshot_file`), which leave out secrets and environments, and why a pod is not
+scheduled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -21,7 +23,14 @@ from scheduler.explain.explanation import API_VERSION, JsonStruct
 from scheduler.explain.snapshot_file import scheduling_fields
 
 KIND: Final = "ClusterRecording"
-SYNCED: Final = "Synced"
+
+
+class Mark(StrEnum):
+    """The kind of a line that is no change."""
+
+    SYNCED = "Synced"
+    INTERRUPTED = "Interrupted"
+
 
 _CONDITION: Final = "PodScheduled"
 

@@ -10,6 +10,9 @@ The other scheduler knows its own binds before a watch shows them, and does not 
 two changes within `race_s` may have been in the other order for it. Pods that it bound and that were not seen pending
 before are counted, not compared.
 
+While a watch is interrupted, the state is of no one moment, and what is seen when it goes on happened in another order:
+nothing is compared for `INTERRUPTED_S`, and binds count as those of pods that were not seen pending.
+
 A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
 `nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
 """
@@ -40,12 +43,16 @@ from scheduler.state.snapshot import Snapshot
 from scheduler.syntax.plurals import counted
 
 RACE_S: Final = 2.0
+#: Longer than the longest pause between two attempts to list or watch, which is 30 s.
+INTERRUPTED_S: Final = 40.0
 _MAX_DIFFERENCES: Final = 1_000
 _MAX_SCHEDULERS: Final = 10
 #: Of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
+#: Longest explanation that is not cut: anybody may write a message.
+_MAX_EXPLANATION: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class _Unsettled:
     """A difference that a later change may explain, and whether the pod would now be decided as by the other one."""
 
     uid: str
+    difference: Difference
     agrees: Callable[[], bool]
     at_s: float
 
@@ -102,6 +110,16 @@ class Shadow:
         self._schedulers: set[str] = set()
         #: False until the first lists are handled: the binds that they show are of long ago.
         self.compares = False
+        self._compares_from_s = 0.0
+
+    def interrupt(self, now_s: float) -> None:
+        """Compare nothing for a while, since a watch is interrupted."""
+        self._compares_from_s = now_s + INTERRUPTED_S
+        self._unsettled.clear()
+
+    def _is_current(self, now_s: float) -> bool:
+        """Return whether the state is as the other scheduler saw it."""
+        return self.compares and now_s >= self._compares_from_s
 
     def apply(self, event: WatchEvent, now_s: float) -> None:
         """Compare what the event tells of a decision, and take it over into the state."""
@@ -157,7 +175,7 @@ class Shadow:
             return
         placed = self.state.placed.get(pod.uid)
         if self.compares and (placed is None or placed.pod.node_name != node):
-            if waiting is None:
+            if waiting is None or not self._is_current(now_s):
                 self.counts.unseen += 1
             else:
                 self._recent.apply(PodGone(pod.uid), now_s)
@@ -206,7 +224,7 @@ class Shadow:
             self._count_bind(pod, node, now_s)
 
     def _count_bind(self, pod: Pod, node: str, now_s: float) -> None:
-        if self.compares:
+        if self._is_current(now_s):
             self._compare_bind(pod, node, now_s)
         self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
 
@@ -226,21 +244,22 @@ class Shadow:
         variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
         self._explain(
             f"{pod.uid} bound {self.counts.bound}",
-            difference,
             _Unsettled(
                 pod.uid,
+                difference,
                 lambda: any(_n_best(self._decide(each), self.state, node) for each in variants),
                 now_s,
             ),
         )
 
-    def _explain(self, key: str, difference: Difference, unsettled: _Unsettled) -> None:
+    def _explain(self, key: str, unsettled: _Unsettled) -> None:
         """Note the difference, as a race if a recent change explains it; else a later one may."""
         other = (
             "the end of its nomination"
             if unsettled.agrees()
             else self._recent.explains(unsettled.agrees, unsettled.at_s, but=unsettled.uid)
         )
+        difference = unsettled.difference
         self._note(key, _as_race(difference, other) if other else difference)
         if not other and len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
@@ -252,8 +271,8 @@ class Shadow:
                 del self._unsettled[key]
             elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
                 del self._unsettled[key]
-                if (difference := self._differences.get(key)) is not None:
-                    self._note(key, _as_race(difference, latest.what))
+                self.causes[unsettled.difference.cause] -= 1
+                self._note(key, _as_race(unsettled.difference, latest.what))
 
     def _is_explained(self, unsettled: _Unsettled, now_s: float) -> bool:
         """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
@@ -309,7 +328,12 @@ class Shadow:
         self._waiting[pod.uid] = pod
         condition = pod.scheduled_condition
         is_new = before is None or before.scheduled_condition != condition
-        if self.compares and is_new and condition is not None and condition.reason == "Unschedulable":
+        if (
+            self._is_current(now_s)
+            and is_new
+            and condition is not None
+            and condition.reason == "Unschedulable"
+        ):
             self._compare_reasons(pod if before is None else before, condition.message, now_s)
         self._take_over(PodSeen(pod), now_s)
 
@@ -323,8 +347,8 @@ class Shadow:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
         difference = _of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
-        unsettled = _Unsettled(pod.uid, lambda: _says(self._decide(pod), message), now_s)
-        self._explain(f"{pod.uid} pending {self.counts.pending}", difference, unsettled)
+        unsettled = _Unsettled(pod.uid, difference, lambda: _says(self._decide(pod), message), now_s)
+        self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -332,12 +356,9 @@ class Shadow:
         return decide(pod, Snapshot(self.state), self._profile, self._rng, Unobserved())
 
     def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, in place of an earlier one of the key, and keep it if there is room: races give way."""
-        earlier = self._differences.get(key)
-        if earlier is not None:
-            self.causes[earlier.cause] -= 1
+        """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""
         self.causes[difference.cause] += 1
-        if earlier is None and len(self._differences) >= _MAX_DIFFERENCES:
+        if key not in self._differences and len(self._differences) >= _MAX_DIFFERENCES:
             races = (key for key, each in self._differences.items() if each.cause is Cause.RACE)
             dropped = next(races, None)
             if dropped is None or difference.cause is Cause.RACE:
@@ -401,5 +422,9 @@ def _of(
         here=here,
         behind=behind,
         plugin=plugin,
-        explanation=explanation,
+        explanation=_cut(explanation),
     )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}..."

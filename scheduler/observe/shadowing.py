@@ -12,7 +12,7 @@ from scheduler.observe.series import Family
 COMPARED: Final = Family(
     "affinity_scheduler_shadow_compared_decisions",
     "Decisions of the other scheduler: pods bound, pods left pending, and pods bound that were not seen pending before "
-    "(unseen), which are not compared.",
+    "or while a watch was interrupted (unseen), which are not compared.",
     ("decision",),
 )
 ALIKE: Final = Family(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import msgspec
 
 from scheduler.errors import Forbidden, NotFound
-from scheduler.explain.recording_file import SYNCED, DeletedObject, Header, Line, recorded_fields
+from scheduler.explain.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.reflector import Reflector
@@ -92,9 +92,9 @@ class Recording:
         gone = DeletedObject(namespace=key.namespace, name=key.name, uid=deleted.uid)
         self._append(Line(at_s=self._at_s(), kind=kind, deleted=gone))
 
-    def on_synced(self) -> None:
-        """Add that the first lists are complete."""
-        self._append(Line(at_s=self._at_s(), kind=SYNCED))
+    def on_mark(self, mark: Mark) -> None:
+        """Add that the first lists are complete, or that a watch is interrupted."""
+        self._append(Line(at_s=self._at_s(), kind=mark))
 
     def flush(self) -> None:
         """Write the lines since the last call, or as many as there is room for. Raises OSError."""
@@ -164,7 +164,7 @@ async def _record(options: Options, recording: Recording, client: KubeClient, lo
         if kind in unsynced:
             unsynced.remove(kind)
             if not unsynced:
-                recording.on_synced()
+                recording.on_mark(Mark.SYNCED)
                 log.info(0, "Recording changes")
 
     annotations = options.settings.node_annotations
@@ -220,7 +220,10 @@ async def _follow(
                         on_synced(kind.kind)
                     case Interrupted(error=Forbidden()) if kind.may_be_forbidden:
                         on_synced(kind.kind)
-                    case Interrupted(error=error) | Malformed(error=error):
+                    case Interrupted(error=error):
+                        recording.on_mark(Mark.INTERRUPTED)
+                        log.info(0, "Watch is interrupted", kind=kind.kind, err=str(error))
+                    case Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))
 
 

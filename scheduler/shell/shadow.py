@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from scheduler.explain.recording_file import Mark
 from scheduler.explain.shadow import Shadow
 from scheduler.explain.shadow_report import ShadowReport
 from scheduler.kube.client import product_version
@@ -84,7 +85,19 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
         on_termination(stop)
         shadow = new_shadow(options)
         metrics.register_shadow(shadow)
-        informers = informers_of(kinds_for(options.settings), connection.client, inbox, metrics, log)
+
+        def on_interrupted(kind: str) -> None:
+            metrics.on_watch_restart(kind)
+            shadow.interrupt(time.monotonic())
+
+        informers = informers_of(
+            kinds_for(options.settings),
+            connection.client,
+            inbox,
+            metrics,
+            log,
+            on_interrupted=on_interrupted,
+        )
         sync = InitialSync(informers, inbox)
         server = StatusServer(
             options.serving,
@@ -106,17 +119,20 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     return shadow.report()
 
 
-def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | None]]) -> ShadowReport:
-    """Return what is compared of a recording: its events with their seconds, and None where the first lists end."""
+def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]]) -> ShadowReport:
+    """Return what is compared of a recording: its events and marks with their seconds."""
     shadow = new_shadow(options)
     end_s, sweep_s, told_s = float("inf"), _SWEEP_PERIOD_S, time.monotonic()
     for at_s, event in changes:
-        if event is None:
+        if event is Mark.SYNCED:
             shadow.compares = True
             end_s = float("inf") if options.duration_s is None else at_s + options.duration_s
             continue
         if at_s >= end_s:
             break
+        if isinstance(event, Mark):
+            shadow.interrupt(at_s)
+            continue
         if at_s >= sweep_s:
             shadow.state.sweep()
             sweep_s = at_s + _SWEEP_PERIOD_S

@@ -167,6 +167,19 @@ async def test_what_is_no_recording_is_one_line(
 
 
 @pytest.mark.asyncio
+async def test_what_a_recording_missed_for_a_while_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
+    lines = whole.read_text().splitlines()
+    lines.insert(4, '{"atS":2,"kind":"Interrupted"}')
+    whole.write_text("\n".join(lines) + "\n")
+    code, out, err = await called(capsys, "shadow", "--recording", str(whole), *OF)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("1 bound pod not seen before the bind, or while a watch was")
+
+
+@pytest.mark.asyncio
 async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

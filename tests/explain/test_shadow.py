@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.explain.shadow import RACE_S, Shadow
+from scheduler.explain import shadow
+from scheduler.explain.shadow import INTERRUPTED_S, RACE_S, Shadow
 from scheduler.explain.shadow_report import Cause, Difference
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
@@ -112,6 +114,45 @@ def test_a_bind_shortly_after_is_a_race(apart_s: float, cause: Cause) -> None:
     (found,) = (each for each in watched.shadow.report().differences if each.pod == "second")
     assert found.cause is cause
     assert ("default/large" in found.explanation) == (cause is Cause.RACE)
+
+
+def test_what_is_seen_while_a_watch_is_interrupted_is_not_compared() -> None:
+    """Its order is another: here `second` would be behind, and `third`, later, is."""
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    watched.shadow.interrupt(watched.now_s)
+    watched.bind(needs("second"), "a1")
+    full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "nonsense"}
+    pending = needs("pending", "100")
+    watched.see(pending, after_s=0.0)
+    watched.see({**pending, "status": {"conditions": [full]}}, after_s=0.0)
+    report = watched.shadow.report()
+    assert (report.n_bound, report.n_unseen, report.n_pending, report.differences) == (1, 1, 0, ())
+    watched.bind(needs("third"), "a1", after_s=INTERRUPTED_S)
+    assert watched.difference.pod == "third"
+
+
+def test_every_difference_that_a_later_change_explains_is_counted_as_a_race() -> None:
+    """Also one that has no room among those that are shown."""
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    with mock.patch.object(shadow, "_MAX_DIFFERENCES", 0):
+        watched.bind(needs("second"), "a1")
+        assert watched.shadow.report().causes == {Cause.SCORE: 1}
+        watched.bind(needs("large", "3"), "b1", after_s=RACE_S / 4)
+    report = watched.shadow.report()
+    assert report.causes[Cause.RACE] >= 1
+    assert Cause.SCORE not in report.causes
+    assert report.n_more_differences == sum(report.causes.values())
+
+
+def test_a_long_message_is_cut() -> None:
+    watched = Watched(zoned("a1"))
+    pod = needs("p", "100")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x" * 100_000}
+    watched.see(pod)
+    watched.see({**pod, "status": {"conditions": [said]}})
+    assert len(watched.difference.explanation) < 5_000
 
 
 def test_fewer_points_among_very_many_nodes_may_be_a_sample() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.explain.recording_file import Mark
 from scheduler.kube.changes import Deleted, Key
 from scheduler.shell.cluster_recording import Recording
 
@@ -32,12 +33,13 @@ def test_each_change_is_a_line_and_what_is_seen_again_is_none(*, compresses: boo
     file = io.BytesIO()
     made = recording(file, compresses=compresses)
     made.on_object("Pod", KEY, b'{"a":1}')
-    made.on_synced()
+    made.on_mark(Mark.SYNCED)
     made.on_object("Pod", KEY, b'{"a":1}')
     made.flush()
     made.on_object("Pod", KEY, b'{"a":2}')
     made.on_deleted("Pod", Deleted(KEY, "u"))
     made.on_object("Pod", KEY, b'{"a":2}')
+    made.on_mark(Mark.INTERRUPTED)
     made.close()
     assert lines(file, compressed=compresses)[1:] == [
         {"atS": 1.0, "kind": "Pod", "object": {"a": 1}},
@@ -45,8 +47,9 @@ def test_each_change_is_a_line_and_what_is_seen_again_is_none(*, compresses: boo
         {"atS": 3.0, "kind": "Pod", "object": {"a": 2}},
         {"atS": 4.0, "kind": "Pod", "deleted": {"namespace": "shop", "name": "web", "uid": "u"}},
         {"atS": 5.0, "kind": "Pod", "object": {"a": 2}},
+        {"atS": 6.0, "kind": "Interrupted"},
     ]
-    assert (made.n_lines, made.n_bytes) == (6, len(file.getvalue()))
+    assert (made.n_lines, made.n_bytes) == (7, len(file.getvalue()))
 
 
 @pytest.mark.parametrize("compresses", [True, False])

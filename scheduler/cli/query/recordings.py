@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from scheduler.errors import SettingsError
-from scheduler.explain.recording_file import KIND, SYNCED, Header, Line
+from scheduler.explain.recording_file import KIND, Header, Line, Mark
 from scheduler.kube.changes import Deleted, Key
 from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
@@ -25,13 +25,14 @@ _CHUNK_BYTES: Final = 1 << 16
 #: An object of an API server has at most 1.5 MiB, or 3 in the requests that write it.
 _LINE_LIMIT_BYTES: Final = 8 << 20
 
+_MARKS: Final = frozenset(Mark)
 _LINE: Final = msgspec.json.Decoder(Line)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, object])
 
 
-def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, WatchEvent | None]]:
+def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, WatchEvent | Mark]]:
     """
-    Yield each event of the kinds that the settings read, with its seconds; None where the first lists end.
+    Yield each mark, and each event of the kinds that the settings read, with its seconds.
 
     A recording that was not finished ends where its last whole line does, which standard error says.
 
@@ -49,13 +50,13 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
         if line.at_s < latest_s:
             raise SettingsError(f"{file}, line {number}", "atS", f"{line.at_s:g}", f"{latest_s:g} or more")
         latest_s = line.at_s
-        if line.kind == SYNCED:
-            is_synced = True
-            yield line.at_s, None
+        if line.kind in _MARKS:
+            is_synced = is_synced or line.kind == Mark.SYNCED
+            yield line.at_s, Mark(line.kind)
         elif (event := _event(kinds, line)) is not None:
             yield line.at_s, event
     if not is_synced:
-        raise SettingsError(file, "", "no such line", f"the line {SYNCED}, which ends the first lists")
+        raise SettingsError(file, "", "no such line", f"the line {Mark.SYNCED}, which ends the first lists")
 
 
 def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
