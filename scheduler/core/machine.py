@@ -20,7 +20,7 @@ Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -109,6 +109,8 @@ class Machine:
         self.preemptions = Preemptions(state, self._pending)
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
+        #: What is left of the sweep that has begun.
+        self._sweeping: Iterator[None] | None = None
         self._handlers = EventHandlers(
             state=state,
             queue=queue,
@@ -119,6 +121,11 @@ class Machine:
             fallbacks=self._fallbacks,
             on_member=self._groups.note,
         )
+
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether a sweep has begun, which the next `SweepDue` goes on with."""
+        return self._sweeping is not None
 
     @property
     def n_binding(self) -> int:
@@ -193,13 +200,20 @@ class Machine:
             case TimePassed():
                 return self._on_time(now_s)
             case SweepDue():
-                self.state.sweep()
-                self.queue.sweep(now_s)
+                self._sweep(now_s)
             case _:
                 evicted = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
                 return evicted + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
+
+    def _sweep(self, now_s: float) -> None:
+        """Do the next few milliseconds of a sweep, or begin one."""
+        if self._sweeping is None:
+            self.queue.sweep(now_s)
+            self._sweeping = self.state.sweeping()
+        if next(self._sweeping, self) is self:
+            self._sweeping = None
 
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)

@@ -21,6 +21,8 @@ _V = TypeVar("_V", bound=Hashable)
 
 #: Sweeps that a label set survives unused.
 _UNUSED_SWEEPS: Final = 2
+#: Label sets that a piece of a sweep looks at.
+_SWEPT_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -91,11 +93,17 @@ class LabelSets:
         mask[[label_set.number for label_set in self._selected_by(matcher)]] = True
         return mask
 
-    def sweep(self) -> None:
-        """Drop label sets without pods that were unused for two sweeps, so that memory is bounded. O(label sets)."""
+    def sweeping(self) -> Iterator[None]:
+        """
+        Drop label sets without pods that were unused for two sweeps, so that memory is bounded.
+
+        Yield after every piece of work: 1 ms, or 5 ms if all of it is dropped. O(label sets).
+        """
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS
-        for key, label_set in list(self._by_labels.items()):
+        for number, (key, label_set) in enumerate(list(self._by_labels.items())):
+            if number % _SWEPT_AT_ONCE == _SWEPT_AT_ONCE - 1:
+                yield
             if not label_set.n_pods and label_set.used_at < oldest:
                 del self._by_labels[key]
                 self._forget(label_set)
