@@ -17,6 +17,7 @@ import msgspec
 
 from scheduler.model import nesting, wire
 from scheduler.model.wire import MalformedObjectError
+from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
 
 #: The group's name, as label or annotation of its members.
@@ -60,8 +61,8 @@ class GroupReference:
     """
     What a pod says of its group.
 
-    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why the minimum does not parse, in which
-    case the pod is not placed.
+    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or minimum do not parse, in which
+    case the pod is in no group of other pods, and is not placed.
     """
 
     key: GroupKey
@@ -138,10 +139,20 @@ def group_reference(
     name = labels.get(GROUP) or annotations.get(GROUP, "")
     if not name:
         return None
-    key, text = GroupKey(GroupKind.OWN, namespace, name), labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
-    if text is not None and text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LIMIT_MEMBERS:
-        return GroupReference(key, int(text))
-    found = "none" if text is None else f'"{escaped(text[:64])}"'
-    return GroupReference(
-        key, problem=f"{MIN_COUNT} of the pod: found {found}, expected 1 to {LIMIT_MEMBERS}"
-    )
+    text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
+    is_number = text is not None and text.isascii() and text.isdigit()
+    if (
+        text is not None
+        and is_number
+        and 1 <= int(text[:9]) <= LIMIT_MEMBERS
+        and not label_value_faults(name)
+    ):
+        return GroupReference(GroupKey(GroupKind.OWN, namespace, name), int(text))
+    shown = escaped(name[:64])
+    if label_value_faults(name):
+        problem = f'{GROUP} of the pod: found "{shown}", expected a valid label value'
+    else:
+        found = "none" if text is None else f'"{escaped(text[:64])}"'
+        problem = f"{MIN_COUNT} of the pod: found {found}, expected 1 to {LIMIT_MEMBERS}"
+    # No name of a group has a space: the pod is no member of the group that others name well.
+    return GroupReference(GroupKey(GroupKind.OWN, namespace, f"{shown} (malformed)"), problem=problem)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler.model.instructions import Bind, Instruction, PatchCondition
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind, GroupReference
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, TimePassed
+from scheduler.model.stimuli import BindDone, PodSeen, TimePassed
 from scheduler.settings.loading import load_settings
+from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
 RACK = "rack"
 HOSTNAME = "kubernetes.io/hostname"
+OTHER = GroupKey(GroupKind.OWN, "default", "other")
 
 
 @pytest.fixture
@@ -195,6 +198,81 @@ def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster
     assert set(binds(run(cluster))) == {"w-0", "w-2", "w-3"}
 
 
+def relabelled(cluster: Driver, pod: Pod, **labels: str) -> Pod:
+    """The pod as a watch shows it after a user changed its labels."""
+    document = build.pod(
+        pod.name, labels=labels, containers=[container(requests={"cpu": "1"})], spec={"schedulerName": NAME}
+    )
+    seen = cluster.decoded(document)
+    cluster.handle(PodSeen(seen))
+    return seen
+
+
+def test_a_member_that_leaves_its_group_is_placed_on_its_own(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    first = member(cluster, "w-0", n=3)
+    member(cluster, "w-1", n=3)
+    relabelled(cluster, first, app="train")
+    assert list(binds(run(cluster))) == ["w-0"]
+    member(cluster, "w-2", n=3)
+    assert binds(run(cluster)) == {}
+    member(cluster, "w-3", n=3)
+    assert set(binds(run(cluster))) == {"w-1", "w-2", "w-3"}
+
+
+def test_a_member_that_joins_another_group_completes_it(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    first = member(cluster, "w-0", n=3)
+    member(cluster, "o-0", group="other", n=2)
+    relabelled(cluster, first, **{GROUP: "other", MIN_COUNT: "2"})
+    assert set(binds(run(cluster))) == {"w-0", "o-0"}
+
+
+def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(cluster: Driver) -> None:
+    """Its labels were changed while it was bound."""
+    racks(cluster, a=4)
+    pods = workers(cluster, 2)
+    nodes = binds(cluster.cycle())
+    for pod in pods:
+        labels = {GROUP: "other", MIN_COUNT: "2"}
+        cluster.confirm(replace(pod, labels=labels, group=GroupReference(OTHER, 2)), nodes[pod.name])
+    groups = cluster.state.groups
+    assert groups.listed() == [OTHER]
+    assert not list(groups.pending(OTHER))
+
+
+def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
+    for pod in pods:
+        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({GROUP: "train", MIN_COUNT: "0"}, f'{MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "5001"}, f'{MIN_COUNT} of the pod: found "5001", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "-1"}, f'{MIN_COUNT} of the pod: found "-1", expected 1 to 5000'),
+        ({GROUP: "train"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
+        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
+    ],
+)
+def test_a_malformed_member_waits_and_says_why(
+    cluster: Driver, annotations: dict[str, str], problem: str
+) -> None:
+    """It is no member of the group that the others name; these are placed without it."""
+    racks(cluster, a=4)
+    document = build.pod("odd", spec={"schedulerName": NAME})
+    document["metadata"]["annotations"] = annotations
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    workers(cluster, 2)
+    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+    cluster.now_s += 6
+    assert conditions(cluster.handle(TimePassed())) == {"odd": problem}
+
+
 def test_members_that_came_back_need_not_wait_for_members_that_have_finished(cluster: Driver) -> None:
     racks(cluster, a=3)
     pods = workers(cluster, 3)
@@ -279,3 +357,87 @@ def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
         cluster.confirm(pod, nodes[pod.name])
         assert cluster.handle(BindDone(pod.uid)) == []
     assert cluster.machine.n_binding == 0
+
+
+class _Stream:
+    """Small pods, of which one comes for each that ends, in a full cluster."""
+
+    def __init__(self, cluster: Driver, n_nodes: int, lasts_s: int) -> None:
+        self._cluster, self._lasts_s = cluster, lasts_s
+        self._ends: list[tuple[float, Pod]] = []
+        self._n_names = 0
+        racks(cluster, a=n_nodes)
+        for index in range(n_nodes):
+            self._add()
+            self.take(cluster.cycle())
+            self._ends[-1] = (cluster.now_s + lasts_s * (index + 1) / n_nodes, self._ends[-1][1])
+
+    def _add(self) -> None:
+        self._n_names += 1
+        self._cluster.pod(f"small-{self._n_names}", containers=[container(requests={"cpu": "1"})])
+
+    def take(self, told: list[Instruction]) -> None:
+        for one in told:
+            if isinstance(one, Bind) and one.pod.name.startswith("small"):
+                self._ends.append(
+                    (self._cluster.now_s + self._lasts_s, self._cluster.confirm(one.pod, one.node_name))
+                )
+
+    def pass_second(self) -> dict[str, str]:
+        """Return what is bound besides small pods."""
+        self._cluster.pass_time(1.0)
+        for end_s, pod in list(self._ends):
+            if end_s <= self._cluster.now_s:
+                self._ends.remove((end_s, pod))
+                self._cluster.lose(pod)
+                self._add()
+        places: dict[str, str] = {}
+        while told := self._cluster.cycle():
+            self.take(told)
+            places |= {name: node for name, node in binds(told).items() if not name.startswith("small")}
+        return places
+
+
+def test_a_large_group_does_not_starve_behind_small_pods(cluster: Driver) -> None:
+    """After two minutes room is held for it, which is free once the pods there have ended."""
+    stream = _Stream(cluster, n_nodes=6, lasts_s=30)
+    workers(cluster, 4)
+    began_s = cluster.now_s
+    places: dict[str, str] = {}
+    while not places and cluster.now_s < began_s + 1000:
+        places = stream.pass_second()
+    assert len(places) == 4
+    assert 120 <= cluster.now_s - began_s <= 120 + 30 + 15
+    assert not cluster.state.nominated
+
+
+def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver) -> None:
+    """Pods that never end: after two minutes the small pods get the room, and for two minutes no room is held."""
+    racks(cluster, a=3)
+    for index in range(3):
+        cluster.pod(f"long-{index}", node=f"a-{index}", containers=[container(requests={"cpu": "500m"})])
+    workers(cluster, 3)
+    for index in range(2):
+        member(cluster, f"o-{index}", group="other", n=2)
+    run(cluster)
+    assert not cluster.state.nominated
+    cluster.pass_time(125.0)
+    cluster.node("full", allocatable={"cpu": "0"})
+    for pod in ("w-0", "o-0"):
+        cluster.queue.activate(f"uid-default-{pod}", cluster.now_s)
+    run(cluster)
+    held = [pod.name for index in range(3) for pod in cluster.state.nominated.on(f"a-{index}")]
+    assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
+    small = {"containers": [container(requests={"cpu": "500m"})]}
+    cluster.pod("high", priority=1, **small)
+    assert list(binds(run(cluster))) == ["high"]
+    cluster.pod("small-0", **small)
+    cluster.pod("small-1", **small)
+    n_open = 3 - len({cluster.state.nominated.node_of(f"uid-default-{name}") for name in held})
+    assert len(binds(run(cluster))) <= n_open
+    cluster.pass_time(121.0)
+    assert not cluster.state.nominated
+    cluster.pass_time(10.0)
+    run(cluster)
+    assert not cluster.state.nominated
+    assert len(cluster.state.placed) == 3 + 3
