@@ -20,7 +20,7 @@ Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -123,6 +123,8 @@ class Machine:
         self._unreported: UnfitAttempt | None = None
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
+        #: What is left of the sweep that has begun.
+        self._sweeping: Iterator[None] | None = None
         self._handlers = EventHandlers(
             state=state,
             queue=queue,
@@ -133,6 +135,11 @@ class Machine:
             fallbacks=self._fallbacks,
             on_member=self._groups.note,
         )
+
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether a sweep has begun, which the next `SweepDue` goes on with."""
+        return self._sweeping is not None
 
     @property
     def n_binding(self) -> int:
@@ -207,8 +214,7 @@ class Machine:
             case TimePassed():
                 return self._on_time(now_s)
             case SweepDue():
-                self.state.sweep()
-                self.queue.sweep(now_s)
+                self._sweep(now_s)
             case _:
                 told = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
@@ -216,6 +222,14 @@ class Machine:
                     told += self._withdraw_nominations(stimulus.name, now_s)
                 return told + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
+
+    def _sweep(self, now_s: float) -> None:
+        """Do the next few milliseconds of a sweep, or begin one."""
+        if self._sweeping is None:
+            self.queue.sweep(now_s)
+            self._sweeping = self.state.sweeping()
+        if next(self._sweeping, self) is self:
+            self._sweeping = None
 
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)

@@ -37,6 +37,8 @@ _READY_CHECK_S: Final = 1.0
 
 #: How often unused cached state is dropped.
 _SWEEP_PERIOD_S: Final = 60.0
+#: Between two pieces of a sweep.
+_SWEEP_PAUSE_S: Final = 0.05
 
 
 class SchedulingLoop:
@@ -165,8 +167,9 @@ class SchedulingLoop:
             for instruction in self._machine.handle(TimePassed(), now_s):
                 self._execute(instruction)
         if now_s >= self._sweep_at_s:
-            self._sweep_at_s = now_s + _SWEEP_PERIOD_S
             self._machine.handle(SweepDue(), now_s)
+            pause_s = _SWEEP_PAUSE_S if self._machine.is_sweeping else _SWEEP_PERIOD_S
+            self._sweep_at_s = now_s + pause_s
 
     def _may_cycle(self) -> bool:
         return (

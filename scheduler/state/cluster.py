@@ -13,7 +13,7 @@ derived counts are patched; `state.audit` recounts everything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -270,9 +270,14 @@ class ClusterState:
 
     def sweep(self) -> None:
         """Drop what nothing has used for a while, so that memory is bounded. O(label sets + derived values)."""
+        for _ in self.sweeping():
+            pass
+
+    def sweeping(self) -> Iterator[None]:
+        """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.derived.sweep()
-        self.label_sets.sweep()
         self.nodes.sweep()
+        yield from self.label_sets.sweeping()
 
     def placed_on(self, row: int) -> Collection[PlacedPod]:
         """Return a view of the pods on the row; read it before the next change."""

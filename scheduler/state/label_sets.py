@@ -21,6 +21,8 @@ _V = TypeVar("_V", bound=Hashable)
 
 #: Sweeps that a label set survives unused.
 _UNUSED_SWEEPS: Final = 2
+#: Label sets that a piece of a sweep looks at.
+_SWEPT_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -62,7 +64,7 @@ class LabelSets:
 
     def of(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
         """Return the label set of a pod with these labels. O(labels)."""
-        key = (namespace, frozenset(labels.items()))
+        key = _key(namespace, labels)
         known = self._by_labels.get(key)
         if known is None:
             known = self._by_labels[key] = LabelSet(namespace, labels, self._new_number())
@@ -91,13 +93,19 @@ class LabelSets:
         mask[[label_set.number for label_set in self._selected_by(matcher)]] = True
         return mask
 
-    def sweep(self) -> None:
-        """Drop label sets without pods that were unused for two sweeps, so that memory is bounded. O(label sets)."""
+    def sweeping(self) -> Iterator[None]:
+        """
+        Drop label sets without pods that were unused for two sweeps, so that memory is bounded.
+
+        Yield after every piece of work: 1 ms, or 5 ms if all of it is dropped. O(label sets).
+        """
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS
-        for key, label_set in list(self._by_labels.items()):
-            if not label_set.n_pods and label_set.used_at < oldest:
-                del self._by_labels[key]
+        for number in range(1, self.n_numbers):
+            if number % _SWEPT_AT_ONCE == 0:
+                yield
+            label_set = self.by_number.get(number)
+            if label_set is not None and not label_set.n_pods and label_set.used_at < oldest:
                 self._forget(label_set)
 
     def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
@@ -151,12 +159,17 @@ class LabelSets:
         return self.n_numbers - 1
 
     def _forget(self, label_set: LabelSet) -> None:
+        del self._by_labels[_key(label_set.namespace, label_set.labels)]
         self._free_numbers.append(label_set.number)
         del self.by_number[label_set.number]
         for pair in label_set.labels.items():
             discard(self._by_pair, pair, label_set)
             discard(self._by_key, pair[0], label_set)
         discard(self._by_namespace, label_set.namespace, label_set)
+
+
+def _key(namespace: str, labels: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
+    return namespace, frozenset(labels.items())
 
 
 def discard(sets: dict[_K, set[_V]], key: _K, member: _V) -> None:

@@ -88,13 +88,17 @@ def test_a_pod_that_is_helped_is_asked_about(settings: dict[str, object]) -> Non
     assert n_left_out > 10
 
 
-def test_a_change_of_status_asks_no_pod_that_affinity_refused() -> None:
-    """Also of a running pod that keeps others away, which may have thousands waiting."""
+def test_a_pod_that_is_bound_asks_no_pod_that_waits_for_another() -> None:
+    """Its status changes, and the API server adds the labels of its zone; it may keep thousands of others away."""
     waiting = _decoded("waiting", affinity=affinity(anti_required=[term(HOSTNAME, _B)]))
     running = _decoded(
-        "running", labels={"app": "b"}, node="n", affinity=affinity(anti_required=[term(ZONE, _A)])
+        "running", labels={"app": "c"}, node="n", affinity=affinity(anti_required=[term(ZONE, _A)])
+    )
+    changes = (
+        replace(running, phase="Running"),
+        replace(running, labels={**running.labels, ZONE: "z"}),
     )
     narrowed = [registered for registered in _events() if registered.needs is not None]
     assert narrowed
     for registered in narrowed:
-        assert not is_asked(registered, waiting, running, replace(running, phase="Running"))
+        assert not any(is_asked(registered, waiting, running, changed) for changed in changes)

@@ -149,6 +149,27 @@ async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, 
     await running
 
 
+async def test_a_sweep_goes_on_until_it_has_ended() -> None:
+    """Thousands of label sets are looked at in pieces, so that pods between them do not wait."""
+    bench = Bench()
+    label_sets = bench.driver.state.label_sets
+    for number in range(1300):
+        label_sets.of("default", {"job": str(number)})
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    for _ in range(3):
+        bench.driver.now_s += 60.0
+        bench.inbox.nudge()
+        await bench.turns()
+        while bench.driver.machine.is_sweeping:
+            bench.driver.now_s += 0.05
+            bench.inbox.nudge()
+            await bench.turns()
+    assert len(label_sets) == 0
+    bench.loop.stop(0.0)
+    await running
+
+
 async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
     """Not all pods are decided in one burst."""
     bench = Bench(max_binding=100)

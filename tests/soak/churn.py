@@ -134,6 +134,8 @@ class Churn:
         driver.handle(WorkloadGone("Service", f"ns-{number}", f"svc-{number}"))
         for _ in range(4):
             driver.handle(SweepDue())
+            while driver.machine.is_sweeping:
+                driver.handle(SweepDue())
         driver.now_s += _QUIET_S
         for _ in range(3):
             driver.handle(TimePassed())

@@ -99,6 +99,20 @@ def test_an_unused_label_set_outlives_two_sweeps_and_its_number_is_given_out_aga
     assert state.counts.selected(_by_app("b")).by_row.tolist() == [1]
 
 
+def test_a_sweep_drops_a_bounded_number_at_once_and_what_is_used_meanwhile_stays() -> None:
+    state = ClusterState()
+    for number in range(1300):
+        state.label_sets.of("default", {"job": str(number)})
+    state.sweep()
+    state.sweep()
+    left = []
+    for _ in state.sweeping():
+        left.append(len(state.label_sets))
+        state.label_sets.of("default", {"job": "1299"})
+    assert left == [801, 301]
+    assert [dict(one.labels) for one in state.label_sets] == [{"job": "1299"}]
+
+
 def test_memory_is_bounded_while_label_sets_come_and_go() -> None:
     """As pods of jobs do, whose labels carry the job's UID."""
     state = ClusterState()

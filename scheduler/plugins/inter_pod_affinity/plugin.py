@@ -191,16 +191,21 @@ class InterPodAffinity:
         return _keeps_away(old) or self._all_select(usable(pod.spec.affinity.required), old)
 
     def _needs_after_pod_change(self, old: Pod | None, new: Pod | None) -> frozenset[Need] | None:
-        """Return the labels by which a required term of a waiting pod may select the changed pod."""
-        if old is not None and new is not None:
-            # Most updates are of a status.
-            return None if _rules_changed(old, new) else frozenset()
+        """
+        Return the labels by which a required term of a waiting pod may select the changed pod, before or after.
+
+        Every pod that is bound changes its status, and its labels: the API server adds those of its zone.
+        """
+        if old is not None and new is not None and not _rules_changed(old, new):
+            return frozenset()
         changed = new if new is not None else old
-        if changed is None or (old is not None and (self._refused_by_limits or _keeps_away(old))):
+        if changed is None or (old is not None and (self._refused_by_limits or _may_let_near(old, new))):
             return None
         if not changed.node_name and not changed.nominated_node_name:
             return frozenset()
-        return frozenset({ANY_POD, *changed.labels.items()})
+        return frozenset(
+            {ANY_POD, *(pair for one in (old, new) if one is not None for pair in one.labels.items())}
+        )
 
     def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:
         """Return whether there are terms and all select the other pod."""
@@ -251,6 +256,11 @@ class InterPodAffinity:
 def _keeps_away(pod: Pod) -> bool:
     """Return whether the pod declares required anti-affinity, which may have refused others."""
     return bool(usable(pod.spec.affinity.required_anti))
+
+
+def _may_let_near(old: Pod, new: Pod | None) -> bool:
+    """Return whether the change may end required anti-affinity that the pod declared, which its labels do not."""
+    return _keeps_away(old) and (new is None or new.spec is not old.spec)
 
 
 def _rules_changed(old: Pod, new: Pod) -> bool:
