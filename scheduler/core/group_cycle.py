@@ -24,6 +24,7 @@ from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_preemption import Question
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial
+from scheduler.core.lost_members import LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import PostFiltered
@@ -99,6 +100,7 @@ class GroupCycles:
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
         self._nominations = GroupNominations(state)
+        self._lost = LostMembers(state.groups)
 
     # The cycle.
 
@@ -295,6 +297,7 @@ class GroupCycles:
 
         O(1) while the group is incomplete, O(members) when it becomes complete.
         """
+        self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete_since_s.pop(key, None)
@@ -329,20 +332,23 @@ class GroupCycles:
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
     def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
-        """Return the condition of the member's PodGroup once no bind is in flight of as many members as it needs."""
+        """Return conditions of the member's PodGroup once no bind is in flight of as many members as it needs."""
         key = None if pod.group is None else self._groups.key_of(pod)
         group = None if key is None else self._groups.get(key)
-        if key is None or group is None or not group.api_version or group.was_scheduled:
+        if key is None or group is None or not group.api_version:
             return []
-        placed = [one for one in self._groups.placed(key) if one.uid not in binding]
-        return report_group(group, "Scheduled") if len(placed) >= group.min_count else []
+        if group.was_scheduled and not self._lost.is_told(key):
+            return []
+        n_bound = sum(one.uid not in binding for one in self._groups.placed(key))
+        told = report_group(group, "Scheduled") if n_bound >= group.min_count else []
+        return [*told, *self._lost.on_bound(key, group, n_bound)]
 
     # Time.
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
         self._release(self._nominations.end_hold(now_s), now_s)
-        return self._report_incomplete(now_s)
+        return [*self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _release(self, members: list[Pod], now_s: float) -> None:
         """Wake the pods that wait for room which these members were nominated for."""
@@ -353,10 +359,11 @@ class GroupCycles:
             )
 
     def next_wake_s(self) -> float | None:
-        """Return when the oldest incomplete group is to be reported or a hold ends, None if nothing waits for time."""
-        oldest, hold_s = next(iter(self._incomplete_since_s.values()), None), self._nominations.next_wake_s()
+        """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
+        oldest = next(iter(self._incomplete_since_s.values()), None)
         report_s = None if oldest is None else oldest + REPORT_INCOMPLETE_S
-        return min((due_s for due_s in (report_s, hold_s) if due_s is not None), default=None)
+        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s())
+        return min((one for one in due_s if one is not None), default=None)
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:
         """Return the conditions of the members of groups that have been incomplete for a while, once each."""

@@ -23,6 +23,10 @@ from scheduler.syntax.selectors import escaped
 GROUP: Final = "affinity-scheduler.io/pod-group"
 #: How many members have to exist before any is placed; the members of a group agree on it.
 MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
+#: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
+RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
+#: The condition that says whether a PodGroup that was placed still has enough members on nodes.
+WHOLE: Final = "affinity-scheduler.io/Whole"
 #: The label of scheduler-plugins' coscheduling.
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 
@@ -31,6 +35,8 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
+#: A week.
+_LIMIT_RELEASE_S: Final = 604_800
 
 
 class GroupKind(StrEnum):
@@ -61,12 +67,13 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why the minimum does not parse, in which
-    case the pod is not placed.
+    case the pod is not placed. `release_after_s`: 0 for never.
     """
 
     key: GroupKey
     min_count: int = 0
     problem: str = ""
+    release_after_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,12 @@ class PodGroup:
     def scheduled_condition(self) -> wire.GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
         return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+
+    def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
+        """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
+        if not condition_type:
+            return self.scheduled_condition
+        return next((one for one in self.conditions if one.type == condition_type), None)
 
     @property
     def was_scheduled(self) -> bool:
@@ -131,17 +144,40 @@ def group_reference(
     namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> GroupReference | None:
     """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
-    if scheduling_group:
-        return GroupReference(GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group))
-    if name := labels.get(COSCHEDULING_GROUP, ""):
-        return GroupReference(GroupKey(GroupKind.COSCHEDULING, namespace, name))
-    name = labels.get(GROUP) or annotations.get(GROUP, "")
-    if not name:
+    key = _key(namespace, scheduling_group, labels, annotations)
+    if key is None:
         return None
-    key, text = GroupKey(GroupKind.OWN, namespace, name), labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
-    if text is not None and text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LIMIT_MEMBERS:
-        return GroupReference(key, int(text))
+    release = annotations.get(RELEASE_AFTER)
+    release_after_s = 0 if release is None else _number(release, _LIMIT_RELEASE_S)
+    if release_after_s is None:
+        return GroupReference(key, problem=_problem(RELEASE_AFTER, release, _LIMIT_RELEASE_S))
+    if key.kind is not GroupKind.OWN:
+        return GroupReference(key, release_after_s=release_after_s)
+    text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
+    min_count = _number(text, LIMIT_MEMBERS)
+    if min_count is None:
+        return GroupReference(key, problem=_problem(MIN_COUNT, text, LIMIT_MEMBERS))
+    return GroupReference(key, min_count, release_after_s=release_after_s)
+
+
+def _key(
+    namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> GroupKey | None:
+    if scheduling_group:
+        return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
+    if name := labels.get(COSCHEDULING_GROUP, ""):
+        return GroupKey(GroupKind.COSCHEDULING, namespace, name)
+    name = labels.get(GROUP) or annotations.get(GROUP, "")
+    return GroupKey(GroupKind.OWN, namespace, name) if name else None
+
+
+def _number(text: str | None, most: int) -> int | None:
+    """Return the number from 1 to `most`, None for another text."""
+    if text is None or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text[:9]) if 1 <= int(text[:9]) <= most else None
+
+
+def _problem(name: str, text: str | None, most: int) -> str:
     found = "none" if text is None else f'"{escaped(text[:64])}"'
-    return GroupReference(
-        key, problem=f"{MIN_COUNT} of the pod: found {found}, expected 1 to {LIMIT_MEMBERS}"
-    )
+    return f"{name} of the pod: found {found}, expected 1 to {most}"

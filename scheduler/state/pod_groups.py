@@ -77,6 +77,10 @@ class PodGroups:
         """Return the members on nodes that are not terminating."""
         return self._placed.get(key, _NONE).values()
 
+    def n_placed(self, key: GroupKey) -> int:
+        """Return the number of members on nodes that are not terminating. O(1)."""
+        return len(self._placed.get(key, _NONE))
+
     def n_ready(self, key: GroupKey) -> int:
         """Return the number of members that are placed or could be. O(members)."""
         placed = self._placed.get(key, _NONE)
