@@ -19,12 +19,12 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.decide import ScheduleResult
-from scheduler.core.group_messages import unplaced_message, waiting_message
+from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_preemption import Question
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial
-from scheduler.core.lost_members import LostMembers
+from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import PostFiltered
@@ -175,8 +175,12 @@ class GroupCycles:
             lambda: self._trial(profile, n_decisions, is_observed=False),
             now_s,
         )
+        if not nominations.victims and self._lost.take_due(key, now_s):
+            nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
+            self._groups.release(key)
         self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
-        text = f"{text} {nominations.note}" if nominations.note else text
+        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in question.members) else ""]
+        text = " ".join([text, *filter(None, notes)])
         return self._put_back_all(
             entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
         )
@@ -193,6 +197,8 @@ class GroupCycles:
 
         A large group is not searched again for each of its victims.
         """
+        if self._groups.is_released(key):
+            return True
         members = [
             _unnominated(pod)
             for pod in self._groups.pending(key)
@@ -273,7 +279,8 @@ class GroupCycles:
                 told += reported
         if not victims:
             return GroupResult({}, None, told)
-        preemptor = next(one.pod for one in entries.values() if one.uid in nominations.nodes)
+        pods = [one.pod for one in entries.values()]
+        preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult({}, None, told, preemptor, nominations, entries.keys())
 
     def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
@@ -348,6 +355,9 @@ class GroupCycles:
     def on_time(self, now_s: float) -> list[Instruction]:
         """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
         self._release(self._nominations.end_hold(now_s), now_s)
+        for key in self._lost.due(now_s):
+            if (first := next(iter(self._groups.pending(key)), None)) is not None:
+                self._queue.activate(first.uid, now_s)
         return [*self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _release(self, members: list[Pod], now_s: float) -> None:
@@ -358,11 +368,11 @@ class GroupCycles:
                 ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= highest
             )
 
-    def next_wake_s(self) -> float | None:
+    def next_wake_s(self, now_s: float) -> float | None:
         """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
         oldest = next(iter(self._incomplete_since_s.values()), None)
         report_s = None if oldest is None else oldest + REPORT_INCOMPLETE_S
-        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s())
+        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s(now_s))
         return min((one for one in due_s if one is not None), default=None)
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:

@@ -20,6 +20,9 @@ from scheduler.state.pod_groups import PodGroups
 #: How long a group may have too few members: one that is replaced comes within seconds.
 TELL_AFTER_S: Final = 30.0
 
+#: Ends the message of a group whose members on nodes are evicted.
+RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
+
 
 class LostMembers:
     """Watches the number of members on nodes of every group that was placed."""
@@ -29,21 +32,28 @@ class LostMembers:
         #: Groups with too few members, and since when; the first is the oldest.
         self._below_since_s: dict[GroupKey, float] = {}
         self._told: set[GroupKey] = set()
+        #: By group with too few members that is to be released: when.
+        self._release_at_s: dict[GroupKey, float] = {}
         #: Groups of which a member has succeeded.
         self._ending: set[GroupKey] = set()
 
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
         """Note that this member came, changed or left, or the group's object did. O(1)."""
         if not self._groups.n_placed(key):
-            for keys in (self._below_since_s, self._told, self._ending):
-                _discard(keys, key)
+            for times in (self._below_since_s, self._release_at_s):
+                times.pop(key, None)
+            for keys in (self._told, self._ending):
+                keys.discard(key)
             return
         if changed is not None and changed.phase == "Succeeded":
             self._ending.add(key)
         if self._is_below(key, self._min_count(key, changed)):
-            self._below_since_s.setdefault(key, now_s)
+            since_s = self._below_since_s.setdefault(key, now_s)
+            if changed is not None and changed.group is not None and changed.group.release_after_s:
+                self._release_at_s[key] = since_s + changed.group.release_after_s
         else:
             self._below_since_s.pop(key, None)
+            self._release_at_s.pop(key, None)
 
     def _min_count(self, key: GroupKey, changed: Pod | None) -> int:
         if key.kind is GroupKind.OWN and changed is not None and changed.group is not None:
@@ -56,17 +66,22 @@ class LostMembers:
             return False
         return 0 < self._groups.n_placed(key) < min_count
 
-    def is_due(self, key: GroupKey, release_after_s: int, now_s: float) -> bool:
-        """Return whether the group has had too few members for so long that it is to be released; 0 is never."""
-        since_s = self._below_since_s.get(key)
-        return bool(release_after_s) and since_s is not None and now_s >= since_s + release_after_s
+    def due(self, now_s: float) -> list[GroupKey]:
+        """Return the groups that are to be released if a member waits in vain."""
+        return [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
 
-    def next_wake_s(self) -> float | None:
-        """Return when a group is to be told, None if none waits for that."""
-        oldest = next(
-            (since_s for key, since_s in self._below_since_s.items() if key not in self._told), None
-        )
-        return None if oldest is None else oldest + TELL_AFTER_S
+    def take_due(self, key: GroupKey, now_s: float) -> bool:
+        """Return whether the group is to be released now, which is then no longer so."""
+        is_due = self._release_at_s.get(key, now_s + 1) <= now_s
+        if is_due:
+            del self._release_at_s[key]
+        return is_due
+
+    def next_wake_s(self, now_s: float) -> float | None:
+        """Return when a group is to be told or released, None if none waits for that. O(groups with too few)."""
+        times = [at_s for at_s in self._release_at_s.values() if at_s > now_s]
+        times += [one + TELL_AFTER_S for key, one in self._below_since_s.items() if key not in self._told]
+        return min(times, default=None)
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """Return the events and conditions of groups that have had too few members for a while, once each."""
@@ -105,10 +120,3 @@ def _condition(group: PodGroup, message: str, *, is_whole: bool) -> list[Instruc
     if not group.api_version:
         return []
     return [PatchPodGroup(group, is_whole, "Whole" if is_whole else "MembersLost", message, WHOLE)]
-
-
-def _discard(keys: dict[GroupKey, float] | set[GroupKey], key: GroupKey) -> None:
-    if isinstance(keys, dict):
-        keys.pop(key, None)
-    else:
-        keys.discard(key)

@@ -28,6 +28,8 @@ class PodGroups:
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
         #: Groups that were placed once: members that came back need not wait for members that have finished since.
         self._whole: set[GroupKey] = set()
+        #: Groups whose members were evicted to be placed anew, until they are.
+        self._released: set[GroupKey] = set()
 
     def key_of(self, pod: Pod) -> GroupKey | None:
         """Return the group with which the pod is placed, None for a pod that is placed on its own."""
@@ -45,7 +47,7 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
-        if group.was_scheduled:
+        if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
@@ -95,6 +97,16 @@ class PodGroups:
     def note_whole(self, key: GroupKey) -> None:
         """Note that the group is placed."""
         self._whole.add(key)
+        self._released.discard(key)
+
+    def release(self, key: GroupKey) -> None:
+        """Note that the group is to be placed anew, with as many members as it needs."""
+        self._whole.discard(key)
+        self._released.add(key)
+
+    def is_released(self, key: GroupKey) -> bool:
+        """Return whether the group is to be placed anew."""
+        return key in self._released
 
     def is_complete(self, pod: Pod) -> bool:
         """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
@@ -150,6 +162,7 @@ class PodGroups:
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:
             self._whole.discard(key)
+            self._released.discard(key)
 
 
 def _is_ready(pod: Pod) -> bool:
