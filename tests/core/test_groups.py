@@ -476,6 +476,6 @@ def test_the_message_says_that_no_rule_is_relaxed_for_a_member(cluster: Driver) 
     told = cluster.cycle()
     text = conditions(told)["w-0"]
     assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
-    assert [one.note for one in told if isinstance(one, EmitEvent)][0] == text
+    assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
     cluster.pass_time(400.0)
     assert binds(run(cluster)) == {}
