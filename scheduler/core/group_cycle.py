@@ -3,7 +3,8 @@ The cycle of a group: its members leave the queue together, one search places th
 
     a member is popped --> its siblings are taken --> search --+--> enough have places: all of these are bound; the
                                                                |    others are put back, each with its own reason
-                                                               `--> all are put back, with the group's reason
+                                                               `--> all are put back, with the group's reason; pods
+                                                                    may be evicted for them: `group_nominations`
 
 A member whose bind fails later, or that is recreated, is placed by the same cycle: members on nodes count. So nothing
 has to be kept for a restart between two binds. An incomplete group that waits for a while is reported.
@@ -11,21 +12,27 @@ has to be kept for a restart between two binds. An incomplete group that waits f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult
 from scheduler.core.group_domains import rows_for
-from scheduler.core.group_messages import unplaced_message, waiting_message
+from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
+from scheduler.core.group_nominations import GroupNominations, Nominations
+from scheduler.core.group_preemption import Question
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial
+from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
+from scheduler.framework.diagnosis import PostFiltered
+from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import Rng
-from scheduler.framework.observer import Observer
+from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
+from scheduler.framework.status import SUCCESS
 from scheduler.model.instructions import GroupAttempted, Instruction
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
@@ -37,16 +44,28 @@ from scheduler.state.cluster import ClusterState
 #: How long a group may be incomplete before its members are reported: those of a Job come within a second or two.
 REPORT_INCOMPLETE_S: Final = 5.0
 
+#: Most members of a group that is searched again before each of its victims is deleted.
+_MOST_ASKED_AGAIN: Final = 100
+
+_NO_NOMINATIONS: Final = Nominations()
 _BY_GANG_SCHEDULING: Final = frozenset({GANG_SCHEDULING})
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """The members that have places, the trial with these places, and the reports about the other members."""
+    """
+    The members that have places, the trial with these places, and the reports about the other members.
+
+    `preemptor`: a member in whose name the victims of `nominations` are to be evicted; None if there are none.
+    `members`: the UIDs of all that wait for this.
+    """
 
     placed: Mapping[str, QueuedPod]
     trial: GroupTrial | None
     told: list[Instruction]
+    preemptor: Pod | None = None
+    nominations: Nominations = _NO_NOMINATIONS
+    members: Collection[str] = ()
 
 
 class GroupCycles:
@@ -78,6 +97,8 @@ class GroupCycles:
         self._reported: set[GroupKey] = set()
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
+        self._nominations = GroupNominations(state)
+        self._lost = LostMembers(state.groups)
 
     # The cycle.
 
@@ -112,28 +133,87 @@ class GroupCycles:
             return self._put_back_all(
                 entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
             )
-        trial = GroupTrial(
-            self._state,
-            self._volumes,
-            profile,
-            self._rng,
-            self._observer,
-            self._annotate,
-            len(entries) + profile.max_search_decisions,
-        )
-        members = [one.pod for one in entries.values()]
-        outcome = search(members, n_needed, group.topology_key, self._rows(key, group), trial)
+        before = self._nominations.withdraw(one.pod for one in entries.values())
+        members = [_unnominated(one.pod) for one in entries.values()]
+        question = Question(members, n_needed, group.topology_key, self._rows(key, group))
+        trial = self._trial(profile, len(entries) + profile.max_search_decisions)
+        outcome = search(members, n_needed, group.topology_key, question.rows, trial)
         if not outcome.is_placed:
-            text = unplaced_message(key, n_needed, n_running, outcome, profile.max_search_decisions)
-            is_error = outcome.error is not None and not outcome.error.unschedulable
-            if outcome.error is not None:
-                text = f"pod group {key.text}: {outcome.error.message}"
-            return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=not is_error)
+            return self._on_unplaced(entries, key, question, outcome, before, profile, now_s)
         self._groups.note_whole(key)
+        self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
         told = [one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)]
         return GroupResult(placed, trial, [attempt, *told])
+
+    def _on_unplaced(
+        self,
+        entries: Mapping[str, QueuedPod],
+        key: GroupKey,
+        question: Question,
+        outcome: Outcome,
+        before: Mapping[str, str],
+        profile: Profile,
+        now_s: float,
+    ) -> GroupResult:
+        """Put the members back; nominate them where room can be made for all. `before`: their nominations."""
+        if outcome.error is not None:
+            text = f"pod group {key.text}: {outcome.error.message}"
+            unschedulable = outcome.error.unschedulable
+            return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
+        n_running = sum(1 for _ in self._groups.placed(key))
+        text = unplaced_message(key, question.n_needed, n_running, outcome, profile.max_search_decisions)
+        n_decisions = len(entries) + profile.max_search_decisions
+        nominations = self._nominations.next_step(
+            key,
+            question,
+            before,
+            profile,
+            lambda: self._trial(profile, n_decisions, is_observed=False),
+            now_s,
+        )
+        if not nominations.victims and self._lost.take_due(key, now_s):
+            nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
+            self._groups.release(key)
+        self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
+        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in question.members) else ""]
+        text = " ".join([text, *filter(None, notes)])
+        return self._put_back_all(
+            entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
+        )
+
+    def _trial(self, profile: Profile, max_decisions: int, *, is_observed: bool = True) -> GroupTrial:
+        observer = self._observer if is_observed else Unobserved()
+        return GroupTrial(
+            self._state, self._volumes, profile, self._rng, observer, self._annotate, max_decisions
+        )
+
+    def needs_room(self, key: GroupKey, profile: Profile) -> bool:
+        """
+        Return whether the group has still no places; asked right before a pod is deleted for it.
+
+        A large group is not searched again for each of its victims.
+        """
+        if self._groups.is_released(key):
+            return True
+        members = [
+            _unnominated(pod)
+            for pod in self._groups.pending(key)
+            if not pod.gates and not pod.terminating and not self._state.is_assumed(pod.uid)
+        ]
+        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
+        n_needed = self._n_needed(key, group, n_running)
+        if group is None or n_needed > len(members):
+            return False
+        if len(members) > _MOST_ASKED_AGAIN:
+            return True
+        before = self._nominations.withdraw(members)
+        trial = self._trial(profile, 2 * len(members), is_observed=False)
+        outcome = search(members, n_needed, group.topology_key, self._rows(key, group), trial)
+        trial.take_all_back()
+        self._nominations.nominate((pod for pod in self._groups.pending(key) if pod.uid in before), before)
+        return not outcome.is_placed and outcome.error is None
 
     def _n_needed(self, key: GroupKey, group: PodGroup | None, n_running: int) -> int:
         """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
@@ -160,11 +240,15 @@ class GroupCycles:
         *,
         unschedulable: bool,
         is_incomplete: bool = False,
+        nominations: Nominations = _NO_NOMINATIONS,
     ) -> GroupResult:
         """Put every member back; one event and one attempt for all, and a condition for each that changes."""
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         result: Final = "unschedulable" if unschedulable else "error"
-        profile = next(iter(entries.values())).profile
+        profile, shown = next(iter(entries.values())).profile, nominations.shown
+        victims = nominations.victims
+        preemption = PostFiltered(SUCCESS, None, victims, nominations.n_violations) if victims else None
+        n_victims = 0 if all(pod.terminating for pod in victims) else len(victims)
         told: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
         told += report_group(self._groups.get(key), reason, text)
         # Whatever helps one member may help the group. Without a refusal it is tried again after its backoff.
@@ -175,13 +259,20 @@ class GroupCycles:
             own = outcome.rejecting.get(queued.uid)
             rejecting = own | _BY_GANG_SCHEDULING if own else of_group
             self._queue.put_back(queued, frozenset() if outcome.error else rejecting, now_s)
-            reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=None)
+            nominated = None if shown is None else shown.get(queued.uid, "")
+            reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
             if not index:
-                told.append(attempted(queued, result, now_s, message=text))
+                told.append(
+                    attempted(queued, result, now_s, message=text, preemption=preemption, n_victims=n_victims)
+                )
                 told += reported
             elif len(reported) > 1:
                 told += reported
-        return GroupResult({}, None, told)
+        if not victims:
+            return GroupResult({}, None, told)
+        pods = [one.pod for one in entries.values()]
+        preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
+        return GroupResult({}, None, told, preemptor, nominations, entries.keys())
 
     def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
         """Put back a member that has no place although its group is placed without it."""
@@ -193,7 +284,7 @@ class GroupCycles:
         self._queue.put_back(queued, rejecting, now_s)
         return [
             attempted(queued, "unschedulable", now_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=True, nominated=None),
+            *report_failure(queued.pod, text, unschedulable=True),
         ]
 
     # Members that come and go.
@@ -204,13 +295,17 @@ class GroupCycles:
 
         O(1) while the group is incomplete, O(members) when it becomes complete.
         """
+        self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete_since_s.pop(key, None)
             self._reported.discard(key)
             self._unequal.discard(key)
+            self._nominations.forget(key)
         elif not self._groups.is_complete(first):
             self._incomplete_since_s.setdefault(key, now_s)
+            self._nominations.forget(key)
+            self._release(self._nominations.withdraw_all(key), now_s)
         elif key in self._incomplete_since_s or key in self._reported:
             self._incomplete_since_s.pop(key, None)
             self._reported.discard(key)
@@ -235,22 +330,43 @@ class GroupCycles:
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
     def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
-        """Return the condition of the member's PodGroup once no bind is in flight of as many members as it needs."""
+        """Return conditions of the member's PodGroup once no bind is in flight of as many members as it needs."""
         key = None if pod.group is None else self._groups.key_of(pod)
         group = None if key is None else self._groups.get(key)
-        if key is None or group is None or not group.api_version or group.was_scheduled:
+        if key is None or group is None or not group.api_version:
             return []
-        placed = [one for one in self._groups.placed(key) if one.uid not in binding]
-        return report_group(group, "Scheduled") if len(placed) >= group.min_count else []
+        if group.was_scheduled and not self._lost.is_told(key):
+            return []
+        n_bound = sum(one.uid not in binding for one in self._groups.placed(key))
+        told = report_group(group, "Scheduled") if n_bound >= group.min_count else []
+        return [*told, *self._lost.on_bound(key, group, n_bound)]
 
     # Time.
 
-    def next_wake_s(self) -> float | None:
-        """Return when the oldest incomplete group is to be reported, None if none waits."""
-        oldest = next(iter(self._incomplete_since_s.values()), None)
-        return None if oldest is None else oldest + REPORT_INCOMPLETE_S
+    def on_time(self, now_s: float) -> list[Instruction]:
+        """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
+        self._release(self._nominations.end_hold(now_s), now_s)
+        for key in self._lost.due(now_s):
+            if (first := next(iter(self._groups.pending(key)), None)) is not None:
+                self._queue.activate(first.uid, now_s)
+        return [*self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
-    def report_incomplete(self, now_s: float) -> list[Instruction]:
+    def _release(self, members: list[Pod], now_s: float) -> None:
+        """Wake the pods that wait for room which these members were nominated for."""
+        highest = max((pod.priority for pod in members), default=0)
+        for pod in members:
+            self._queue.on_event(
+                ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= highest
+            )
+
+    def next_wake_s(self, now_s: float) -> float | None:
+        """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
+        oldest = next(iter(self._incomplete_since_s.values()), None)
+        report_s = None if oldest is None else oldest + REPORT_INCOMPLETE_S
+        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s(now_s))
+        return min((one for one in due_s if one is not None), default=None)
+
+    def _report_incomplete(self, now_s: float) -> list[Instruction]:
         """Return the conditions of the members of groups that have been incomplete for a while, once each."""
         told: list[Instruction] = []
         for key, since_s in list(self._incomplete_since_s.items()):
@@ -264,6 +380,11 @@ class GroupCycles:
                 if self._waits_for_group(pod):
                     problem = pod.group.problem if pod.group is not None else ""
                     text = waiting_message(key, group, problem)
-                    reported = report_failure(pod, text, unschedulable=True, nominated=None)
+                    reported = report_failure(pod, text, unschedulable=True)
                     told += reported if len(reported) > 1 else []
         return told
+
+
+def _unnominated(pod: Pod) -> Pod:
+    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
+    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

@@ -92,6 +92,12 @@ def components_of(kinds: Sequence[Kind], snapshot: Snapshot) -> list[Component]:
     return sorted(components, key=lambda one: (not one.key, -one.n_pods))
 
 
+def shared_key(members: Sequence[Pod], snapshot: Snapshot) -> str:
+    """Return the topology key of the component of all members; empty if there are several, or it has none."""
+    components = components_of(kinds_of(members, snapshot), snapshot)
+    return components[0].key if len(components) == 1 else ""
+
+
 def is_selected(needs: PodMatcher | None, pod: Pod, snapshot: Snapshot) -> bool:
     """Return whether the matcher selects the pod."""
     if needs is None:

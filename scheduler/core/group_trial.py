@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide_within
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.interface import Rng
+from scheduler.framework.interface import FilterPlugin, Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.pod_groups import reads_siblings
 from scheduler.framework.profile import Profile
@@ -124,19 +124,29 @@ class GroupTrial:
             self._state.nominate(place.pod, place.nominated_to)
         return place.pod
 
+    def take_all_back(self) -> None:
+        """Forget every place."""
+        while self.places:
+            self.take_back()
+
     def is_settled(self) -> bool:
         """Return whether every pod that required affinity waits for has come. One decision per member that waited."""
         return all(self._has_company(place) for place in self.places if place.is_owed)
 
     def _has_company(self, place: Place) -> bool:
         """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
+        return self._takes(place, tuple(one for one in self.profile.filters if reads_siblings(one)))
+
+    def still_takes(self, place: Place) -> bool:
+        """Return whether the node takes the member beside everything that is there now. One decision."""
+        return self._takes(place, self.profile.filters)
+
+    def _takes(self, place: Place, filters: tuple[FilterPlugin, ...]) -> bool:
         row = self.snapshot.nodes.row_by_name[place.node_name]
         rows = self.snapshot.alive & False
         rows[row] = True
-        filters = tuple(one for one in self.profile.filters if reads_siblings(one))
         asked = replace(self.profile, filters=filters, scorers=())
         self._state.forget(place.pod.uid)
-        scope = Scope(rows)
-        decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), scope)
+        decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), Scope(rows))
         self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)

@@ -19,7 +19,7 @@ Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -32,7 +32,7 @@ from scheduler.core.outcomes import Binding, attempted, failed_event, report_bou
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.errors import PluginFailed
-from scheduler.framework.diagnosis import FitError, PostFiltered
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
     STORAGE_RESOURCES,
     Action,
@@ -160,7 +160,7 @@ class Machine:
             self.state.kubelet_refusals.next_s,
             self._volumes.next_wake_s(),
             self._fallbacks.next_wake_s(now_s),
-            self._groups.next_wake_s(),
+            self._groups.next_wake_s(now_s),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None
@@ -201,7 +201,7 @@ class Machine:
         due, told = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
-        told += self._groups.report_incomplete(now_s)
+        told += self._groups.on_time(now_s)
         return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
 
     def _evicted(self, event: WatchEvent) -> list[Instruction]:
@@ -263,7 +263,12 @@ class Machine:
                 member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
             )
             orders.append(place.order)
-        return [*orders, *result.told]
+        evictions: list[Instruction] = []
+        if result.preemptor is not None:
+            nominations = result.nominations
+            nodes = set(nominations.nodes.values())
+            evictions = self._preempt(result.preemptor, nodes, nominations.victims, now_s, result.members)
+        return [*orders, *result.told, *evictions]
 
     def _assume_and_bind(
         self,
@@ -332,7 +337,9 @@ class Machine:
         nominated = "" if result is None else result.nominated_node_name
         if nominated is not None:
             self.state.nominate(pod, nominated)
-        evictions = self._preempt(pod, result, now_s) if result is not None and result.victims else []
+        evictions: list[Instruction] = []
+        if result is not None and result.victims:
+            evictions = self._preempt(pod, {result.nominated_node_name or ""}, result.victims, now_s)
         n_victims = len(result.victims) if result is not None and evictions else 0
         message = error.message()
         return [
@@ -348,31 +355,39 @@ class Machine:
             *evictions,
         ]
 
-    def _preempt(self, pod: Pod, result: PostFiltered, now_s: float) -> list[Instruction]:
+    def _preempt(
+        self,
+        pod: Pod,
+        node_names: Collection[str],
+        victims: Sequence[Pod],
+        now_s: float,
+        members: Collection[str] = (),
+    ) -> list[Instruction]:
         """
-        Return the instructions that make room: pods of lower priority lose their nomination to the node first.
+        Return the instructions that make room: pods of lower priority lose their nomination to the nodes first.
 
-        Victims that wait for their volumes are put back without a call.
+        Victims that wait for their volumes are put back without a call. `members`: the UIDs of the pod's group.
         """
-        node_name = result.nominated_node_name or ""
         told: list[Instruction] = []
-        if all(victim.terminating for victim in result.victims):
+        if all(victim.terminating for victim in victims):
             # There is nothing to do but wait, also for pods of lower priority that are nominated there.
             return []
-        for other in list(self.state.nominated.on(node_name)):
-            if other.priority < pod.priority:
+        nominated = self.state.nominated
+        for other in [one for name in sorted(node_names) for one in nominated.on(name)]:
+            if other.priority < pod.priority and other.uid not in members:
                 self.state.nominate(other, "")
                 if other.nominated_node_name:
                     told.append(ClearNomination(other))
         to_evict: list[Pod] = []
-        for victim in result.victims:
+        node_name = "" if members else next(iter(node_names))
+        for victim in victims:
             if self._volumes.holds(victim.uid):
                 text = f'running PreBind plugin "VolumeBinding": {PREEMPTED}'
                 told += self._on_bind_failed(victim.uid, text, now_s)
                 told.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
             elif not victim.terminating:
                 to_evict.append(victim)
-        return [*told, *self.preemptions.start(pod, node_name, to_evict)]
+        return [*told, *self.preemptions.start(pod, node_name, to_evict, members)]
 
     def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
         told, is_over = self.preemptions.on_ended(ended)
@@ -385,7 +400,7 @@ class Machine:
         Return whether the pod still needs the victim's place; asked right before the victim is deleted.
 
         Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
-        already. O(nodes).
+        already. O(nodes). Of a group, not if the group fits by now.
         """
         pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding:
@@ -396,8 +411,11 @@ class Machine:
             or not self.state.node(self.state.nodes.name_of(placed.row))
         ):
             return False
+        profile = self._profiles[pod.scheduler_name]
+        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
+            return self._groups.needs_room(key, profile)
         try:
-            return not fits(pod, self._snapshot, self._profiles[pod.scheduler_name])
+            return not fits(pod, self._snapshot, profile)
         except PluginFailed:  # its cycle, which is next, says why
             return False
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.interface import PodContext, Rng
 from scheduler.framework.node_trial import FilterTrials
+from scheduler.model.pods import Pod
+from scheduler.state.cluster import PlacedPod
 from scheduler.state.snapshot import Snapshot
 
 
@@ -28,4 +31,23 @@ class PostFilterPlugin(Protocol):
 
     def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
         """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
+        ...
+
+
+@runtime_checkable
+class GroupPreemptor(Protocol):
+    """A PostFilter plugin by whose rules pods are also evicted for a group."""
+
+    def group_ineligibility(
+        self, members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+    ) -> str | None:
+        """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
+        ...
+
+    def order_of_return(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+        """
+        Return the pods in the order in which they come back where there is room for them.
+
+        And how many of them, the first ones, would break a PodDisruptionBudget if they left.
+        """
         ...

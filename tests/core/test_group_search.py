@@ -15,6 +15,7 @@ import pytest
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import NodeSeen, PodSeen
 from tests.reference.cluster import Cluster
 from tests.reference.pod_groups import Group
@@ -26,7 +27,7 @@ RACK = "rack"
 APPS = ("x", "y")
 
 
-class _Chance(Random):
+class Chance(Random):
     """Draws clusters of which many are too small by little."""
 
     def term(self) -> Json:
@@ -53,13 +54,14 @@ class _Chance(Random):
         }
 
 
-def _object(name: str, template: Json, n_needed: int = 0, **more: Any) -> Json:
+def group_object(name: str, template: Json, n_needed: int = 0, *, priority: int = 0, **more: Any) -> Json:
     group = {GROUP: "g", MIN_COUNT: str(n_needed)} if n_needed else {}
     labels = {**template["labels"], **group}
-    return build.pod(name, **{**template, "labels": labels}, spec={"schedulerName": NAME}, **more)
+    spec = {"schedulerName": NAME, "priority": priority}
+    return build.pod(name, **{**template, "labels": labels}, spec=spec, **more)
 
 
-class _Case:
+class Case:
     """A driver and a reference that know the same objects."""
 
     def __init__(self, nodes: list[Json], running: list[tuple[Json, int]]) -> None:
@@ -69,12 +71,14 @@ class _Case:
             self.reference.apply(one)
             self.driver.handle(NodeSeen(decode_node(json.dumps(one).encode())))
         for index, (template, at) in enumerate(running):
-            self.show(_object(f"r{index}", template, node=self._names[at % len(nodes)]))
+            self.show(group_object(f"r{index}", template, node=self._names[at % len(nodes)]))
 
-    def show(self, pod: Json) -> None:
+    def show(self, pod: Json) -> Pod:
         if "nodeName" in pod["spec"]:
             self.reference.apply(pod)
-        self.driver.handle(PodSeen(self.driver.decoded(pod)))
+        seen = self.driver.decoded(pod)
+        self.driver.handle(PodSeen(seen))
+        return seen
 
     def places(self, members: list[Json]) -> dict[str, str]:
         told: list[Instruction] = []
@@ -87,7 +91,7 @@ class _Case:
 
 def check(seed: int) -> None:
     """Compare one drawn case with brute force."""
-    chance = _Chance(seed)
+    chance = Chance(seed)
     nodes = [chance.node(index) for index in range(chance.choice((2, 3, 3, 4)))]
     templates = [chance.template() for _ in range(chance.choice((1, 2, 2, 3)))]
     running = [
@@ -96,8 +100,8 @@ def check(seed: int) -> None:
     ]
     n_members = chance.choice((2, 3, 3, 4))
     n_needed = max(1, n_members - chance.choice((0, 0, 0, 1)))
-    case = _Case(nodes, running)
-    members = [_object(f"m{i}", templates[i % len(templates)], n_needed) for i in range(n_members)]
+    case = Case(nodes, running)
+    members = [group_object(f"m{i}", templates[i % len(templates)], n_needed) for i in range(n_members)]
     group = Group(case.reference, {one["metadata"]["name"]: one for one in members})
     most = group.most(n_needed)
     places = case.places(members)

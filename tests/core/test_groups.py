@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind, GroupReference
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, PodSeen, TimePassed
+from scheduler.model.stimuli import BindDone, EvictionEnded, PodSeen, TimePassed, VictimFate
 from scheduler.settings.loading import load_settings
 from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
@@ -357,3 +357,202 @@ def test_a_bound_member_is_confirmed_and_counts(cluster: Driver) -> None:
         cluster.confirm(pod, nodes[pod.name])
         assert cluster.handle(BindDone(pod.uid)) == []
     assert cluster.machine.n_binding == 0
+
+
+class _Stream:
+    """Small pods, of which one comes for each that ends, in a full cluster."""
+
+    def __init__(self, cluster: Driver, n_nodes: int, lasts_s: int) -> None:
+        self._cluster, self._lasts_s = cluster, lasts_s
+        self._ends: list[tuple[float, Pod]] = []
+        self._n_names = 0
+        racks(cluster, a=n_nodes)
+        for index in range(n_nodes):
+            self._add()
+            self.take(cluster.cycle())
+            self._ends[-1] = (cluster.now_s + lasts_s * (index + 1) / n_nodes, self._ends[-1][1])
+
+    def _add(self) -> None:
+        self._n_names += 1
+        self._cluster.pod(f"small-{self._n_names}", containers=[container(requests={"cpu": "1"})])
+
+    def take(self, told: list[Instruction]) -> None:
+        for one in told:
+            if isinstance(one, Bind) and one.pod.name.startswith("small"):
+                self._ends.append(
+                    (self._cluster.now_s + self._lasts_s, self._cluster.confirm(one.pod, one.node_name))
+                )
+
+    def pass_second(self) -> dict[str, str]:
+        """Return what is bound besides small pods."""
+        self._cluster.pass_time(1.0)
+        for end_s, pod in list(self._ends):
+            if end_s <= self._cluster.now_s:
+                self._ends.remove((end_s, pod))
+                self._cluster.lose(pod)
+                self._add()
+        places: dict[str, str] = {}
+        while told := self._cluster.cycle():
+            self.take(told)
+            places |= {name: node for name, node in binds(told).items() if not name.startswith("small")}
+        return places
+
+
+def test_a_large_group_does_not_starve_behind_small_pods(cluster: Driver) -> None:
+    """After two minutes room is held for it, which is free once the pods there have ended."""
+    stream = _Stream(cluster, n_nodes=6, lasts_s=30)
+    workers(cluster, 4)
+    began_s = cluster.now_s
+    places: dict[str, str] = {}
+    while not places and cluster.now_s < began_s + 1000:
+        places = stream.pass_second()
+    assert len(places) == 4
+    assert 120 <= cluster.now_s - began_s <= 120 + 30 + 15
+    assert not cluster.state.nominated
+
+
+def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver) -> None:
+    """Pods that never end: after two minutes the small pods get the room, and for two minutes no room is held."""
+    racks(cluster, a=3)
+    for index in range(3):
+        cluster.pod(f"long-{index}", node=f"a-{index}", containers=[container(requests={"cpu": "500m"})])
+    workers(cluster, 3)
+    for index in range(2):
+        member(cluster, f"o-{index}", group="other", n=2)
+    run(cluster)
+    assert not cluster.state.nominated
+    cluster.pass_time(125.0)
+    cluster.node("full", allocatable={"cpu": "0"})
+    for pod in ("w-0", "o-0"):
+        cluster.queue.activate(f"uid-default-{pod}", cluster.now_s)
+    run(cluster)
+    held = [pod.name for index in range(3) for pod in cluster.state.nominated.on(f"a-{index}")]
+    assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
+    small = {"containers": [container(requests={"cpu": "500m"})]}
+    cluster.pod("high", priority=1, **small)
+    assert list(binds(run(cluster))) == ["high"]
+    cluster.pod("small-0", **small)
+    cluster.pod("small-1", **small)
+    n_open = 3 - len({cluster.state.nominated.node_of(f"uid-default-{name}") for name in held})
+    assert len(binds(run(cluster))) <= n_open
+    cluster.pass_time(121.0)
+    assert not cluster.state.nominated
+    cluster.pass_time(10.0)
+    run(cluster)
+    assert not cluster.state.nominated
+    assert len(cluster.state.placed) == 3 + 3
+
+
+def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
+    """A group on nodes."""
+    pods = workers(cluster, n_pods, **more)
+    nodes = binds(cluster.cycle())
+    return [cluster.confirm(pod, nodes[pod.name]) for pod in pods]
+
+
+def _told_of_loss(told: list[Instruction]) -> list[str]:
+    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == "PodGroupNotWhole"]
+
+
+def test_a_group_that_lost_members_is_told_once(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    cluster.lose(pods[1])
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+    cluster.now_s += 31
+    text = "pod group default/train was placed and has lost members: 2 of the 3 that it needs are on nodes"
+    assert _told_of_loss(cluster.handle(TimePassed())) == [text]
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+
+
+def test_a_member_that_is_replaced_in_time_is_not_told(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    cluster.lose(pods[1])
+    again = member(cluster, "w-3", n=3)
+    cluster.confirm(again, binds(cluster.cycle())["w-3"])
+    cluster.now_s += 60
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+    assert cluster.machine.next_wake_s(cluster.now_s) is None
+
+
+def test_members_that_succeeded_are_not_lost(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    version = cluster.next_version()
+    cluster.handle(PodSeen(replace(pods[1], phase="Succeeded", resource_version=version)))
+    cluster.now_s += 60
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+
+
+def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(cluster: Driver) -> None:
+    """Rack a has no room for the new member; all of them together go to rack b."""
+    racks(cluster, a=3)
+    release = {"affinity-scheduler.io/pod-group-release-after-seconds": "60"}
+    pods = _placed(cluster, 3, affinity=together(), annotations=release)
+    racks(cluster, b=3)
+    cluster.lose(pods[1])
+    cluster.pod("other", node="a-" + pods[1].node_name[-1], containers=[container(requests={"cpu": "1"})])
+    member(cluster, "w-3", n=3, affinity=together(), annotations=release)
+    told = run(cluster)
+    assert binds(told) == {}
+    cluster.pass_time(45.0)
+    assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
+    due_s = cluster.machine.next_wake_s(cluster.now_s)
+    assert due_s is not None
+    assert due_s <= 1000 + 60
+    cluster.pass_time(20.0)
+    told = run(cluster)
+    (first,) = [one for one in told if isinstance(one, EvictVictim)]
+    assert conditions(told)["w-3"].endswith(
+        "The members on nodes are evicted, to be placed anew with the others."
+    )
+    assert cluster.machine.wants_eviction(first.preemptor.uid, first.victim.uid)
+    told = cluster.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
+    cluster.lose(first.victim)
+    (last,) = [one for one in told if isinstance(one, EvictVictim)]
+    assert cluster.machine.wants_eviction(last.preemptor.uid, last.victim.uid)
+    cluster.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
+    cluster.lose(last.victim)
+    assert {first.victim.name, last.victim.name} == {"w-0", "w-2"}
+    cluster.pass_time(20.0)
+    assert binds(run(cluster)) == {}
+    for name in ("w-4", "w-5"):
+        member(cluster, name, n=3, affinity=together(), annotations=release)
+    nodes = binds(run(cluster))
+    assert sorted(nodes) == ["w-3", "w-4", "w-5"]
+    assert {node[0] for node in nodes.values()} == {"b"}
+
+
+def test_without_the_choice_no_member_is_evicted(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    pods = _placed(cluster, 2)
+    cluster.lose(pods[0])
+    cluster.pod("other", node=pods[0].node_name, containers=[container(requests={"cpu": "1"})])
+    member(cluster, "w-3", n=2)
+    for _ in range(20):
+        cluster.pass_time(60.0)
+        assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
+
+
+def test_a_release_that_does_not_parse_keeps_the_group_waiting(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    member(cluster, "w-0", n=1, annotations={"affinity-scheduler.io/pod-group-release-after-seconds": "1h"})
+    cluster.now_s += 6
+    text = conditions(cluster.handle(TimePassed()))["w-0"]
+    assert text == (
+        'affinity-scheduler.io/pod-group-release-after-seconds of the pod: found "1h", expected 1 to 604800'
+    )
+
+
+def test_the_message_says_that_no_rule_is_relaxed_for_a_member(cluster: Driver) -> None:
+    """Not after its time either."""
+    racks(cluster, a=1, b=1)
+    rule = '[{"rule": "podAffinity", "topologyKey": "rack", "afterSeconds": 5}]'
+    workers(cluster, 2, affinity=together(), annotations={"affinity-scheduler.io/fallback": rule})
+    told = cluster.cycle()
+    text = conditions(told)["w-0"]
+    assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
+    assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
+    cluster.pass_time(400.0)
+    assert binds(run(cluster)) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RACK = "example.com/rack"
 GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
+KUBERNETES_1_37 = "scheduling.k8s.io/v1beta1"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    folder = tmp_path_factory.mktemp("groups")
+    async with _serving(tmp_path_factory.mktemp("groups"), KUBERNETES, COSCHEDULING) as server:
+        yield server
+
+
+@asynccontextmanager
+async def _serving(folder: Path, *api_versions: str) -> AsyncIterator[Cluster]:
+    """Yield a cluster with these kinds of PodGroups, and a scheduler on it."""
     async with embedded(folder, controllers=True) as server:
-        for api_version in (KUBERNETES, COSCHEDULING):
+        for api_version in api_versions:
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             (await server.api.post(path, definition(api_version))).ok  # noqa: B018
         async with running(Path(server.kubeconfig), "--seed", "1"):
@@ -152,3 +160,102 @@ async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluste
     await _add_group(cluster, COSCHEDULING, "listed", {"minMember": 2})
     await _add_members(cluster, ["l-0", "l-1"], labels=labels)
     assert await _racks_of(cluster, 2) == {"a"}
+
+
+async def test_the_podgroup_of_kubernetes_1_37_is_found_by_discovery(tmp_path: Path) -> None:
+    """Its condition has another type, and its fields another version; nothing is configured."""
+    async with _serving(tmp_path, KUBERNETES_1_37) as cluster:
+        await _racks(cluster, a=1, b=1)
+        spec = {
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": RACK}]},
+            "disruptionMode": {"single": {}},
+        }
+        path = await _add_group(cluster, KUBERNETES_1_37, "gang", spec)
+        await _add_members(cluster, ["m-0", "m-1"], spec={"schedulingGroup": {"podGroupName": "gang"}})
+        condition = await _condition_is(cluster, path, "False")
+        assert (condition["type"], condition["reason"]) == ("PodGroupInitiallyScheduled", "Unschedulable")
+        await cluster.add_node("b-1", labels={RACK: "b"}, allocatable={"cpu": "1"})
+        assert await _racks_of(cluster, 2) == {"b"}
+        assert (await _condition_is(cluster, path, "True"))["reason"] == "Scheduled"
+
+
+async def test_pods_are_evicted_for_a_group_all_or_none(cluster: Cluster) -> None:
+    """For three members in one rack: not in the rack with a pod that is as important, and no pod too many."""
+    await _racks(cluster, a=3, b=4)
+    made = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "train"},
+        "value": 1000,
+    }
+    (await cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", made)).ok  # noqa: B018
+    high = {"priorityClassName": "train"}
+    await cluster.add_pod("kept", cpu="1", node="a-0", spec=high)
+    lower = {f"low-{node}": node for node in ("a-1", "a-2", "b-0", "b-1", "b-2")}
+    for name, node in lower.items():
+        await cluster.add_pod(name, cpu="1", node=node)
+    names = [f"worker-{index}" for index in range(3)]
+    labels = {"job": "train", GROUP: "train", MIN_COUNT: "3"}
+    await _add_members(cluster, names, labels=labels, affinity=_together("train"), spec=high)
+    for name in names:
+        assert (await cluster.node_of(name)).startswith("b-")
+    left = {pod["metadata"]["name"] for pod in await cluster.pods()}
+    evicted = lower.keys() - left
+    assert len(evicted) == 2
+    assert all(lower[name].startswith("b-") for name in evicted)
+    (event,) = await until(lambda: cluster.events(min(evicted), "Preempted"), what="the Preempted event")
+    assert event["note"].startswith(f"Preempted by pod group {cluster.api.namespace}/train on node b-")
+
+
+async def test_volumes_of_members_are_made_where_the_members_go(cluster: Cluster) -> None:
+    """Claims that wait for their first consumer; the rack with room for both is the one whose volumes are made."""
+    await _racks(cluster, a=1, b=2)
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "made-late"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    (await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage)).ok  # noqa: B018
+    for node in ("a-0", "b-0", "b-1"):
+        (await cluster.api.post("/api/v1/persistentvolumes", _local_volume(node))).ok  # noqa: B018
+    labels = {"job": "db", GROUP: "db", MIN_COUNT: "2"}
+    for index in range(2):
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": f"data-{index}"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "made-late",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        claims = cluster.api.in_namespace("persistentvolumeclaims")
+        (await cluster.api.post(claims, claim)).ok  # noqa: B018
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{index}"}}]
+        await cluster.add_pod(
+            f"db-{index}", cpu="1", labels=labels, affinity=_together("db"), spec={"volumes": volumes}
+        )
+    assert await _racks_of(cluster, 2) == {"b"}
+    bound = (await cluster.api.get(cluster.api.in_namespace("persistentvolumeclaims"))).ok["items"]
+    assert {one["spec"]["volumeName"] for one in bound} == {"volume-b-0", "volume-b-1"}
+
+
+def _local_volume(node: str) -> Json:
+    """A volume that only its node reaches."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"volume-{node}"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "made-late",
+            "local": {"path": "/mnt/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }

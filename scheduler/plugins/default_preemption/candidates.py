@@ -48,12 +48,7 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
         trial.count(placed.pod, -1)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
-    # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
-    # not even that), where pods are appended as watches bring them and the last one fills the gap of one that goes.
-    # Here the name decides, so that a restart changes no decision; the recorded ones agree with this direction.
-    lower.sort(key=lambda placed: placed.pod.key, reverse=True)
-    lower.sort(key=lambda placed: importance(placed.pod))
-    violating, others = _by_violation(lower, snapshot)
+    violating, others = in_order(lower, snapshot)
     evicted = _reprieve(violating, trial)
     n_violations = len(evicted)
     evicted += _reprieve(others, trial)
@@ -63,6 +58,16 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
     if violating and others:
         evicted.sort(key=importance)
     return Candidate(row, tuple(evicted), n_violations)
+
+
+def in_order(pods: Iterable[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], list[PlacedPod]]:
+    """Return the pods whose removal would break a budget, and the others, both with the most important first."""
+    # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
+    # not even that), where pods are appended as watches bring them and the last one fills the gap of one that goes.
+    # Here the name decides, so that a restart changes no decision; the recorded ones agree with this direction.
+    ordered = sorted(pods, key=lambda placed: placed.pod.key, reverse=True)
+    ordered.sort(key=lambda placed: importance(placed.pod))
+    return _by_violation(ordered, snapshot)
 
 
 def importance(pod: Pod) -> tuple[int, int]:

@@ -6,6 +6,7 @@ Source: plugins/defaultpreemption/default_preemption.go, PodEligibleToPreemptOth
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from scheduler.framework.diagnosis import FitError
@@ -30,7 +31,21 @@ def ineligibility(pod: Pod, fit_error: FitError, snapshot: Snapshot) -> str | No
         return None
     if fit_error.code_at(row) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
+    return VICTIMS_ARE_ENDING if _has_ending_victims(row, pod.priority, snapshot) else None
+
+
+def group_ineligibility(
+    members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+) -> str | None:
+    """Return as `ineligibility` for members of a group, nominated to these nodes."""
+    if not all(pod.may_preempt for pod in members):
+        return NEVER
+    priority = min(pod.priority for pod in members)
+    rows = [snapshot.nodes.row_by_name.get(name) for name in node_names]
+    live = [row for row in rows if row is not None and snapshot.alive.item(row)]
+    return VICTIMS_ARE_ENDING if any(_has_ending_victims(row, priority, snapshot) for row in live) else None
+
+
+def _has_ending_victims(row: int, priority: int, snapshot: Snapshot) -> bool:
     placed = (one.pod for one in snapshot.placed_on(row))
-    if any(one.terminating and one.is_preempted and one.priority < pod.priority for one in placed):
-        return VICTIMS_ARE_ENDING
-    return None
+    return any(one.terminating and one.is_preempted and one.priority < priority for one in placed)

@@ -10,7 +10,7 @@ Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
 from scheduler.errors import InvariantViolation
@@ -22,10 +22,11 @@ from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import candidate_at
+from scheduler.plugins.default_preemption.candidates import candidate_at, in_order
 from scheduler.plugins.default_preemption.choice import Harm
-from scheduler.plugins.default_preemption.eligibility import ineligibility
+from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Found, Search, find_candidates
+from scheduler.state.cluster import PlacedPod
 from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "DefaultPreemption"
@@ -71,6 +72,17 @@ class DefaultPreemption:
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, snapshot)}"), "")
+
+    def group_ineligibility(
+        self, members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+    ) -> str | None:
+        """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
+        return group_ineligibility(members, node_names, snapshot)
+
+    def order_of_return(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+        """Return the pods in the order in which they come back, and how many, the first ones, a budget protects."""
+        violating, others = in_order(pods, snapshot)
+        return [*violating, *others], len(violating)
 
 
 def _harm(found: Found) -> Harm:
