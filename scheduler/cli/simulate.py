@@ -132,7 +132,7 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
     cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
-    drain = simulate_drain(cluster, args.drain or (), args.without_zone or "", random.Random(args.seed))
+    drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(drain), indent=2).decode())
     else:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
@@ -25,6 +25,9 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.connection import connect
 from scheduler.shell.signals import on_termination
 from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0
@@ -50,6 +53,8 @@ class Options:
     master: str | None
     verbosity: int
     log_format: str
+    #: Where the log goes; None for standard error.
+    log_to: SupportsWrite[str] | None
     #: Told the numbers of changes and bytes about once a second.
     on_progress: Callable[[int, int], None]
 
@@ -130,7 +135,7 @@ async def record(
 
     Raises SettingsError and OSError.
     """
-    log = configure(verbosity=options.verbosity, form=options.log_format)
+    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ControllerMetrics(version=product_version())
     async with connect(
         options.settings.client_connection,

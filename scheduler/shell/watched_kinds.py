@@ -34,7 +34,8 @@ from scheduler.model.stimuli import (
     WorkloadGone,
     WorkloadSeen,
 )
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import preempts, storage_kinds_read, uses_default_spreading
 

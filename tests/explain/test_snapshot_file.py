@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from scheduler.shell.watched_kinds import recorded_kinds
 from tests.explain.random_clusters import random_cluster
 from tests.support import build, storage_objects
