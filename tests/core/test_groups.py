@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind, GroupReference
+from scheduler.model.pod_groups import (
+    COSCHEDULING_GROUP,
+    GROUP,
+    MIN_COUNT,
+    GroupKey,
+    GroupKind,
+    GroupReference,
+    PodGroup,
+)
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, EvictionEnded, PodSeen, TimePassed, VictimFate
+from scheduler.model.stimuli import BindDone, EvictionEnded, PodGroupSeen, PodSeen, TimePassed, VictimFate
 from scheduler.settings.loading import load_settings
 from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
@@ -239,6 +247,33 @@ def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(clu
     groups = cluster.state.groups
     assert groups.listed() == [OTHER]
     assert not list(groups.pending(OTHER))
+
+
+def test_a_group_without_places_is_tried_again_once_it_needs_fewer(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    pods = [member(cluster, f"w-{index}", n=3) for index in range(3)]
+    assert binds(run(cluster)) == {}
+    for pod in pods:
+        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    cluster.pass_time(10.0)
+    assert len(binds(run(cluster))) == 2
+
+
+def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(cluster: Driver) -> None:
+    racks(cluster, b=1)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    for index in range(2):
+        cluster.pod(
+            f"rank-{index}",
+            labels={COSCHEDULING_GROUP: "mpi"},
+            containers=[container(requests={"cpu": "800m"})],
+            affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
+        )
+    assert binds(run(cluster)) == {}
+    cluster.handle(PodGroupSeen(PodGroup(key, 1)))
+    cluster.pass_time(10.0)
+    assert len(binds(run(cluster))) == 1
 
 
 def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
