@@ -2,8 +2,8 @@
 `affinity-scheduler simulate -f FILE --replicas N`: say how many replicas fit, on which nodes, and what stops the next.
 
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
-turn, each with the pods of the ones before it; members of a group are placed together, or none of them is. The JSON is
-a list of `scheduler.explain.simulation.Simulation`, one per document.
+turn, each with the pods of the ones before it; members of a group are placed together, or none of them is, and it is
+said how many more such groups fit. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per document.
 
 `--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
 `scheduler.explain.drain.Drain`.
@@ -25,6 +25,7 @@ import msgspec
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.drain import drain_lines, simulate_drain
+from scheduler.cli.query.more_groups import count_more
 from scheduler.cli.query.priority_class import PriorityClass, read_priority_class
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
@@ -154,6 +155,8 @@ def simulate_manifests(
     """
     simulations: list[Simulation] = []
     found_by_group: dict[GroupKey, GroupPlaces] = {}
+    #: By group: the number of each of its manifests, of its pods, and of those that have places.
+    manifests_of: dict[GroupKey, list[tuple[int, int, int]]] = {}
     #: The pods of manifests whose group is placed with an earlier one.
     created: dict[int, list[Pod]] = {}
     for index, manifest in enumerate(manifests):
@@ -177,7 +180,16 @@ def simulate_manifests(
         uids = {pod.uid for pod in pods}
         node_names = [node_name for pod, node_name in found.nodes if pod.uid in uids]
         notes = (found.message,) if len(node_names) < len(pods) else ()
+        manifests_of.setdefault(key, []).append((index, len(pods), len(node_names)))
         simulations.append(_simulation(cluster, manifest, len(pods), node_names, notes=notes))
+    for key, of_group in manifests_of.items():
+        if all(n_pods == n_placed for _, n_pods, n_placed in of_group):
+            more = count_more(cluster, key, [(manifests[index], n) for index, n, _ in of_group], rng)
+            first = of_group[0][0]
+            told = (*simulations[first].notes, more.text(key))
+            simulations[first] = msgspec.structs.replace(
+                simulations[first], n_more_groups=more.n_groups, notes=told
+            )
     return simulations
 
 

@@ -25,7 +25,7 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.model.nodes import Namespace, Node, Workload
-from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pod_groups import GroupKey, GroupReference, PodGroup
 from scheduler.model.pods import Pod, as_relaxed
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
@@ -119,8 +119,7 @@ class EventHandlers:
             case DisruptionBudgetGone(namespace_name, name):
                 self._state.remove_budget(namespace_name, name)
             case PodGroupSeen(group):
-                self._state.groups.upsert(group)
-                self._on_member(group.key, None, now_s)
+                self._on_pod_group(group, now_s)
             case PodGroupsServed(group_kind):
                 self._state.groups.serve(group_kind)
             case PodGroupGone(key):
@@ -141,8 +140,17 @@ class EventHandlers:
         if self._state.kubelet_refusals.expire(now_s):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
+    def _on_pod_group(self, group: PodGroup, now_s: float) -> None:
+        groups, old = self._state.groups, self._state.groups.get(group.key)
+        groups.upsert(group)
+        self._on_member(group.key, None, now_s)
+        if old is not None and (old.min_count, old.topology_key) != (group.min_count, group.topology_key):
+            # What the members were refused for may count no more.
+            for pod in list(groups.pending(group.key)):
+                self._queue.activate(pod.uid, now_s)
+
     def _on_pod(self, pod: Pod, now_s: float) -> None:
-        group_before = self._group_of(pod.uid)
+        before = self._group_before(pod.uid)
         if pod.is_terminal:
             if pod.kubelet_refusal and pod.scheduler_name in self._profile_names:
                 self._state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
@@ -151,19 +159,20 @@ class EventHandlers:
             self._on_assigned_pod(pod, now_s)
         elif pod.scheduler_name in self._profile_names:
             self._on_pending_pod(pod, now_s)
-        if group_before is not None and group_before != _group_key(pod):
+        if before is not None and before.key != _group_key(pod):
             # Its labels or annotations were changed.
-            self._on_member(group_before, None, now_s)
+            self._on_member(before.key, None, now_s)
             self._queue.rank(pod.uid, pod.priority)
+        if before is not None and before != pod.group:
             self._queue.activate(pod.uid, now_s)
         if pod.group is not None:
             self._on_member(pod.group.key, pod, now_s)
 
-    def _group_of(self, uid: str) -> GroupKey | None:
-        """Return the group of the pod as it was seen last."""
+    def _group_before(self, uid: str) -> GroupReference | None:
+        """Return what the pod said of its group when it was seen last."""
         placed, pending = self._state.placed.get(uid), self._pending.get(uid)
         pod = pending if placed is None else placed.pod
-        return None if pod is None else _group_key(pod)
+        return None if pod is None else pod.group
 
     def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
         self._state.groups.remove_pending(self._pending.pop(pod.uid, pod))

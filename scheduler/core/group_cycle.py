@@ -18,11 +18,12 @@ from typing import Final
 
 from scheduler.core.decide import ScheduleResult
 from scheduler.core.group_domains import rows_for
-from scheduler.core.group_messages import unplaced_message, waiting_message
+from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_preemption import Question
 from scheduler.core.group_search import Outcome, search
 from scheduler.core.group_trial import GroupTrial
+from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import PostFiltered
@@ -97,6 +98,7 @@ class GroupCycles:
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
         self._nominations = GroupNominations(state)
+        self._lost = LostMembers(state.groups)
 
     # The cycle.
 
@@ -171,8 +173,12 @@ class GroupCycles:
             lambda: self._trial(profile, n_decisions, is_observed=False),
             now_s,
         )
+        if not nominations.victims and self._lost.take_due(key, now_s):
+            nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
+            self._groups.release(key)
         self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
-        text = f"{text} {nominations.note}" if nominations.note else text
+        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in question.members) else ""]
+        text = " ".join([text, *filter(None, notes)])
         return self._put_back_all(
             entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
         )
@@ -189,6 +195,8 @@ class GroupCycles:
 
         A large group is not searched again for each of its victims.
         """
+        if self._groups.is_released(key):
+            return True
         members = [
             _unnominated(pod)
             for pod in self._groups.pending(key)
@@ -262,7 +270,8 @@ class GroupCycles:
                 told += reported
         if not victims:
             return GroupResult({}, None, told)
-        preemptor = next(one.pod for one in entries.values() if one.uid in nominations.nodes)
+        pods = [one.pod for one in entries.values()]
+        preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult({}, None, told, preemptor, nominations, entries.keys())
 
     def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
@@ -286,6 +295,7 @@ class GroupCycles:
 
         O(1) while the group is incomplete, O(members) when it becomes complete.
         """
+        self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete_since_s.pop(key, None)
@@ -320,20 +330,26 @@ class GroupCycles:
         return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
 
     def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
-        """Return the condition of the member's PodGroup once no bind is in flight of as many members as it needs."""
+        """Return conditions of the member's PodGroup once no bind is in flight of as many members as it needs."""
         key = None if pod.group is None else self._groups.key_of(pod)
         group = None if key is None else self._groups.get(key)
-        if key is None or group is None or not group.api_version or group.was_scheduled:
+        if key is None or group is None or not group.api_version:
             return []
-        placed = [one for one in self._groups.placed(key) if one.uid not in binding]
-        return report_group(group, "Scheduled") if len(placed) >= group.min_count else []
+        if group.was_scheduled and not self._lost.is_told(key):
+            return []
+        n_bound = sum(one.uid not in binding for one in self._groups.placed(key))
+        told = report_group(group, "Scheduled") if n_bound >= group.min_count else []
+        return [*told, *self._lost.on_bound(key, group, n_bound)]
 
     # Time.
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
         self._release(self._nominations.end_hold(now_s), now_s)
-        return self._report_incomplete(now_s)
+        for key in self._lost.due(now_s):
+            if (first := next(iter(self._groups.pending(key)), None)) is not None:
+                self._queue.activate(first.uid, now_s)
+        return [*self._report_incomplete(now_s), *self._lost.on_time(now_s)]
 
     def _release(self, members: list[Pod], now_s: float) -> None:
         """Wake the pods that wait for room which these members were nominated for."""
@@ -343,11 +359,12 @@ class GroupCycles:
                 ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= highest
             )
 
-    def next_wake_s(self) -> float | None:
-        """Return when the oldest incomplete group is to be reported or a hold ends, None if nothing waits for time."""
-        oldest, hold_s = next(iter(self._incomplete_since_s.values()), None), self._nominations.next_wake_s()
+    def next_wake_s(self, now_s: float) -> float | None:
+        """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
+        oldest = next(iter(self._incomplete_since_s.values()), None)
         report_s = None if oldest is None else oldest + REPORT_INCOMPLETE_S
-        return min((due_s for due_s in (report_s, hold_s) if due_s is not None), default=None)
+        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s(now_s))
+        return min((one for one in due_s if one is not None), default=None)
 
     def _report_incomplete(self, now_s: float) -> list[Instruction]:
         """Return the conditions of the members of groups that have been incomplete for a while, once each."""

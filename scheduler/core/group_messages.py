@@ -11,6 +11,9 @@ from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 #: Domains that a message names.
 _NAMED_DOMAINS: Final = 2
 
+#: Ends the message of a group with members that have rules with fallbacks.
+NOT_RELAXED: Final = "Rules with fallbacks are not relaxed for members of groups."
+
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:
     """Return why a member waits whose group is not complete. It does not change while members come."""

@@ -183,7 +183,7 @@ class Machine:
             self.state.kubelet_refusals.next_s,
             self._volumes.next_wake_s(),
             self._fallbacks.next_wake_s(now_s),
-            self._groups.next_wake_s(),
+            self._groups.next_wake_s(now_s),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None

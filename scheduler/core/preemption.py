@@ -261,8 +261,10 @@ def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = ""
 
     `node_name`: empty if that is the preemptor's group.
     """
-    by = f"pod {preemptor.uid}"
+    note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
     if not node_name and preemptor.group is not None:
-        by = f"pod group {preemptor.group.key.text}"
-    note = f"Preempted by {by} on node {node_name or victim.node_name}{where}"
+        key = preemptor.group.key
+        note = f"Preempted by pod group {key.text} on node {victim.node_name}{where}"
+        if victim.group is not None and victim.group.key == key:
+            note = f"Evicted from node {victim.node_name} with its pod group {key.text}, which is placed anew{where}"
     return EmitEvent(victim, "Normal", "Preempted", "Preempting", note, preemptor.scheduler_name)

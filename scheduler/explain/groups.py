@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, cast
 
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial
 from scheduler.core.volume_binding import VolumeBindings
+from scheduler.explain.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+
+#: Fields of a pod's spec that may name the group, or whose selectors may.
+_NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +73,29 @@ def place_group(
     placed = {pod.uid for pod, _ in nodes}
     surplus = next((outcome.refusals.get(pod.uid) for pod in members if pod.uid not in placed), None)
     return GroupPlaces(nodes, "" if surplus is None else surplus.message())
+
+
+def copy_of(manifest: Manifest, key: GroupKey, number: int) -> Manifest:
+    """
+    Return the manifest of another group like this one: its name ends with the number.
+
+    Labels, annotations and selectors whose value is the group's name follow it; all others stay.
+    """
+    name, spec = f"{key.name}-{number}", dict(manifest.spec)
+    spec |= {field: _renamed(spec[field], key.name, name) for field in _NAMING if field in spec}
+    return replace(
+        manifest,
+        name=f"{manifest.name}-{number}",
+        labels=cast(Json, _renamed(manifest.labels, key.name, name)),
+        annotations=cast(Json, _renamed(manifest.annotations, key.name, name)),
+        spec=spec,
+    )
+
+
+def _renamed(value: object, old: str, new: str) -> object:
+    """Return the JSON value with `new` for every string that is `old`, keys aside."""
+    if isinstance(value, dict):
+        return {field: _renamed(one, old, new) for field, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one, old, new) for one in value]
+    return new if value == old else value

@@ -64,7 +64,8 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
 
     `zones`: every zone of the cluster by name; nodes without a zone label are left out. `next`: explains the first
     replica that did not fit; null if all fit. `victims`: the pods that are evicted for replicas, at most 100 of
-    `n_evicted`.
+    `n_evicted`. `n_more_groups`: how many more groups like the manifest's fit; null for another manifest of the
+    group, and without a group that fits.
     """
 
     api_version: str = API_VERSION
@@ -82,6 +83,7 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     n_evicted: int = 0
     victims: tuple[Victim, ...] = ()
+    n_more_groups: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

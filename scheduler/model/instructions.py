@@ -86,7 +86,13 @@ class EmitEvent:
     pod: Pod
     type: Literal["Normal", "Warning"]
     reason: Literal[
-        "Scheduled", "FailedScheduling", "Preempted", "PluginShutOff", "RuleRelaxed", "KeptByAnnotations"
+        "Scheduled",
+        "FailedScheduling",
+        "Preempted",
+        "PluginShutOff",
+        "RuleRelaxed",
+        "KeptByAnnotations",
+        "PodGroupNotWhole",
     ]
     action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
@@ -139,12 +145,17 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class PatchPodGroup:
-    """Say in the status of a PodGroup of scheduling.k8s.io whether it is placed."""
+    """
+    Say in the status of a PodGroup of scheduling.k8s.io whether it is placed.
+
+    `condition_type`: empty for the one that the version of its API has for that.
+    """
 
     group: PodGroup
-    is_scheduled: bool
-    reason: Literal["Scheduled", "Unschedulable", "SchedulerError"]
+    is_true: bool
+    reason: Literal["Scheduled", "Unschedulable", "SchedulerError", "Whole", "MembersLost"]
     message: str
+    condition_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

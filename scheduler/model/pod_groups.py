@@ -24,6 +24,10 @@ from scheduler.syntax.selectors import escaped
 GROUP: Final = "affinity-scheduler.io/pod-group"
 #: How many members have to exist before any is placed; the members of a group agree on it.
 MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
+#: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
+RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
+#: The condition that says whether a PodGroup that was placed still has enough members on nodes.
+WHOLE: Final = "affinity-scheduler.io/Whole"
 #: The label of scheduler-plugins' coscheduling.
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 
@@ -32,6 +36,8 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
+#: A week.
+_LIMIT_RELEASE_S: Final = 604_800
 
 
 class GroupKind(StrEnum):
@@ -61,13 +67,14 @@ class GroupReference:
     """
     What a pod says of its group.
 
-    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or minimum do not parse, in which
-    case the pod is in no group of other pods, and is not placed.
+    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why what it says does not parse, in which
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
     """
 
     key: GroupKey
     min_count: int = 0
     problem: str = ""
+    release_after_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,12 @@ class PodGroup:
     def scheduled_condition(self) -> wire.GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
         return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+
+    def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
+        """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
+        if not condition_type:
+            return self.scheduled_condition
+        return next((one for one in self.conditions if one.type == condition_type), None)
 
     @property
     def was_scheduled(self) -> bool:
@@ -132,27 +145,45 @@ def group_reference(
     namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> GroupReference | None:
     """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
-    if scheduling_group:
-        return GroupReference(GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group))
-    if name := labels.get(COSCHEDULING_GROUP, ""):
-        return GroupReference(GroupKey(GroupKind.COSCHEDULING, namespace, name))
-    name = labels.get(GROUP) or annotations.get(GROUP, "")
-    if not name:
+    key = _key(namespace, scheduling_group, labels, annotations)
+    if key is None:
         return None
-    text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
-    is_number = text is not None and text.isascii() and text.isdigit()
-    if (
-        text is not None
-        and is_number
-        and 1 <= int(text[:9]) <= LIMIT_MEMBERS
-        and not label_value_faults(name)
-    ):
-        return GroupReference(GroupKey(GroupKind.OWN, namespace, name), int(text))
-    shown = escaped(name[:64])
-    if label_value_faults(name):
-        problem = f'{GROUP} of the pod: found "{shown}", expected a valid label value'
-    else:
-        found = "none" if text is None else f'"{escaped(text[:64])}"'
-        problem = f"{MIN_COUNT} of the pod: found {found}, expected 1 to {LIMIT_MEMBERS}"
+    problem, min_count, release_after_s = "", 0, 0
+    if (release := annotations.get(RELEASE_AFTER)) is not None:
+        release_after_s = _number(release, _LIMIT_RELEASE_S)
+        problem = "" if release_after_s else _problem(RELEASE_AFTER, release, _LIMIT_RELEASE_S)
+    if key.kind is GroupKind.OWN:
+        text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
+        min_count = _number(text, LIMIT_MEMBERS)
+        problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
+        if label_value_faults(key.name):
+            problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
+    if not problem:
+        return GroupReference(key, min_count, release_after_s=release_after_s)
     # No name of a group has a space: the pod is no member of the group that others name well.
-    return GroupReference(GroupKey(GroupKind.OWN, namespace, f"{shown} (malformed)"), problem=problem)
+    apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
+    return GroupReference(apart, problem=problem)
+
+
+def _key(
+    namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> GroupKey | None:
+    if scheduling_group:
+        return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
+    if name := labels.get(COSCHEDULING_GROUP, ""):
+        return GroupKey(GroupKind.COSCHEDULING, namespace, name)
+    name = labels.get(GROUP) or annotations.get(GROUP, "")
+    return GroupKey(GroupKind.OWN, namespace, name) if name else None
+
+
+def _number(text: str | None, most: int) -> int:
+    """Return the number from 1 to `most`, 0 for another text."""
+    if text is None or not (text.isascii() and text.isdigit()):
+        return 0
+    number = int(text[:9])
+    return number if number <= most else 0
+
+
+def _problem(name: str, text: str | None, most: int) -> str:
+    found = "none" if text is None else f'"{escaped(text[:64])}"'
+    return f"{name} of the pod: found {found}, expected 1 to {most}"

@@ -1,5 +1,5 @@
 """
-Writes the condition of PodGroups: per group only the newest, one at a time.
+Writes conditions of PodGroups: per group and type only the newest, one at a time.
 
 A write that fails is not repeated: the next attempt at placing the group writes again. A group whose condition is True
 needs no further write.
@@ -38,12 +38,12 @@ class PodGroupStatusWriter:
     ) -> None:
         self._client, self._clock_s = client, clock_s
         self._on_failed, self._may_write = on_failed, may_write
-        self._waiting: dict[GroupKey, PatchPodGroup] = {}
+        self._waiting: dict[tuple[GroupKey, str], PatchPodGroup] = {}
         self._arrived = asyncio.Event()
 
     def write(self, instruction: PatchPodGroup) -> None:
         """Queue the condition in place of an older one of its group."""
-        self._waiting[instruction.group.key] = instruction
+        self._waiting[instruction.group.key, instruction.condition_type] = instruction
         self._arrived.set()
 
     async def run(self) -> None:
@@ -66,11 +66,13 @@ class PodGroupStatusWriter:
             self._on_failed(instruction.group.key.text, error.message)
 
     def _request(self, instruction: PatchPodGroup) -> Request:
-        group = instruction.group
-        before, status = group.scheduled_condition, "True" if instruction.is_scheduled else "False"
+        group, status = instruction.group, "True" if instruction.is_true else "False"
+        before = group.condition_of(instruction.condition_type)
         is_transition = before is None or before.status != status
         own = GroupCondition(
-            type=CONDITION_TYPES[group.api_version] if before is None else before.type,
+            type=instruction.condition_type or CONDITION_TYPES[group.api_version]
+            if before is None
+            else before.type,
             status=status,
             reason=instruction.reason,
             message=instruction.message,

@@ -100,11 +100,18 @@ class VictimEvictor:
 
     def _condition(self, preemptor: Pod, victim: Pod) -> Request:
         reason: Final = "PreemptionByScheduler"
+        why = "preempting to accommodate a higher priority pod"
+        if (
+            victim.group is not None
+            and preemptor.group is not None
+            and victim.group.key == preemptor.group.key
+        ):
+            why = "its pod group has lost members and is placed anew"
         condition = PodCondition(
             type="DisruptionTarget",
             status="True",
             reason=reason,
-            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{preemptor.scheduler_name}: {why}",
             last_transition_time=second_time(self._clock_s()),
             observed_generation=victim.generation,
         )

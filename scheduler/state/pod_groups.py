@@ -30,6 +30,8 @@ class PodGroups:
         self._ready: dict[GroupKey, set[str]] = {}
         #: Groups that were placed once: members that came back need not wait for members that have finished since.
         self._whole: set[GroupKey] = set()
+        #: Groups whose members were evicted to be placed anew, until they are.
+        self._released: set[GroupKey] = set()
 
     def key_of(self, pod: Pod) -> GroupKey | None:
         """Return the group with which the pod is placed, None for a pod that is placed on its own."""
@@ -53,7 +55,7 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
-        if group.was_scheduled:
+        if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
@@ -93,6 +95,10 @@ class PodGroups:
         """Return the members on nodes that are not terminating."""
         return self._placed.get(key, _NONE).values()
 
+    def n_placed(self, key: GroupKey) -> int:
+        """Return the number of members on nodes that are not terminating. O(1)."""
+        return len(self._placed.get(key, _NONE))
+
     def n_ready(self, key: GroupKey) -> int:
         """Return the number of members that are placed or could be."""
         return len(self._ready.get(key, ()))
@@ -104,6 +110,16 @@ class PodGroups:
     def note_whole(self, key: GroupKey) -> None:
         """Note that the group is placed."""
         self._whole.add(key)
+        self._released.discard(key)
+
+    def release(self, key: GroupKey) -> None:
+        """Note that the group is to be placed anew, with as many members as it needs."""
+        self._whole.discard(key)
+        self._released.add(key)
+
+    def is_released(self, key: GroupKey) -> bool:
+        """Return whether the group is to be placed anew."""
+        return key in self._released
 
     def is_complete(self, pod: Pod) -> bool:
         """Return whether as many members exist as the pod's group needs; True for a pod without a group."""
@@ -170,6 +186,7 @@ class PodGroups:
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:
             self._whole.discard(key)
+            self._released.discard(key)
 
 
 def _is_ready(pod: Pod) -> bool:

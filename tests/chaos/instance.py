@@ -130,6 +130,11 @@ class Instance:
         """Return the machine of its current life."""
         return self.life.scheduler._machine if self.life is not None else None
 
+    @property
+    def holds_room(self) -> bool:
+        """Whether it keeps room for a group that has waited for long, which other pods do not get meanwhile."""
+        return self.machine is not None and self.machine._groups._nominations.next_wake_s() is not None
+
     async def live(self) -> None:
         """Run lives one after the other until cancelled."""
         while True:

@@ -82,6 +82,7 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
         "pod group default/later waits: there is no PodGroup later of scheduling.x-k8s.io"
     )
     assert simulation["placed"] == 3
+    assert simulation["moreGroups"] == 5
     assert [zone["pods"] for zone in simulation["zones"]].count(3) == 1
 
 

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction, PatchCondition
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind, GroupReference
+from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
+from scheduler.model.pod_groups import (
+    COSCHEDULING_GROUP,
+    GROUP,
+    MIN_COUNT,
+    GroupKey,
+    GroupKind,
+    GroupReference,
+    PodGroup,
+)
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, PodSeen, TimePassed
+from scheduler.model.stimuli import BindDone, EvictionEnded, PodGroupSeen, PodSeen, TimePassed, VictimFate
 from scheduler.settings.loading import load_settings
 from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
@@ -241,6 +249,33 @@ def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(clu
     assert not list(groups.pending(OTHER))
 
 
+def test_a_group_without_places_is_tried_again_once_it_needs_fewer(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    pods = [member(cluster, f"w-{index}", n=3) for index in range(3)]
+    assert binds(run(cluster)) == {}
+    for pod in pods:
+        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    cluster.pass_time(10.0)
+    assert len(binds(run(cluster))) == 2
+
+
+def test_a_group_without_places_is_tried_again_once_its_podgroup_asks_for_fewer(cluster: Driver) -> None:
+    racks(cluster, b=1)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    for index in range(2):
+        cluster.pod(
+            f"rank-{index}",
+            labels={COSCHEDULING_GROUP: "mpi"},
+            containers=[container(requests={"cpu": "800m"})],
+            affinity=affinity(required=[term(RACK, selector(f"{COSCHEDULING_GROUP}=mpi"))]),
+        )
+    assert binds(run(cluster)) == {}
+    cluster.handle(PodGroupSeen(PodGroup(key, 1)))
+    cluster.pass_time(10.0)
+    assert len(binds(run(cluster))) == 1
+
+
 def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
     racks(cluster, a=4)
     pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
@@ -441,3 +476,118 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     run(cluster)
     assert not cluster.state.nominated
     assert len(cluster.state.placed) == 3 + 3
+
+
+def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
+    """A group on nodes."""
+    pods = workers(cluster, n_pods, **more)
+    nodes = binds(cluster.cycle())
+    return [cluster.confirm(pod, nodes[pod.name]) for pod in pods]
+
+
+def _told_of_loss(told: list[Instruction]) -> list[str]:
+    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == "PodGroupNotWhole"]
+
+
+def test_a_group_that_lost_members_is_told_once(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    cluster.lose(pods[1])
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+    cluster.now_s += 31
+    text = "pod group default/train was placed and has lost members: 2 of the 3 that it needs are on nodes"
+    assert _told_of_loss(cluster.handle(TimePassed())) == [text]
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+
+
+def test_a_member_that_is_replaced_in_time_is_not_told(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    cluster.lose(pods[1])
+    again = member(cluster, "w-3", n=3)
+    cluster.confirm(again, binds(cluster.cycle())["w-3"])
+    cluster.now_s += 60
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+    assert cluster.machine.next_wake_s(cluster.now_s) is None
+
+
+def test_members_that_succeeded_are_not_lost(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = _placed(cluster, 3)
+    version = cluster.next_version()
+    cluster.handle(PodSeen(replace(pods[1], phase="Succeeded", resource_version=version)))
+    cluster.now_s += 60
+    assert _told_of_loss(cluster.handle(TimePassed())) == []
+
+
+def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(cluster: Driver) -> None:
+    """Rack a has no room for the new member; all of them together go to rack b."""
+    racks(cluster, a=3)
+    release = {"affinity-scheduler.io/pod-group-release-after-seconds": "60"}
+    pods = _placed(cluster, 3, affinity=together(), annotations=release)
+    racks(cluster, b=3)
+    cluster.lose(pods[1])
+    cluster.pod("other", node="a-" + pods[1].node_name[-1], containers=[container(requests={"cpu": "1"})])
+    member(cluster, "w-3", n=3, affinity=together(), annotations=release)
+    told = run(cluster)
+    assert binds(told) == {}
+    cluster.pass_time(45.0)
+    assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
+    due_s = cluster.machine.next_wake_s(cluster.now_s)
+    assert due_s is not None
+    assert due_s <= 1000 + 60
+    cluster.pass_time(20.0)
+    told = run(cluster)
+    (first,) = [one for one in told if isinstance(one, EvictVictim)]
+    assert conditions(told)["w-3"].endswith(
+        "The members on nodes are evicted, to be placed anew with the others."
+    )
+    assert cluster.machine.wants_eviction(first.preemptor.uid, first.victim.uid)
+    told = cluster.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
+    cluster.lose(first.victim)
+    (last,) = [one for one in told if isinstance(one, EvictVictim)]
+    assert cluster.machine.wants_eviction(last.preemptor.uid, last.victim.uid)
+    cluster.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
+    cluster.lose(last.victim)
+    assert {first.victim.name, last.victim.name} == {"w-0", "w-2"}
+    cluster.pass_time(20.0)
+    assert binds(run(cluster)) == {}
+    for name in ("w-4", "w-5"):
+        member(cluster, name, n=3, affinity=together(), annotations=release)
+    nodes = binds(run(cluster))
+    assert sorted(nodes) == ["w-3", "w-4", "w-5"]
+    assert {node[0] for node in nodes.values()} == {"b"}
+
+
+def test_without_the_choice_no_member_is_evicted(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    pods = _placed(cluster, 2)
+    cluster.lose(pods[0])
+    cluster.pod("other", node=pods[0].node_name, containers=[container(requests={"cpu": "1"})])
+    member(cluster, "w-3", n=2)
+    for _ in range(20):
+        cluster.pass_time(60.0)
+        assert not [one for one in run(cluster) if isinstance(one, EvictVictim)]
+
+
+def test_a_release_that_does_not_parse_keeps_the_group_waiting(cluster: Driver) -> None:
+    racks(cluster, a=2)
+    member(cluster, "w-0", n=1, annotations={"affinity-scheduler.io/pod-group-release-after-seconds": "1h"})
+    cluster.now_s += 6
+    text = conditions(cluster.handle(TimePassed()))["w-0"]
+    assert text == (
+        'affinity-scheduler.io/pod-group-release-after-seconds of the pod: found "1h", expected 1 to 604800'
+    )
+
+
+def test_the_message_says_that_no_rule_is_relaxed_for_a_member(cluster: Driver) -> None:
+    """Not after its time either."""
+    racks(cluster, a=1, b=1)
+    rule = '[{"rule": "podAffinity", "topologyKey": "rack", "afterSeconds": 5}]'
+    workers(cluster, 2, affinity=together(), annotations={"affinity-scheduler.io/fallback": rule})
+    told = cluster.cycle()
+    text = conditions(told)["w-0"]
+    assert text.endswith(" Rules with fallbacks are not relaxed for members of groups.")
+    assert next(one.note for one in told if isinstance(one, EmitEvent)) == text
+    cluster.pass_time(400.0)
+    assert binds(run(cluster)) == {}

@@ -56,7 +56,8 @@ FIELDS = {
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected relaxed evicted",
     Simulation: (
-        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes evicted victims"
+        "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes evicted victims "
+        "moreGroups"
     ),
     ZoneShare: "zone nodes pods",
     NodeShare: "node zone pods",

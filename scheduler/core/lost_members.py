@@ -1,0 +1,122 @@
+"""
+Groups that were placed and have fewer members on nodes than they need since: told, and by choice released.
+
+    a member is lost --TELL_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
+                     `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
+
+A member that has succeeded is not lost: of a group with one, nothing is told. The annotation `RELEASE_AFTER` of the
+members is the choice; their controllers make them anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.model.instructions import EmitEvent, Instruction, PatchPodGroup
+from scheduler.model.pod_groups import WHOLE, GroupKey, GroupKind, PodGroup
+from scheduler.model.pods import Pod
+from scheduler.state.pod_groups import PodGroups
+
+#: How long a group may have too few members: one that is replaced comes within seconds.
+TELL_AFTER_S: Final = 30.0
+
+#: Ends the message of a group whose members on nodes are evicted.
+RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
+
+
+class LostMembers:
+    """Watches the number of members on nodes of every group that was placed."""
+
+    def __init__(self, groups: PodGroups) -> None:
+        self._groups = groups
+        #: Groups with too few members, and since when; the first is the oldest.
+        self._below_since_s: dict[GroupKey, float] = {}
+        self._told: set[GroupKey] = set()
+        #: By group with too few members that is to be released: when.
+        self._release_at_s: dict[GroupKey, float] = {}
+        #: Groups of which a member has succeeded.
+        self._ending: set[GroupKey] = set()
+
+    def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
+        """Note that this member came, changed or left, or the group's object did. O(1)."""
+        if not self._groups.n_placed(key):
+            for times in (self._below_since_s, self._release_at_s):
+                times.pop(key, None)
+            for keys in (self._told, self._ending):
+                keys.discard(key)
+            return
+        if changed is not None and changed.phase == "Succeeded":
+            self._ending.add(key)
+        if self._is_below(key, self._min_count(key, changed)):
+            since_s = self._below_since_s.setdefault(key, now_s)
+            if changed is not None and changed.group is not None and changed.group.release_after_s:
+                self._release_at_s[key] = since_s + changed.group.release_after_s
+        else:
+            self._below_since_s.pop(key, None)
+            self._release_at_s.pop(key, None)
+
+    def _min_count(self, key: GroupKey, changed: Pod | None) -> int:
+        if key.kind is GroupKind.OWN and changed is not None and changed.group is not None:
+            return changed.group.min_count
+        group = self._groups.get(key)
+        return 0 if group is None else group.min_count
+
+    def _is_below(self, key: GroupKey, min_count: int) -> bool:
+        if key in self._ending or not self._groups.is_whole(key):
+            return False
+        return 0 < self._groups.n_placed(key) < min_count
+
+    def due(self, now_s: float) -> list[GroupKey]:
+        """Return the groups that are to be released if a member waits in vain."""
+        return [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
+
+    def take_due(self, key: GroupKey, now_s: float) -> bool:
+        """Return whether the group is to be released now, which is then no longer so."""
+        is_due = self._release_at_s.get(key, now_s + 1) <= now_s
+        if is_due:
+            del self._release_at_s[key]
+        return is_due
+
+    def next_wake_s(self, now_s: float) -> float | None:
+        """Return when a group is to be told or released, None if none waits for that. O(groups with too few)."""
+        times = [at_s for at_s in self._release_at_s.values() if at_s > now_s]
+        times += [one + TELL_AFTER_S for key, one in self._below_since_s.items() if key not in self._told]
+        return min(times, default=None)
+
+    def on_time(self, now_s: float) -> list[Instruction]:
+        """Return the events and conditions of groups that have had too few members for a while, once each."""
+        told: list[Instruction] = []
+        for key, since_s in self._below_since_s.items():
+            if key in self._told:
+                continue
+            if since_s + TELL_AFTER_S > now_s:
+                break
+            self._told.add(key)
+            group, placed = self._groups.get(key), list(self._groups.placed(key))
+            if group is None or not placed:
+                continue
+            text = (
+                f"pod group {key.text} was placed and has lost members: {len(placed)} of the {group.min_count} that it"
+                " needs are on nodes"
+            )
+            told.append(EmitEvent(placed[0], "Warning", "PodGroupNotWhole", "Scheduling", text))
+            told += _condition(group, text, is_whole=False)
+        return told
+
+    def is_told(self, key: GroupKey) -> bool:
+        """Return whether it was said that the group has too few members."""
+        return key in self._told
+
+    def on_bound(self, key: GroupKey, group: PodGroup, n_bound: int) -> list[Instruction]:
+        """Return the condition of a group that has enough members again."""
+        if key not in self._told or n_bound < group.min_count:
+            return []
+        self._told.discard(key)
+        return _condition(group, "", is_whole=True)
+
+
+def _condition(group: PodGroup, message: str, *, is_whole: bool) -> list[Instruction]:
+    """Return the condition if the status is ours to write."""
+    if not group.api_version:
+        return []
+    return [PatchPodGroup(group, is_whole, "Whole" if is_whole else "MembersLost", message, WHOLE)]
