@@ -1,7 +1,8 @@
 """
-Random lives of groups: members come and go, binds succeed and fail, nodes come and go, in any order.
+Random lives of groups: members come and go, binds and evictions succeed and fail, nodes come and go, in any order.
 
-No cycle leaves half a group on nodes, no pod is bound twice, and counts equal a recount.
+No cycle leaves half a group on nodes, no pod is bound twice, nobody is evicted by a group of its own priority, no
+nomination is left behind, and counts equal a recount.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from random import Random
 
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
+from scheduler.model.instructions import Bind, EvictVictim, Instruction
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import PodSeen, TimePassed
+from scheduler.model.stimuli import EvictionEnded, PodSeen, TimePassed, VictimFate
 from tests.support import build
 from tests.support.driving import Driver
 
 RACK = "rack"
+PRIORITIES = {"g0": 0, "g1": 5, "g2": 0, "g3": 10}
 
 
 class _Life:
@@ -30,6 +32,8 @@ class _Life:
         self.bound: dict[str, Pod] = {}
         self.ordered: dict[str, Bind] = {}
         self.needs: dict[str, int] = {}
+        self.evictions: list[EvictVictim] = []
+        self.n_evicted = 0
         self.n_names = 0
         for index in range(4):
             self.see_node(index)
@@ -40,13 +44,12 @@ class _Life:
 
     def step(self) -> None:
         actions = [
-            self.add,
-            self.add,
-            self.cycle,
-            self.cycle,
-            self.answer,
-            self.answer,
+            *[self.add] * 4,
+            *[self.cycle] * 4,
+            *[self.answer] * 3,
             self.fail,
+            self.evict,
+            self.evict,
             self.lose,
             self.node,
             self.wait,
@@ -64,6 +67,8 @@ class _Life:
             affinity=near if group in ("g0", "g1") else None,
             containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1"))})],
             gates=("hold",) if self.chance.random() < 0.1 else (),
+            priority=PRIORITIES[group],
+            annotations={RELEASE_AFTER: "15"} if group == "g2" else None,
         )
         self.pending[pod.uid] = pod
 
@@ -73,6 +78,10 @@ class _Life:
     def take(self, told: list[Instruction]) -> None:
         groups = set()
         for one in told:
+            if isinstance(one, EvictVictim):
+                is_released = one.victim.group == one.preemptor.group and one.victim.name.startswith("g2")
+                assert is_released or one.victim.priority < one.preemptor.priority
+                self.evictions.append(one)
             if isinstance(one, Bind):
                 assert one.pod.uid not in self.ordered, f"{one.pod.name} is bound twice"
                 self.ordered[one.pod.uid] = one
@@ -95,6 +104,21 @@ class _Life:
         if self.ordered:
             _, bind = self.ordered.popitem()
             self.driver.fail_bind(bind.pod, "etcdserver: request timed out")
+
+    def evict(self) -> None:
+        """Answer one eviction."""
+        if not self.evictions:
+            return
+        one = self.evictions.pop(self.chance.randrange(len(self.evictions)))
+        fate = self.chance.choice((VictimFate.DELETED, VictimFate.DELETED, VictimFate.FAILED))
+        if not self.driver.machine.wants_eviction(one.preemptor.uid, one.victim.uid):
+            fate = VictimFate.SPARED
+        self.take(self.driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, fate)))
+        if fate is VictimFate.DELETED:
+            self.n_evicted += 1
+            self.pending.pop(one.victim.uid, None)
+            self.bound.pop(one.victim.uid, None)
+            self.driver.lose(one.victim)
 
     def lose(self) -> None:
         pods = {**self.pending, **self.bound}
@@ -127,14 +151,15 @@ class _Life:
             self.driver.now_s += 15.0
             self.driver.handle(TimePassed())
             self.cycle()
-            while self.ordered:
+            while self.ordered or self.evictions:
                 self.answer()
+                self.evict()
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_cycle_leaves_half_a_group_on_nodes(seed: int) -> None:
     life = _Life(seed)
-    for _ in range(60):
+    for _ in range(100):
         life.step()
     life.driver.audit()
     life.settle()
@@ -146,3 +171,15 @@ def test_no_cycle_leaves_half_a_group_on_nodes(seed: int) -> None:
         n_placed = sum(1 for _ in groups.placed(key))
         assert not waiting or len(waiting) + n_placed < needs, (name, needs, n_placed, len(waiting))
     assert life.driver.machine.n_binding == 0
+    assert not life.driver.state.preempting
+    assert not life.driver.state.nominated
+
+
+def test_lives_have_evictions() -> None:
+    n_evicted = 0
+    for seed in range(40, 50):
+        life = _Life(seed)
+        for _ in range(100):
+            life.step()
+        n_evicted += life.n_evicted
+    assert n_evicted > 3
