@@ -173,7 +173,7 @@ def _options(args: argparse.Namespace) -> Options:
         namespace=args.namespace,
         name=args.name,
         limits=_limits(args),
-        rebalance=_rebalance_limits(args) if args.rebalance else None,
+        rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
         dry_run=args.dry_run,
         master=args.master,
@@ -197,15 +197,21 @@ def _limits(args: argparse.Namespace) -> EvictionLimits:
     )
 
 
-def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits:
+def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
+    """Return when pods move, None without --rebalance. Raises SettingsError."""
     if args.rebalance_gain < 1:
         raise SettingsError("--rebalance-gain", "", str(args.rebalance_gain), "1 or more")
-    return RebalanceLimits(
+    limits = RebalanceLimits(
         min_gain=args.rebalance_gain,
         hold_s=_seconds("--rebalance-hold", args.rebalance_hold),
         pause_s=_seconds("--rebalance-pause", args.rebalance_pause),
         cool_down_s=_seconds("--rebalance-cool-down", args.rebalance_cool_down),
     )
+    if args.rebalance and args.once:
+        raise SettingsError("--rebalance", "", "--once as well", "one of them")
+    if not args.rebalance and limits != _REBALANCE:
+        raise SettingsError("--rebalance", "", "only flags that say how", "--rebalance as well")
+    return limits if args.rebalance else None
 
 
 def _seconds(flag: str, text: str) -> float:

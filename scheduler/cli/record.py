@@ -15,7 +15,7 @@ from functools import partial
 from typing import BinaryIO, Final
 
 from scheduler.cli import plugin_flags, server_flags
-from scheduler.cli.query.terminal import ReadProgress
+from scheduler.cli.query.terminal import LiveLines
 from scheduler.errors import SettingsError
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.shell.cluster_recording import Options, record
@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record and return 0, also if the file is full before the time is over. Raises SettingsError for bad input."""
-    progress = ReadProgress(sys.stderr, os.environ)
+    live = LiveLines(sys.stderr, os.environ)
+    if args.output in ("", "-"):
+        raise SettingsError("--output", "", repr(args.output), "the name of a file to write")
     settings = plugin_flags.settings(args.config, DEFAULT_FEATURE_GATES, args.plugins)
     options = Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
@@ -73,14 +75,18 @@ def run(args: argparse.Namespace) -> int:
         master=args.master,
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
-        on_progress=lambda n_lines, n_bytes: progress.show(f"{n_lines:,} changes, {n_bytes:,} bytes"),
+        log_to=live,
+        on_progress=lambda n_lines, n_bytes: live.show(
+            lambda _: [f"{args.output}: {counted(n_lines, 'line')}, {n_bytes:,} bytes"]
+        ),
     )
     try:
         recording = asyncio.run(record(options, partial(_opened, args.output), os.environ))
     except OSError as error:
         expected = "a file that can be written"
         raise SettingsError(args.output, "", error.strerror or str(error), expected) from error
-    progress.clear()
+    finally:
+        live.clear()
     end = f"; it is full at --max-size {args.max_size}" if recording.is_full else ""
     print(
         f"{args.output}: {counted(recording.n_lines, 'line')}, {recording.n_bytes:,} bytes{end}",

@@ -44,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long an unschedulable pod waits for an event before it is retried anyway (default %(default)s)",
     )
     parser.add_argument(
+        "--namespace-share",
+        type=int,
+        default=25,
+        metavar="PERCENT",
+        help="while the cycles of one namespace's pods take more than this share of the time, pods of equal priority"
+        " of other namespaces go first; 0 for kube-scheduler's order (default %(default)s)",
+    )
+    parser.add_argument(
         "--seed",
         type=int,
         default=None,
@@ -85,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     settings = settings_of(args)
     serving = serving_flags.listening(args)
+    if not 0 <= args.namespace_share <= 100:
+        raise SettingsError("--namespace-share", "", str(args.namespace_share), "a percentage from 0 to 100")
     flags = {
         **kube_scheduler_flags.flag_values(args),
         **election_flags.values(settings.leader_election),
@@ -104,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
         decision_annotations=args.decision_annotations == "true",
+        namespace_share=args.namespace_share / 100,
         flags=flags,
     )
     with asyncio.Runner(loop_factory=_loop_factory(args.event_loop)) as runner:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 import sys
+import textwrap
 from typing import Final
 
 import msgspec
@@ -30,6 +31,9 @@ _NO_PORT: Final = 0
 #: Differences in the text of a report.
 _SHOWN: Final = 100
 _HEAD: Final = ("POD", "CAUSE", "THERE", "HERE", "BEHIND", "BY", "WHY")
+#: The live table has all columns if WHY has this much room, else fewer.
+_WHY_COLUMNS: Final = 40
+_NARROWER: Final = (_HEAD, ("POD", "CAUSE", "THERE", "HERE", "WHY"), ("POD", "CAUSE", "WHY"))
 
 _CAUSES: Final = {
     Cause.RULE: "a rule decides otherwise",
@@ -105,25 +109,33 @@ def run(args: argparse.Namespace) -> int:
     live = LiveLines(sys.stderr, os.environ)
     options = _options(args, live)
     try:
-        if args.recording:
+        if args.recording is not None:
             report = replay(options, recorded_events(args.recording, options.settings))
         else:
             report = asyncio.run(watch(options, os.environ))
     finally:
         live.clear()
-    if args.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
-    else:
-        print("\n".join(markdown(report) if args.output == "markdown" else text(report)))
+    _print(report, args.output)
     return 1 if report.causes.get(Cause.RULE) or report.causes.get(Cause.SCORE) else 0
 
 
+def _print(report: ShadowReport, form: str) -> None:
+    if form == "json":
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    else:
+        print("\n".join(markdown(report) if form == "markdown" else text(report)))
+
+
 def _options(args: argparse.Namespace, live: LiveLines) -> Options:
+    if not args.of:
+        raise SettingsError("--of", "", repr(args.of), "the schedulerName of the pods to compare")
+    if args.recording == "":
+        raise SettingsError("--recording", "", "''", "a file made by the command record")
     percentage = args.percentage_of_nodes_to_score
     if not 0 <= percentage <= 100:
         raise SettingsError("--percentage-of-nodes-to-score", "", str(percentage), "a number from 0 to 100")
     for flag, value in (("--kubeconfig", args.kubeconfig), ("--master", args.master)):
-        if args.recording and value:
+        if args.recording is not None and value is not None:
             raise SettingsError("--recording", "", f"{flag} as well", "one of them")
     settings = plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
     return Options(
@@ -139,7 +151,8 @@ def _options(args: argparse.Namespace, live: LiveLines) -> Options:
         serving=serving_flags.listening(args),
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,
-        on_progress=lambda report: live.show(text(report)),
+        log_to=live,
+        on_progress=lambda report: live.show(lambda columns: live_lines(report, columns)),
     )
 
 
@@ -166,6 +179,9 @@ def summary(report: ShadowReport) -> list[str]:
     )
     if report.n_unseen:
         lines.append(f"{counted(report.n_unseen, 'bound pod')} not seen before the bind, and not compared")
+    if report.scheduler not in report.schedulers_seen:
+        seen = ", ".join(report.schedulers_seen) or "no scheduler"
+        lines.append(f"no pod names {report.scheduler}: the pods that were seen name {seen}")
     return lines
 
 
@@ -175,6 +191,22 @@ def text(report: ShadowReport) -> list[str]:
     lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
     table = table_lines(_HEAD, [_row(each) for each in report.differences[:_SHOWN]])
     return [*lines, *([""] if table else []), *map(escape_control_characters, table), *_more(report)]
+
+
+def live_lines(report: ShadowReport, columns: int) -> list[str]:
+    """Return the lines of a report for a terminal: sentences are broken there, and the table leaves out columns."""
+    lines = [
+        part for line in summary(report) for part in textwrap.wrap(line, columns, subsequent_indent="  ")
+    ]
+    lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
+    rows = [_row(each) for each in report.differences[:_SHOWN]]
+    for head in _NARROWER:
+        places = [_HEAD.index(name) for name in head]
+        shown = [[row[place] for place in places] for row in rows]
+        table = table_lines(head, shown)
+        if not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
+            break
+    return [*lines, "", *table] if table else lines
 
 
 def markdown(report: ShadowReport) -> list[str]:

@@ -2,9 +2,8 @@
 `affinity-scheduler simulate -f FILE --replicas N`: say how many replicas fit, on which nodes, and what stops the next.
 
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
-turn, each with the pods of the ones before it; members of a group that their labels or annotations name are placed
-together, or none of them is, and it is said how many more such groups fit. The JSON is a list of
-`scheduler.explain.simulation.Simulation`, one per document.
+turn, each with the pods of the ones before it; members of a group are placed together, or none of them is, and it is
+said how many more such groups fit. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per document.
 
 `--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
 `scheduler.explain.drain.Drain`.
@@ -45,7 +44,7 @@ from scheduler.explain.simulation import (
     zone_shares,
 )
 from scheduler.framework.interface import Rng
-from scheduler.model.pod_groups import GROUP, GroupKey
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
@@ -133,7 +132,7 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
     cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
-    drain = simulate_drain(cluster, args.drain or (), args.without_zone or "", random.Random(args.seed))
+    drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(drain), indent=2).decode())
     else:
@@ -164,15 +163,16 @@ def simulate_manifests(
         pods = created.get(index)
         if pods is None:
             pods = _new_pods(cluster, manifest, n_replicas)
-        key = group_of(pods[0]) if pods else None
+        key = group_of(pods[0], cluster.state) if pods else None
         if key is None:
             simulations.append(_simulate(cluster, manifest, pods, rng, priority_class))
             continue
         if key not in found_by_group:
             for later in range(index + 1, len(manifests)):
-                if manifests[later].namespace == key.namespace and _names_group(manifests[later], key):
+                if manifests[later].group == key:
                     created[later] = _new_pods(cluster, manifests[later], n_replicas)
-            members = [*pods, *(pod for others in created.values() for pod in others if group_of(pod) == key)]
+            others = (pod for later in created.values() for pod in later)
+            members = [*pods, *(pod for pod in others if group_of(pod, cluster.state) == key)]
             profile, _ = cluster.profile_for(pods[0])
             new_profile = partial(cluster.build_profile, profile)
             found_by_group[key] = place_group(key, members, cluster.state, new_profile, rng)
@@ -191,10 +191,6 @@ def simulate_manifests(
                 simulations[first], n_more_groups=more.n_groups, notes=told
             )
     return simulations
-
-
-def _names_group(manifest: Manifest, key: GroupKey) -> bool:
-    return key.name in (manifest.labels.get(GROUP), manifest.annotations.get(GROUP))
 
 
 def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:

@@ -29,7 +29,7 @@ from scheduler.errors import SettingsError
 from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
+from scheduler.shell.watched_kinds import recorded_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -81,16 +81,19 @@ async def snapshot_of(
     Raises SettingsError.
     """
     progress = ReadProgress(sys.stderr, os.environ)
-    objects_by_kind: dict[str, list[bytes]] = {}
+    objects_by_kind: dict[str, list[bytes] | None] = {}
     async with connect(kubeconfig, context, os.environ) as client:
-        for watched in (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets()):
+        for watched in recorded_kinds():
             objects_by_kind[watched.kind] = await list_kind(
                 client, watched, partial(_reduce, watched.kind, node_annotations), progress
             )
     progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
     for kind, section in SECTIONS.items():
-        listed_objects = b",\n".join(objects_by_kind[kind])
+        objects = objects_by_kind[kind]
+        if objects is None:
+            continue
+        listed_objects = b",\n".join(objects)
         parts.append(b',\n"' + section.encode() + b'":[\n' + listed_objects + b"\n]")
     return b"".join((*parts, b"}\n"))
 

@@ -141,6 +141,7 @@ class EventHandlers:
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
 
     def _on_pod(self, pod: Pod, now_s: float) -> None:
+        group_before = self._group_of(pod.uid)
         if pod.is_terminal:
             if pod.kubelet_refusal and pod.scheduler_name in self._profile_names:
                 self._state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
@@ -149,12 +150,22 @@ class EventHandlers:
             self._on_assigned_pod(pod, now_s)
         elif pod.scheduler_name in self._profile_names:
             self._on_pending_pod(pod, now_s)
+        if group_before is not None and group_before != _group_key(pod):
+            # Its labels or annotations were changed.
+            self._on_member(group_before, None, now_s)
+            self._queue.rank(pod.uid, pod.priority)
+            self._queue.activate(pod.uid, now_s)
         if pod.group is not None:
             self._on_member(pod.group.key, pod, now_s)
 
+    def _group_of(self, uid: str) -> GroupKey | None:
+        """Return the group of the pod as it was seen last."""
+        placed, pending = self._state.placed.get(uid), self._pending.get(uid)
+        pod = pending if placed is None else placed.pod
+        return None if pod is None else _group_key(pod)
+
     def _on_assigned_pod(self, pod: Pod, now_s: float) -> None:
-        self._pending.pop(pod.uid, None)
-        self._state.groups.remove_pending(pod)
+        self._state.groups.remove_pending(self._pending.pop(pod.uid, pod))
         self._queue.delete(pod.uid)
         self._preemptions.on_placed(pod.uid, pod.node_name)
         self._fallbacks.forget(pod.uid)
@@ -181,6 +192,8 @@ class EventHandlers:
         if old is not None and old.resource_version == pod.resource_version:
             return
         self._pending[pod.uid] = pod
+        if old is not None and _group_key(old) != _group_key(pod):
+            self._state.groups.remove_pending(old)
         self._state.groups.add_pending(pod)
         if self._state.is_assumed(pod.uid):
             if pod.terminating:
@@ -282,3 +295,7 @@ class EventHandlers:
 
     def _notify_queue(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
         self._queue.on_event(event, old, new, now_s)
+
+
+def _group_key(pod: Pod) -> GroupKey | None:
+    return None if pod.group is None else pod.group.key

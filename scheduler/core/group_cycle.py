@@ -16,9 +16,8 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from scheduler.core.decide import ScheduleResult
+from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_preemption import Question
@@ -41,7 +40,6 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
-from scheduler.state.columns import ABSENT
 
 #: How long a group may be incomplete before its members are reported: those of a Job come within a second or two.
 REPORT_INCOMPLETE_S: Final = 5.0
@@ -228,14 +226,7 @@ class GroupCycles:
         return max(1, missing)
 
     def _rows(self, key: GroupKey, group: PodGroup) -> Mask:
-        """Return the rows that may be chosen: of the domains in which members run, if they have to share one."""
-        nodes = self._state.nodes
-        rows = nodes.alive.copy()
-        if group.topology_key:
-            ids = nodes.column(group.topology_key).ids[: nodes.n_rows]
-            held = {int(ids[self._state.placed[pod.uid].row]) for pod in self._groups.placed(key)} - {ABSENT}
-            rows &= np.isin(ids, list(held)) if held else ids != ABSENT
-        return rows
+        return rows_for(self._state, key, group.topology_key)
 
     # Putting back.
 

@@ -7,8 +7,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.model.pod_groups import GroupKey
 from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
+
+
+def rows_for(state: ClusterState, key: GroupKey, topology_key: str) -> Mask:
+    """
+    Return the rows that may be chosen for the group's members: of the domains in which others run, if all share one.
+
+    `topology_key`: of the group's constraint; empty for none.
+    """
+    nodes = state.nodes
+    rows = nodes.alive.copy()
+    if topology_key:
+        ids = nodes.column(topology_key).ids[: nodes.n_rows]
+        held = {int(ids[state.placed[pod.uid].row]) for pod in state.groups.placed(key)} - {ABSENT}
+        rows &= np.isin(ids, list(held)) if held else ids != ABSENT
+    return rows
 
 
 class Domain(NamedTuple):

@@ -4,6 +4,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
     handle(stimulus, now_s):
         PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event: `core.event_handlers`
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
+        CycleEnded               note the time that the pod's namespace has used
         VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
         EvictionEnded            evict the last pod that is in the way, or try the other again: `core.preemption`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
@@ -50,6 +51,7 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
+    CycleEnded,
     EvictionEnded,
     PluginFailing,
     PodSeen,
@@ -180,6 +182,9 @@ class Machine:
                 return self._shut_off(stimulus)
             case CycleDue():
                 return self._schedule_one(now_s)
+            case CycleEnded(used_s):
+                self.queue.charge(used_s, now_s)
+                return []
             case ScaleUpNotTriggered(uid):
                 if self._fallbacks.give_up(uid, now_s):
                     self.queue.activate(uid, now_s)
@@ -189,6 +194,7 @@ class Machine:
                 return self._on_time(now_s)
             case SweepDue():
                 self.state.sweep()
+                self.queue.sweep(now_s)
             case _:
                 evicted = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)

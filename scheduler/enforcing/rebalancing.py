@@ -11,8 +11,8 @@ A pod qualifies if, without it on its node, the scheduler's own decision
  3. A pod moves only after `cool_down_s` on its node, counted from when this process first saw it there.
  4. A workload's pod never leaves the same node twice within `memory_s`: a pod that came back to where it was stays, so
     that every sequence of moves ends, whatever the scheduler decides. See `Rebalancer._left`.
- 5. A pod stays if it has no controller, or claims, whose volumes tie it to nodes; if it is not movable, terminating, or
-    not of a scheduler that `profiles` knows.
+ 5. A pod stays if it has no controller, or claims, whose volumes tie it to nodes; if it is of a group, which is placed
+    as one; if it is not movable, terminating, or not of a scheduler that `profiles` knows.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Rebalancer:
         """Return the move of a pod that qualifies. Cost: a decision."""
         profile = self._profiles.get(pod.scheduler_name)
         workload = _workload(pod)
-        if profile is None or workload is None or pod.spec.claim_volumes:
+        if profile is None or workload is None or pod.spec.claim_volumes or pod.group is not None:
             return None
         if pod.terminating or pod.phase != "Running":
             return None

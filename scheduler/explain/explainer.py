@@ -118,10 +118,11 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
 
 def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
     """Return the explanation of the pod's group if it has one, with a note of what the pod would find on its own."""
-    pod, key = request.pod, group_of(request.pod)
+    pod, key = request.pod, group_of(request.pod, request.state)
     if key is None:
         return explanation
-    members = {one.uid: one for one in (*request.pending_pods, pod) if group_of(one) == key and not one.gates}
+    pending = (*request.pending_pods, pod)
+    members = {one.uid: one for one in pending if group_of(one, request.state) == key and not one.gates}
     request.on_step(f"searching places for {counted(len(members), 'pod')} of its group")
     state = copy_state(request.state, request.new_state())
     found = place_group(key, list(members.values()), state, request.new_profile, request.rng)
@@ -129,10 +130,9 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     notes = (*explanation.notes, f"on its own: {explanation.message}")
     if not node_name:
         message = found.message or explanation.message
-        # What would help the pod alone need not help its group.
-        return with_parts(
-            explanation, state="unschedulable", message=message, notes=notes, suggestions=(), group=key.text
-        )
+        # What would help the pod alone need not help its group, and its best nodes are not the group's.
+        unplaced = {"state": "unschedulable", "suggestions": (), "scores": (), "n_feasible": 0}
+        return with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
     message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}

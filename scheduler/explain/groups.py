@@ -1,4 +1,4 @@
-"""Groups that their members' labels or annotations name, placed on a copy of the cluster."""
+"""Groups placed on a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial
@@ -20,8 +21,8 @@ from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
-#: Fields of a pod's spec whose selectors may name the group.
-_SELECTING: Final = ("affinity", "topologySpreadConstraints")
+#: Fields of a pod's spec that may name the group.
+_NAMING: Final = ("affinity", "topologySpreadConstraints", "schedulingGroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,9 @@ class GroupPlaces:
     message: str
 
 
-def group_of(pod: Pod) -> GroupKey | None:
-    """Return the pod's group if its members say themselves how many they are; None otherwise."""
-    if pod.group is None or pod.group.key.kind is not GroupKind.OWN or pod.group.problem:
-        return None
-    return pod.group.key
+def group_of(pod: Pod, state: ClusterState) -> GroupKey | None:
+    """Return the group with which the pod is placed; None for a pod that is placed on its own."""
+    return state.groups.key_of(pod)
 
 
 def place_group(
@@ -51,15 +50,20 @@ def place_group(
 
     Members that the state has on nodes count. Cost: one decision per member, or as many as the search may take.
     """
+    problem = next((pod.group.problem for pod in members if pod.group is not None), "")
+    if problem:
+        return GroupPlaces((), problem)
     n_running = sum(1 for _ in state.groups.placed(key))
-    min_count = max(pod.group.min_count for pod in members if pod.group is not None)
-    n_needed = max(1, min_count - n_running)
-    if n_needed > len(members):
-        return GroupPlaces((), waiting_message(key, PodGroup(key, min_count), ""))
+    group = state.groups.get(key)
+    if key.kind is GroupKind.OWN:
+        group = PodGroup(key, max(pod.group.min_count for pod in members if pod.group is not None))
+    if group is None or (n_needed := max(1, group.min_count - n_running)) > len(members):
+        return GroupPlaces((), waiting_message(key, group, ""))
     profile, volumes = new_profile(Snapshot(state)), VolumeBindings(state, {})
     n_decisions = len(members) + profile.max_search_decisions
     trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
-    outcome = search(members, n_needed, "", state.nodes.alive.copy(), trial)
+    rows = rows_for(state, key, group.topology_key)
+    outcome = search(members, n_needed, group.topology_key, rows, trial)
     if outcome.error is not None:
         return GroupPlaces((), outcome.error.message)
     if not outcome.is_placed:
@@ -78,7 +82,7 @@ def copy_of(manifest: Manifest, key: GroupKey, number: int) -> Manifest:
     Labels, annotations and selectors whose value is the group's name follow it; all others stay.
     """
     name, spec = f"{key.name}-{number}", dict(manifest.spec)
-    spec |= {field: _renamed(spec[field], key.name, name) for field in _SELECTING if field in spec}
+    spec |= {field: _renamed(spec[field], key.name, name) for field in _NAMING if field in spec}
     return replace(
         manifest,
         name=f"{manifest.name}-{number}",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.match_label_keys import Json, merged_affinity, merged_spread
+from scheduler.model.pod_groups import GroupKey, group_reference
 
 #: The kinds that create pods, and their apiVersions.
 KINDS: Final = {
@@ -88,6 +89,16 @@ class Manifest:
     def is_daemon_set(self) -> bool:
         """Whether there is a pod for each node, rather than a number of replicas."""
         return self.kind == "DaemonSet"
+
+    @property
+    def group(self) -> GroupKey | None:
+        """Return the group that the pods name, None if they name none."""
+        named = self.spec.get("schedulingGroup")
+        scheduling_group = named.get("podGroupName") if isinstance(named, Mapping) else ""
+        found = group_reference(
+            self.namespace, str(scheduling_group or ""), _texts(self.labels), _texts(self.annotations)
+        )
+        return None if found is None else found.key
 
     def pod(self, number: int, node_name: str = "") -> Json:
         """
@@ -392,6 +403,10 @@ def _mapping(value: object, field: str) -> Json:
     if isinstance(value, Mapping):
         return value
     raise ManifestError(field, _shown(value), "an object")
+
+
+def _texts(values: Json) -> dict[str, str]:
+    return {key: value for key, value in values.items() if isinstance(value, str)}
 
 
 def _list(value: object, field: str) -> Sequence[object]:

@@ -17,13 +17,13 @@ import msgspec
 
 from scheduler.model.disks import MIGRATIONS
 from scheduler.model.match_label_keys import Json
+from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     NO_PROVISIONER,
     ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    StorageDecoder,
     StorageKind,
     VolumeTopology,
 )

@@ -41,6 +41,7 @@ from scheduler.syntax.plurals import counted
 
 RACE_S: Final = 2.0
 _MAX_DIFFERENCES: Final = 1_000
+_MAX_SCHEDULERS: Final = 10
 #: Of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
@@ -97,11 +98,17 @@ class Shadow:
         self._differences: OrderedDict[str, Difference] = OrderedDict()
         self.causes: Counter[Cause] = Counter()
         self.counts = Counts()
+        #: Its own schedulerName if a pod names it, and the first others.
+        self._schedulers: set[str] = set()
         #: False until the first lists are handled: the binds that they show are of long ago.
         self.compares = False
 
     def apply(self, event: WatchEvent, now_s: float) -> None:
         """Compare what the event tells of a decision, and take it over into the state."""
+        if isinstance(event, PodSeen):
+            name = event.pod.scheduler_name
+            if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:
+                self._schedulers.add(name)
         match event:
             case PodSeen(pod) if not pod.is_terminal and pod.scheduler_name == self.scheduler_name:
                 self._see_pod(pod, now_s)
@@ -128,6 +135,7 @@ class Shadow:
             causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
             differences=tuple(sorted(self._differences.values(), key=lambda each: _ORDER.index(each.cause))),
             n_more_differences=self.causes.total() - len(self._differences),
+            schedulers_seen=tuple(sorted(self._schedulers)),
         )
 
     def _take_over(self, event: WatchEvent, now_s: float) -> None:

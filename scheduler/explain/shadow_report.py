@@ -47,6 +47,7 @@ class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     `n_bound`: binds compared, of which `n_alike` went to a node that is among the best here; `n_tied`: those of them
     where another node is as good. `n_pending`: how often a pod was left pending for new reasons, `n_same_reasons`: how
     often we would give the same. `n_unseen`: bound pods that were not seen pending before, and not compared.
+    `schedulers_seen`: schedulerNames of pods, `scheduler` if a pod names it and about ten others.
     """
 
     api_version: str = API_VERSION
@@ -61,3 +62,4 @@ class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     causes: Mapping[Cause, int]
     differences: tuple[Difference, ...]
     n_more_differences: int
+    schedulers_seen: tuple[str, ...]

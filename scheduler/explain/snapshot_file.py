@@ -7,7 +7,7 @@ The format of a cluster snapshot file, which has only what scheduling reads.
 Objects are API JSON with only the fields listed here, so that an unknown field stays out of the file. It
 has no environment variables, no commands, no names of secrets, no annotations but affinity rules, the state of claims
 and those of nodes that a plugin reads, and of volumes only size, topology and the name at their driver. A list that the
-file lacks is empty.
+file lacks is empty; of PodGroups, which have a list for each version of their API, the cluster does not have the kind.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ SECTIONS: Final = {
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
     "PodDisruptionBudget": "podDisruptionBudgets",
+    "PodGroup.v1alpha2.scheduling.k8s.io": "podGroups",
+    "PodGroup.v1beta1.scheduling.k8s.io": "podGroupsV1beta1",
+    "PodGroup.v1alpha1.scheduling.x-k8s.io": "coschedulingPodGroups",
     "Pod": "pods",
 }
 
@@ -107,6 +110,7 @@ _POD: Final[FieldTree] = {
     "spec": {
         "nodeName": True,
         "schedulerName": True,
+        "schedulingGroup": {"podGroupName": True},
         "priority": True,
         "preemptionPolicy": True,
         "nodeSelector": True,
@@ -182,6 +186,15 @@ _VOLUME: Final[FieldTree] = {
     },
     "status": {"phase": True},
 }
+_POD_GROUP: Final[FieldTree] = {
+    "metadata": _META,
+    "spec": {
+        "schedulingPolicy": {"gang": {"minCount": True}},
+        "schedulingConstraints": {"topology": {"key": True}},
+        "minMember": True,
+    },
+    "status": {"conditions": {"type": True, "status": True, "reason": True}},
+}
 _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
     "Node": {
         "metadata": {**_META, "creationTimestamp": True},
@@ -238,6 +251,9 @@ _FIELDS_BY_KIND: Final[Mapping[str, FieldTree]] = {
         "spec": {"selector": _SELECTOR},
         "status": {"disruptionsAllowed": True, "disruptedPods": True},
     },
+    "PodGroup.v1alpha2.scheduling.k8s.io": _POD_GROUP,
+    "PodGroup.v1beta1.scheduling.k8s.io": _POD_GROUP,
+    "PodGroup.v1alpha1.scheduling.x-k8s.io": _POD_GROUP,
     "Pod": _POD,
 }
 #: Volumes without one of these sources are left out: their names would name secrets.

@@ -52,7 +52,7 @@ _COPIED_AT_ONCE: Final = 40
 
 def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
     """
-    Add the nodes, namespaces, volumes and placed pods of `state` to the empty `copy`, and return it.
+    Add the nodes, namespaces, volumes, PodGroups and placed pods of `state` to the empty `copy`, and return it.
 
     Cost: O(pods + nodes), about 0.7 s for 50,000 pods.
     """
@@ -64,6 +64,7 @@ def copy_state(state: ClusterState, copy: ClusterState) -> ClusterState:
 def copy_pieces(state: ClusterState, copy: ClusterState) -> Generator[None, None, None]:
     """As `copy_state`, and yield every 0.5 ms. If `state` changes meanwhile, a pod that does is copied or not."""
     copy.workloads = state.workloads.copy()
+    copy.groups = state.groups.without_members()
     for obj in list(state.volumes.objects()):
         copy.upsert_storage(obj)
     for namespace in list(state.budgets.namespaces()):

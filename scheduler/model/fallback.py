@@ -7,7 +7,8 @@ annotation included, and when they count as preferred:
     [{"rule": "podAntiAffinity", "topologyKey": "topology.kubernetes.io/zone", "matchLabels": {"app": "db"},
       "afterSeconds": 300, "afterNotTriggerScaleUp": true, "weight": 100}]
 
-    rule                    podAffinity, podAntiAffinity, nodeAffinity, or topologySpreadConstraints
+    rule                    podAffinity, podAntiAffinity, topologySpreadConstraints, or nodeAffinity, which then stands
+                            in the affinity annotation alone: the kubelet checks the spec's again
     topologyKey             of the terms; not for nodeAffinity
     matchLabels             only terms whose labelSelector requires these labels; all terms of the key without it
     afterSeconds            how long the entry's terms have to keep the pod pending; see `queueing.rule_clocks`
@@ -17,6 +18,8 @@ annotation included, and when they count as preferred:
 A pod is bound with the relaxed entries in `affinity-scheduler.io/relaxed`, and its terms then count as preferred for
 all others too. A required anti-affinity term that has an entry *yields* to pods that have relaxed an equal term:
 otherwise two replicas of one workload, which declare the same term against each other, would still keep apart.
+
+Source: lifecycle/predicate.go, generalFilter, and scheduler.go, AdmissionCheck (kubernetes 1.36).
 
 Parsing is strict. A pod with a problem is not scheduled; on a running pod the annotation counts as absent.
 """
@@ -183,9 +186,21 @@ def _fallback(entry: _Entry) -> Fallback:
     )
 
 
-def yielding(rules: Rules, fallbacks: tuple[Fallback, ...]) -> Rules | Problem:
-    """Return the rules with the anti-affinity terms that have an entry marked; a Problem if an entry names no term."""
+def yielding(
+    rules: Rules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
+) -> Rules | Problem:
+    """
+    Return the rules with the anti-affinity terms that have an entry marked; a Problem if an entry names no term.
+
+    `spec_requires_nodes`: whether the spec itself has required node affinity, which no entry can relax: the kubelet
+    would refuse the pod.
+    """
     for index, entry in enumerate(fallbacks):
+        if entry.kind == "nodeAffinity" and spec_requires_nodes:
+            return _problem(
+                f"$[{index}]: nodeAffinity in the spec is checked again by the kubelet; "
+                "declare it in the affinity annotation alone"
+            )
         if not _is_about_any(entry, rules):
             return _problem(f"$[{index}]: the pod has no required term of {entry.name}")
     anti = rules.affinity.required_anti

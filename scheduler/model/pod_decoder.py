@@ -168,7 +168,8 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec
     fallbacks = parse_fallbacks(annotations)
     if isinstance(fallbacks, Problem):
         return replace(spec, annotation_problem=fallbacks.cause)
-    marked = yielding(rules_of(spec), fallbacks)
+    of_spec = parse_required_node_affinity(None, wire.decode_affinity(raw.affinity))
+    marked = yielding(rules_of(spec), fallbacks, spec_requires_nodes=of_spec.terms is not None)
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)

@@ -17,6 +17,7 @@ import msgspec
 
 from scheduler.model import nesting, wire
 from scheduler.model.wire import MalformedObjectError
+from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
 
 #: The group's name, as label or annotation of its members.
@@ -66,8 +67,8 @@ class GroupReference:
     """
     What a pod says of its group.
 
-    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why the minimum does not parse, in which
-    case the pod is not placed. `release_after_s`: 0 for never.
+    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
     """
 
     key: GroupKey
@@ -147,17 +148,21 @@ def group_reference(
     key = _key(namespace, scheduling_group, labels, annotations)
     if key is None:
         return None
-    release = annotations.get(RELEASE_AFTER)
+    name = escaped(key.name[:64])
+    release, count = annotations.get(RELEASE_AFTER), labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
     release_after_s = 0 if release is None else _number(release, _LIMIT_RELEASE_S)
-    if release_after_s is None:
-        return GroupReference(key, problem=_problem(RELEASE_AFTER, release, _LIMIT_RELEASE_S))
-    if key.kind is not GroupKind.OWN:
-        return GroupReference(key, release_after_s=release_after_s)
-    text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
-    min_count = _number(text, LIMIT_MEMBERS)
-    if min_count is None:
-        return GroupReference(key, problem=_problem(MIN_COUNT, text, LIMIT_MEMBERS))
-    return GroupReference(key, min_count, release_after_s=release_after_s)
+    min_count = _number(count, LIMIT_MEMBERS) if key.kind is GroupKind.OWN else 0
+    problem = ""
+    if key.kind is GroupKind.OWN and label_value_faults(key.name):
+        problem = f'{GROUP} of the pod: found "{name}", expected a valid label value'
+    elif min_count is None:
+        problem = _problem(MIN_COUNT, count, LIMIT_MEMBERS)
+    elif release_after_s is None:
+        problem = _problem(RELEASE_AFTER, release, _LIMIT_RELEASE_S)
+    if problem:
+        # No name of a group has a space: the pod is no member of the group that others name well.
+        return GroupReference(key._replace(name=f"{name} (malformed)"), problem=problem)
+    return GroupReference(key, min_count or 0, release_after_s=release_after_s or 0)
 
 
 def _key(

@@ -206,6 +206,13 @@ class CycleDue:
 
 
 @dataclass(frozen=True, slots=True)
+class CycleEnded:
+    """The last cycle took this time, which the namespace of its pod has used."""
+
+    used_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """Backoffs, timeouts of unschedulable pods and kubelet refusals may be over."""
 
@@ -243,6 +250,7 @@ Stimulus = (
     | ScaleUpNotTriggered
     | WatchInterrupted
     | CycleDue
+    | CycleEnded
     | TimePassed
     | SweepDue
 )

@@ -20,7 +20,10 @@ import os
 import sys
 import time
 from collections.abc import Collection, Mapping
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 #: Longest text, and longest list, that is not cut.
 MAX_VALUE_CHARS: Final = 4096
@@ -52,7 +55,7 @@ class Logger:
         self._logger.error(message, stacklevel=2, extra={_PAIRS: pairs})
 
 
-def configure(*, verbosity: int, form: str, stream: TextIO | None = None) -> Logger:
+def configure(*, verbosity: int, form: str, stream: SupportsWrite[str] | None = None) -> Logger:
     """
     Send all logging of the process, libraries' warnings included, to `stream`, and return the logger.
 

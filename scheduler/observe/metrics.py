@@ -136,6 +136,11 @@ KEPT_BY_ANNOTATIONS: Final = Family(
     "affinity_scheduler_pods_kept_by_annotations",
     "Number of pending pods that would fit if no annotation declared affinity; autoscalers may add no node for them.",
 )
+NAMESPACES_OVER_SHARE: Final = Family(
+    "affinity_scheduler_namespaces_over_share",
+    "Number of namespaces whose pods go behind others of equal priority, since their cycles lately took more than "
+    "their share of the time.",
+)
 RELAXED_RULES: Final = Family(
     "affinity_scheduler_relaxed_rules_total",
     "Number of required rules that counted as preferred when their pod was bound, since their fallback was due.",
@@ -230,6 +235,7 @@ class Metrics(ControllerMetrics):
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
         self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
+        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_behind})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})

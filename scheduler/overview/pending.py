@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 
@@ -147,6 +148,8 @@ def reason_of(queued: QueuedPod, message: str) -> str:
     refusals = message.partition(_POSTFILTER)[0]
     if refusals.startswith(GROUP_WAITS):
         return refusals.rstrip(".")
+    if queued.sub_queue is SubQueue.GATED and queued.gating_plugin == GANG_SCHEDULING and queued.pod.group:
+        return refusals or f"{GROUP_WAITS}{queued.pod.group.key.text} is not complete"
     if queued.sub_queue is SubQueue.GATED:
         gates = ", ".join(queued.pod.gates) or queued.gating_plugin
         return f"scheduling gates: {gates}"

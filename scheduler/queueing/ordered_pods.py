@@ -36,6 +36,13 @@ class OrderedPods:
         """Remove a pod that is in here."""
         del self._pods_by_key[self._key_by_uid.pop(queued.uid)]
 
+    def first_key(self) -> OrderKey | None:
+        """Return the lowest key, None without pods."""
+        if not self._pods_by_key:
+            return None
+        key: OrderKey = self._pods_by_key.peekitem(0)[0]
+        return key
+
     def first(self) -> QueuedPod | None:
         """Return the pod with the lowest key; it stays in here."""
         if not self._pods_by_key:

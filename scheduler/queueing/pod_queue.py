@@ -23,6 +23,8 @@ Rules:
  3. `pop` increments attempts; `put_back` increments one failure count and starts a new timestamp.
  4. What may move thousands of pods moves at most 100 at once; while `has_backlog`, `step` moves the next. Every
     method that changes the queue first finishes the backlog, so the result does not depend on when `step` is called.
+ 5. While a namespace is over its share of the time (`namespace_shares`), its active pods come after others of equal
+    priority. Otherwise the order is upstream's.
 
 Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Different here:
  - A popped pod is not in the queue: no event can arrive between `pop` and `put_back` of one scheduling cycle, so
@@ -51,6 +53,7 @@ from scheduler.framework.events import (
 from scheduler.model.pods import Pod
 from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.incremental_work import IncrementalWork
+from scheduler.queueing.namespace_shares import NamespaceShares
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.queueing_hints import QueueingHintMap, QueueingHints
@@ -78,7 +81,9 @@ class PodQueue:
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
+        namespace_share: float = 0.0,
     ) -> None:
+        """`namespace_share`: see `NamespaceShares`."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.unschedulable_by_plugin: Counter[tuple[str, str]] = Counter()
         self._hints = QueueingHints(events)
@@ -90,6 +95,9 @@ class PodQueue:
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
         self._last_flush_tick = 0
+        self._shares = NamespaceShares(namespace_share)
+        #: Of the pod that was popped last, until its cycle is charged.
+        self._charged_namespace: str | None = None
 
     @property
     def has_backlog(self) -> bool:
@@ -161,6 +169,7 @@ class PodQueue:
         self._backlog.add(self._completing_backoffs(now_s))
         if self._backlog:
             return None
+        self._put_in_time(now_s)
         queued = self._sub_queues.active.first()
         if queued is None:
             queued = self._sub_queues.rejected_backoff.first()
@@ -169,7 +178,26 @@ class PodQueue:
             self.incoming[SubQueue.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
         self._remove(queued)
         queued.attempts += 1
+        self._charged_namespace = queued.pod.namespace
         return queued
+
+    def charge(self, used_s: float, now_s: float) -> None:
+        """Hold the time that its cycle took against the namespace of the pod that was popped last. O(1)."""
+        namespace, self._charged_namespace = self._charged_namespace, None
+        if namespace is not None:
+            self._shares.charge(namespace, used_s, now_s)
+            if self._shares.is_over(namespace, now_s):
+                self._sub_queues.active.put_behind(namespace)
+
+    @property
+    def n_namespaces_behind(self) -> int:
+        """Number of namespaces over their share when it was last looked at, once a minute at least."""
+        return len(self._sub_queues.active.behind)
+
+    def sweep(self, now_s: float) -> None:
+        """Forget the namespaces that have used no time lately. O(namespaces)."""
+        self._put_in_time(now_s)
+        self._shares.sweep(now_s)
 
     def take(self, uid: str) -> QueuedPod | None:
         """
@@ -258,6 +286,13 @@ class PodQueue:
 
     def _timeout_s(self, queued: QueuedPod) -> float:
         return queued.timestamp_s + self._max_in_unschedulable_s
+
+    def _put_in_time(self, now_s: float) -> None:
+        """O(namespaces behind): each has used its share of `BURST_S` within `MEMORY_S`, so few of a large share can."""
+        active = self._sub_queues.active
+        for namespace in sorted(active.behind):
+            if not self._shares.is_over(namespace, now_s):
+                active.put_in_time(namespace)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)

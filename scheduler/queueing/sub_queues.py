@@ -1,6 +1,7 @@
 """The sub-queues, each sorted or indexed for what leaves it."""
 
-from scheduler.queueing.ordered_pods import OrderedPods, active_order, backoff_order
+from scheduler.queueing.active_pods import ActivePods
+from scheduler.queueing.ordered_pods import OrderedPods, backoff_order
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.unschedulable_pods import UnschedulablePods
 
@@ -9,7 +10,7 @@ class SubQueues:
     """Active pods, pods that back off, and pods that wait for an event."""
 
     def __init__(self) -> None:
-        self.active = OrderedPods(active_order)
+        self.active = ActivePods()
         #: Pods that back off after a rejection: these may be popped early.
         self.rejected_backoff = OrderedPods(backoff_order)
         self.error_backoff = OrderedPods(backoff_order)
@@ -34,7 +35,7 @@ class SubQueues:
         if (pods := self._holder(queued)) is not None:
             pods.remove(queued)
 
-    def _holder(self, queued: QueuedPod) -> OrderedPods | UnschedulablePods | None:
+    def _holder(self, queued: QueuedPod) -> ActivePods | OrderedPods | UnschedulablePods | None:
         match queued.sub_queue:
             case SubQueue.ACTIVE:
                 return self.active

@@ -82,6 +82,8 @@ class Options:
     verbosity: int
     log_format: str
     decision_annotations: bool = True
+    #: Of all time; 0 for the order of kube-scheduler alone. See `NamespaceShares`.
+    namespace_share: float = 0.25
     #: The value of every flag by its name, for /flagz.
     flags: Mapping[str, str] = field(default_factory=dict)
 
@@ -138,7 +140,12 @@ class Scheduler:
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
         profiles = self._profiles = build_profiles(settings, Snapshot(self._state))
-        self._queue = build_queue(profiles, settings, max_in_unschedulable_s=options.max_in_unschedulable_s)
+        self._queue = build_queue(
+            profiles,
+            settings,
+            max_in_unschedulable_s=options.max_in_unschedulable_s,
+            namespace_share=options.namespace_share,
+        )
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         self._machine = Machine(
             state=self._state,

@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from scheduler.errors import NotFound
+from scheduler.errors import Forbidden, NotFound
 from scheduler.explain.recording_file import SYNCED, DeletedObject, Header, Line, recorded_fields
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
@@ -24,13 +24,10 @@ from scheduler.observe.process import ControllerMetrics
 from scheduler.settings.resolved import Settings
 from scheduler.shell.connection import connect
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import (
-    WatchedKind,
-    disruption_budgets,
-    required_kinds,
-    storage_kinds,
-    workload_kinds,
-)
+from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0
@@ -56,6 +53,8 @@ class Options:
     master: str | None
     verbosity: int
     log_format: str
+    #: Where the log goes; None for standard error.
+    log_to: SupportsWrite[str] | None
     #: Told the numbers of changes and bytes about once a second.
     on_progress: Callable[[int, int], None]
 
@@ -136,7 +135,7 @@ async def record(
 
     Raises SettingsError and OSError.
     """
-    log = configure(verbosity=options.verbosity, form=options.log_format)
+    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ControllerMetrics(version=product_version())
     async with connect(
         options.settings.client_connection,
@@ -158,7 +157,7 @@ async def record(
 async def _record(options: Options, recording: Recording, client: KubeClient, log: Logger) -> None:
     stopped = asyncio.Event()
     on_termination(stopped.set)
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
+    kinds = recorded_kinds()
     unsynced = {kind.kind for kind in kinds}
 
     def on_synced(kind: str) -> None:
@@ -218,6 +217,8 @@ async def _follow(
                     case Synced():
                         on_synced(kind.kind)
                     case Interrupted(error=NotFound()) if kind.is_optional:
+                        on_synced(kind.kind)
+                    case Interrupted(error=Forbidden()) if kind.may_be_forbidden:
                         on_synced(kind.kind)
                     case Interrupted(error=error) | Malformed(error=error):
                         log.info(0, "Not recorded", kind=kind.kind, err=str(error))

@@ -13,7 +13,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
 
@@ -62,6 +62,8 @@ from scheduler.state.snapshot import Snapshot
 _CHECK_PERIOD_S: Final = 0.1
 _CHECK_PERIOD_FACTOR: Final = 10.0
 _STIMULI_PER_SLICE: Final = 200
+#: Of the choice between equally good nodes, none of which is a reason to move.
+_SEED: Final = 1
 _SWEEP_PERIOD_S: Final = 60.0
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.
@@ -124,7 +126,9 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         metrics=metrics,
         log=log,
     ) as connection:
-        daemon = _Daemon(options, connection.client, metrics, log, connection.elector, auth=connection.auth)
+        daemon = EnforcerDaemon(
+            options, connection.client, metrics, log, connection.elector, auth=connection.auth
+        )
         on_termination(daemon.stop)
         return await daemon.run()
 
@@ -142,10 +146,10 @@ async def check_once(options: Options, environ: Mapping[str, str]) -> list[Broke
         log=log,
         waits=False,
     ) as connection:
-        return await _Daemon(options, connection.client, metrics, log).check_once()
+        return await EnforcerDaemon(options, connection.client, metrics, log).check_once()
 
 
-class _Daemon:
+class EnforcerDaemon:
     """One running enforcer: the machine and everything around it."""
 
     def __init__(
@@ -157,7 +161,10 @@ class _Daemon:
         elector: LeaderElector | None = None,
         *,
         auth: DelegatedAuth | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`now_s` is a monotonic clock."""
+        self._now_s = now_s
         self._options, self._client, self._metrics, self._log = options, client, metrics, log
         self._elector, self._auth = elector, auth
         self._enforcer = Enforcer(
@@ -171,11 +178,17 @@ class _Daemon:
         self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)
         self._inbox = Inbox()
         self._informers = informers_of(
-            _watched_kinds(options), client, self._inbox, metrics, log, on_interrupted=self._on_interrupted
+            _watched_kinds(options),
+            client,
+            self._inbox,
+            metrics,
+            log,
+            on_interrupted=self._on_interrupted,
+            now_s=now_s,
         )
         self._sync = InitialSync(self._informers, self._inbox)
-        self._recorder = EventRecorder(client, on_dropped=metrics.on_event_dropped)
-        self._record = GraceRecord(client, options.namespace, options.name, log=log)
+        self._recorder = EventRecorder(client, now_s=now_s, on_dropped=metrics.on_event_dropped)
+        self._record = GraceRecord(client, options.namespace, options.name, log=log, now_s=now_s)
         self._reports = EnforcementReporter(metrics, log, self._recorder if not options.dry_run else None)
         self._in_flight: asyncio.Task[None] | None = None
         self._stopping = False
@@ -184,8 +197,8 @@ class _Daemon:
         #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
-        self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
-        self._rebalance_at_s = time.monotonic()
+        self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
+        self._rebalance_at_s = self._now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
 
@@ -194,7 +207,7 @@ class _Daemon:
         return Rebalancer(
             state,
             build_profiles(self._options.settings, Snapshot(state)),
-            random.Random(),
+            random.Random(_SEED),
             limits,
             is_movable=self._is_movable,
             restored=self._enforcer.index.sync_pod,
@@ -239,7 +252,7 @@ class _Daemon:
                     await self._inbox.wait(1.0)
             for task in tasks:
                 task.cancel()
-        self._enforcer.check(time.monotonic())
+        self._enforcer.check(self._now_s())
         return self._broken_rules()
 
     def _broken_rules(self) -> list[BrokenRule]:
@@ -285,12 +298,12 @@ class _Daemon:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
             self._enforcer.apply(stimulus)
             self._needs_check = True
-        if time.monotonic() >= self._sweep_at_s:
-            self._sweep_at_s = time.monotonic() + _SWEEP_PERIOD_S
+        if self._now_s() >= self._sweep_at_s:
+            self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
             self._enforcer.sweep()
 
     def _check(self, group: asyncio.TaskGroup) -> None:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         wake_s = self._enforcer.next_wake_s()
         is_due = self._needs_check or (wake_s is not None and wake_s <= now_s)
         if not is_due or now_s < self._check_from_s or not self._sync.check():
@@ -301,12 +314,12 @@ class _Daemon:
         self._needs_check = not may_act
         for instruction in self._enforcer.check(now_s, leads=may_act):
             self._execute(instruction, group)
-        took_s = time.monotonic() - now_s
+        took_s = self._now_s() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
 
     def _rebalance(self, group: asyncio.TaskGroup) -> None:
         """Start the next move, unless a rule that is enforced needs the turn."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._rebalancer is None or now_s < self._rebalance_at_s or not self._sync.check():
             return
         self._rebalance_at_s = now_s + CHECK_PERIOD_S
@@ -328,7 +341,7 @@ class _Daemon:
         if is_evicted:
             self._enforcer.note_evicted(move.pod.uid)
         if self._rebalancer is not None:
-            self._rebalancer.on_result(evicted=is_evicted, now_s=time.monotonic())
+            self._rebalancer.on_result(evicted=is_evicted, now_s=self._now_s())
         self._in_flight = None
         self._needs_check = True
         self._inbox.nudge()
@@ -345,7 +358,7 @@ class _Daemon:
         return self._elector is None or self._elector.is_leader
 
     def _idle_s(self) -> float:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         wake_times_s = [self._sweep_at_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
@@ -360,7 +373,7 @@ class _Daemon:
     def _on_interrupted(self, kind: str) -> None:
         self._metrics.on_watch_restart(kind)
         if self._sync.is_done:
-            self._evict_from_s = time.monotonic() + _INTERRUPTED_S
+            self._evict_from_s = self._now_s() + _INTERRUPTED_S
             self._needs_check = True
 
     async def _keep_record(self) -> None:
@@ -400,7 +413,7 @@ class _Daemon:
         outcome = await evict(self._client, instruction.pod)
         self._reports.on_eviction_ended(instruction, outcome)
         self._enforcer.on_eviction_result(
-            instruction.pod.uid, outcome.ended, time.monotonic(), retry_after_s=outcome.retry_after_s
+            instruction.pod.uid, outcome.ended, self._now_s(), retry_after_s=outcome.retry_after_s
         )
         self._in_flight = None
         self._needs_check = True

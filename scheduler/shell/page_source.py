@@ -210,8 +210,8 @@ class ClusterPage:
     # Parts.
 
     def _redacted(self, explanation: Explanation, queued: QueuedPod | None, may_see: Visible) -> Explanation:
-        """Return the explanation for its viewer; a note says why the pod's group waits, as no other part does."""
-        if queued is not None:
+        """Return the explanation for its viewer; a note says why the pod's group waits if no other part does."""
+        if queued is not None and not explanation.group:
             message = message_of(queued, self._explainer.messages())
             if (reason := reason_of(queued, message)).startswith(GROUP_WAITS):
                 explanation = replace(explanation, notes=(reason, *explanation.notes))

@@ -44,9 +44,13 @@ def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profi
 
 
 def build_queue(
-    profiles: Mapping[str, Profile], settings: Settings, *, max_in_unschedulable_s: float
+    profiles: Mapping[str, Profile],
+    settings: Settings,
+    *,
+    max_in_unschedulable_s: float,
+    namespace_share: float = 0.0,
 ) -> PodQueue:
-    """Return the queue for the pods of all profiles."""
+    """Return the queue for the pods of all profiles. `namespace_share`: see `NamespaceShares`."""
     return PodQueue(
         {
             name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
@@ -59,6 +63,7 @@ def build_queue(
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
+        namespace_share=namespace_share,
     )
 
 

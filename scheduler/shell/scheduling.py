@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction, WriteVolumes
-from scheduler.model.stimuli import CycleDue, SweepDue, TimePassed
+from scheduler.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import YoungCollector
 from scheduler.shell.inbox import Inbox
@@ -142,6 +142,7 @@ class SchedulingLoop:
             decided_s = self._now_s()
             if instructions:
                 self._on_cycle(decided_s - started_s)
+                self._machine.handle(CycleEnded(decided_s - started_s), decided_s)
             for instruction in instructions:
                 if isinstance(instruction, Bind | WriteVolumes):
                     binds.append(instruction)

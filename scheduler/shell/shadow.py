@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.explain.shadow import Shadow
 from scheduler.explain.shadow_report import ShadowReport
@@ -27,6 +27,9 @@ from scheduler.shell.signals import on_termination
 from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _STIMULI_PER_SLICE: Final = 200
 _SWEEP_PERIOD_S: Final = 60.0
@@ -52,13 +55,15 @@ class Options:
     serving: ServingOptions
     verbosity: int
     log_format: str
+    #: Where the log goes; None for standard error.
+    log_to: SupportsWrite[str] | None
     #: Told the report about once a second.
     on_progress: Callable[[ShadowReport], None]
 
 
 async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
-    log = configure(verbosity=options.verbosity, form=options.log_format)
+    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ShadowMetrics(version=product_version())
     stopped = asyncio.Event()
     inbox = Inbox()

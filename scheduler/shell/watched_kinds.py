@@ -34,7 +34,8 @@ from scheduler.model.stimuli import (
     WorkloadGone,
     WorkloadSeen,
 )
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import preempts, storage_kinds_read, uses_default_spreading
 
@@ -56,6 +57,11 @@ class WatchedKind:
     may_be_forbidden: bool = False
     #: What follows the first complete list, for a kind that not every server has.
     on_served: WatchEvent | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the kind as objects name it, which kinds of several API groups may share."""
+        return self.kind.partition(".")[0]
 
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
@@ -161,6 +167,11 @@ _POD_GROUPS: Final = (
     (GroupKind.KUBERNETES, "v1beta1"),
     (GroupKind.COSCHEDULING, "v1alpha1"),
 )
+
+
+def recorded_kinds() -> tuple[WatchedKind, ...]:
+    """Return every kind that any configuration reads, as snapshots and recordings have them."""
+    return (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets(), *pod_groups())
 
 
 def pod_groups() -> tuple[WatchedKind, ...]:

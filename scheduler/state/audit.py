@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.model.disks import RESTRICTED, Disk
+from scheduler.model.pod_groups import GroupKey
 from scheduler.state.arrays import wrapped
 from scheduler.state.change_log import ChangeLog
 from scheduler.state.cluster import ClusterState, PlacedPod
@@ -83,6 +84,9 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     for term in list(state.terms):
         for row in list(term.pods_by_row):
             yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
+    for group in state.groups.listed():
+        members = (*state.groups.placed(group), *state.groups.pending(group))
+        yield _ROW_COST + len(members), list(_group(state, group))
     for key in state.derived.keys():  # noqa: SIM118 - a copy: values come and go between two pieces
         if isinstance(key, GuestKey):
             continue  # computed by code that is not ours, which may raise or answer differently each time
@@ -144,6 +148,8 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
             if name not in state.volumes.users(claim_key):
                 yield f"{name}: {placed.pod.key} is not among the users of claim {claim_key}"
         pod, columns = placed.pod, state.pods.at(placed.slot)
+        if state.groups.has_placed(pod) != (pod.group is not None and not pod.terminating):
+            yield f"{name}: {pod.key} differs from the placed members of its group"
         taken = [usage.requested.get(resource, 0) for resource in COUNTED]
         counted = (placed.label_set.number, row, pod.priority, pod.start_rank, taken, not pod.terminating)
         if columns != counted:
@@ -162,6 +168,24 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     for term, n_pods in Counter(term for placed in pods for term in placed.terms).items():
         if state.terms.get(term.key) is not term or term.pods_by_row.get(row, 0) != n_pods:
             yield f"{term.key} on {name}: declared {n_pods} times, kept otherwise"
+
+
+def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
+    """Compare the members that are kept of a group with the pods themselves."""
+    placed, pending = tuple(state.groups.placed(key)), tuple(state.groups.pending(key))
+    for pod in placed:
+        found = state.placed.get(pod.uid)
+        if found is None or found.pod.group is None or found.pod.group.key != key or found.pod.terminating:
+            yield f"group {key.text}: {pod.key} is kept as placed"
+    for pod in pending:
+        found = state.placed.get(pod.uid)
+        if pod.group is None or pod.group.key != key or (found is not None and not found.assumed):
+            yield f"group {key.text}: {pod.key} is kept as pending"
+    ready = {pod.uid for pod in (*placed, *(one for one in pending if not one.gates and not one.terminating))}
+    if state.groups.n_ready(key) != len(ready):
+        yield f"group {key.text}: {state.groups.n_ready(key)} members ready kept, {len(ready)} recounted"
+    if not placed and not pending and state.groups.get(key) is None:
+        yield f"group {key.text} is kept without members"
 
 
 def _ports(state: ClusterState, row: int, pods: Collection[PlacedPod]) -> Iterator[str]:

@@ -26,6 +26,8 @@ class PodGroups:
         self._pending: dict[GroupKey, dict[str, Pod]] = {}
         #: Members on nodes that are not terminating.
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
+        #: The UIDs of the members that are placed or could be.
+        self._ready: dict[GroupKey, set[str]] = {}
         #: Groups that were placed once: members that came back need not wait for members that have finished since.
         self._whole: set[GroupKey] = set()
         #: Groups whose members were evicted to be placed anew, until they are.
@@ -38,6 +40,12 @@ class PodGroups:
             return None
         found = self._objects.get(group.key)
         return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
+
+    def without_members(self) -> PodGroups:
+        """Return a copy of what is known of groups beside their members."""
+        copy = PodGroups()
+        copy._objects, copy._served, copy._whole = dict(self._objects), set(self._served), set(self._whole)
+        return copy
 
     def serve(self, kind: GroupKind) -> None:
         """Note that the cluster has this kind of groups."""
@@ -71,6 +79,14 @@ class PodGroups:
         """Return the groups that have a pending member."""
         return self._pending.keys()
 
+    def listed(self) -> list[GroupKey]:
+        """Return the groups of which anything is kept. O(groups)."""
+        return list({**self._objects, **self._pending, **self._placed, **dict.fromkeys(self._whole)})
+
+    def has_placed(self, pod: Pod) -> bool:
+        """Return whether the pod counts as a member on a node."""
+        return pod.group is not None and pod.uid in self._placed.get(pod.group.key, _NONE)
+
     def pending(self, key: GroupKey) -> Iterable[Pod]:
         """Return the members that no watch has shown bound, in the order in which they came."""
         return self._pending.get(key, _NONE).values()
@@ -84,11 +100,8 @@ class PodGroups:
         return len(self._placed.get(key, _NONE))
 
     def n_ready(self, key: GroupKey) -> int:
-        """Return the number of members that are placed or could be. O(members)."""
-        placed = self._placed.get(key, _NONE)
-        return len(placed) + sum(
-            uid not in placed and _is_ready(pod) for uid, pod in self._pending.get(key, _NONE).items()
-        )
+        """Return the number of members that are placed or could be."""
+        return len(self._ready.get(key, ()))
 
     def is_whole(self, key: GroupKey) -> bool:
         """Return whether the group was placed once."""
@@ -115,12 +128,10 @@ class PodGroups:
         key = self.key_of(pod)
         if key is None:
             return True
-        # The sum is never too low, so that the members of a large group that come one by one are not counted each time.
-        most = len(self._pending.get(key, _NONE)) + len(self._placed.get(key, _NONE))
         group = self._known(pod, key)
         if group is None or pod.group.problem:
             return False
-        return key in self._whole or (most >= group.min_count and self.n_ready(key) >= group.min_count)
+        return key in self._whole or self.n_ready(key) >= group.min_count
 
     def _known(self, pod: Pod, key: GroupKey) -> PodGroup | None:
         """Return as `get`, by this member alone where members say it. O(1)."""
@@ -132,6 +143,7 @@ class PodGroups:
         """Add or update a member that is not bound."""
         if pod.group is not None:
             self._pending.setdefault(pod.group.key, {})[pod.uid] = pod
+            self._note_ready(pod.group.key, pod.uid)
 
     def remove_pending(self, pod: Pod) -> None:
         """Forget a member that is bound or gone."""
@@ -142,6 +154,7 @@ class PodGroups:
         """Count a member that came to a node."""
         if pod.group is not None and not pod.terminating:
             self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+            self._note_ready(pod.group.key, pod.uid)
 
     def displace(self, pod: Pod) -> None:
         """Count a member out that left its node."""
@@ -157,7 +170,18 @@ class PodGroups:
             of_group.pop(pod.uid, None)
             if not of_group:
                 del members[key]
+        self._note_ready(key, pod.uid)
         self._drop_if_empty(key)
+
+    def _note_ready(self, key: GroupKey, uid: str) -> None:
+        pending = self._pending.get(key, _NONE).get(uid)
+        ready = self._ready.setdefault(key, set())
+        if uid in self._placed.get(key, _NONE) or (pending is not None and _is_ready(pending)):
+            ready.add(uid)
+        else:
+            ready.discard(uid)
+        if not ready:
+            del self._ready[key]
 
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:

@@ -138,7 +138,11 @@ class Snapshot:
 
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
-        return self.selected(matcher).per_domain(Domains(self.column(key)))
+        column = self.column(key)
+        if not column.id_by_value:
+            # Pods name keys as they like: nothing is counted for a key that no node has.
+            return PerDomain(np.zeros(column.n_ids, dtype=np.int64), column.ids[: self.n_rows])
+        return self.selected(matcher).per_domain(Domains(column))
 
     def may_cross(self, namespace: str) -> bool:
         """Return whether annotations of the namespace's pods may be about other namespaces."""

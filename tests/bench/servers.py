@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -78,16 +78,17 @@ def beside_servers(name: str) -> Path | None:
 
 
 @contextmanager
-def started(name: ServerName, *, binds_claims: bool = False) -> Iterator[Server]:
+def started(name: ServerName, *, binds_claims: bool = False, flags: Sequence[str] = ()) -> Iterator[Server]:
     """
     Run an empty server for the block, and delete its files afterwards.
 
     With `binds_claims` the embedded cluster has its controllers; a real one needs `schedulers.claim_binder`.
+    `flags`: of a real API server.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
         own = [_WITH_CONTROLLERS] if binds_claims else []
-        with _real(folder) if name == "kube-apiserver" else _devcluster(folder, *own) as server:
+        with _real(folder, flags) if name == "kube-apiserver" else _devcluster(folder, *own) as server:
             yield server
 
 
@@ -100,11 +101,11 @@ def started_with(scene: Scene) -> Iterator[Server]:
 
 
 @contextmanager
-def _real(folder: Path) -> Iterator[Server]:
+def _real(folder: Path, flags: Sequence[str]) -> Iterator[Server]:
     binaries = assets()
     if binaries is None:
         raise RuntimeError("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
-    server = RealApiServer(binaries, folder)
+    server = RealApiServer(binaries, folder, *flags)
     before = children_of()
     address = server.start()
     try:

@@ -17,6 +17,9 @@ from tests.support.build import HOSTNAME, ZONE
 
 _ONE_ZONE: Final = ("zone1",)
 _MOONS: Final = ("moon-1", "moon-2", "moon-3")
+#: At 5,000 nodes of 20 nodes each.
+_RACKS: Final = tuple(f"rack-{index}" for index in range(250))
+_JOB_SIZE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Shape:
     churns: bool = False
     #: Whether `init` pods are evicted; only measured over HTTP, from the scheduler's start.
     evicts: bool = False
+    #: The templates of so many measured pods, if they are not all of `measured`.
+    measured_of: Callable[[int], Sequence[Template]] | None = None
     #: One more of these comes every 200 ms during the run; only measured over HTTP.
     arriving: Template | None = None
 
@@ -266,6 +271,36 @@ def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n:
     )
 
 
+def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SIZE) -> Shape:
+    """Return the shape of jobs of so many pods that share a rack, placed as groups or pod by pod."""
+
+    def jobs(n_pods: int) -> list[Template]:
+        pods: list[Template] = []
+        for first in range(0, n_pods, job_size):
+            size = min(job_size, n_pods - first)
+            job = templates.job(f"job-{first // job_size}", size if are_groups else 0)
+            pods += [job] * size
+        return pods
+
+    other = templates.job("other", 0)
+    return Shape(
+        name, "none: jobs that share a rack", other, n, _always(other), zones=_RACKS, measured_of=jobs
+    )
+
+
+def _one_group(n: int) -> Shape:
+    """Return the shape of a single group without rules."""
+    pod = templates.member("all", n)
+    return Shape(
+        "one-group",
+        "none: one group of a thousand",
+        pod,
+        n,
+        lambda _: templates.plain(),
+        measured_of=lambda n_pods: [templates.member("all", n_pods)] * n_pods,
+    )
+
+
 _NS: Final = templates.across_namespaces
 
 SHAPES: Final[tuple[Shape, ...]] = (
@@ -323,6 +358,9 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _churn(),
     _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
     _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
+    _jobs("rack-jobs", are_groups=False),
+    _jobs("rack-groups", are_groups=True),
+    _one_group(1000),
     _preemption(),
     _preemption_beside(),
     _unschedulable_beside(),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
 
@@ -156,6 +157,18 @@ def gated() -> Template:
     return Template(
         "gated", {"app": "scheduler-perf"}, build.affinity(required=[term]), gates=("test.k8s.io/a",)
     )
+
+
+def member(group: str, min_count: int) -> Template:
+    """Return pods of a group that needs so many of them."""
+    return Template(group, {GROUP: group, MIN_COUNT: str(min_count)})
+
+
+def job(name: str, min_count: int) -> Template:
+    """Return pods of a job that share a zone, as a group that needs so many of them; pod by pod if 0."""
+    term = build.term(ZONE, build.selector(f"job={name}"))
+    group = {GROUP: name, MIN_COUNT: str(min_count)} if min_count else {}
+    return Template(name, {"job": name, **group}, build.affinity(required=[term]))
 
 
 def with_claim(claim: Claim) -> Template:

@@ -5,7 +5,7 @@ For a seed that fails it prints the story and the shortest script that reproduce
 is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape alone|elected|rivals] [--shrink SECONDS]
-                          [--real]
+                          [--groups] [--real]
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, run, run_at
+from tests.chaos.shapes import SHAPES
 from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
+from tests.chaos.world import World
 from tests.support.apiserver import RealApiServer, assets
 
 #: Lines of the story that is printed of a failing run.
@@ -49,6 +52,9 @@ def main() -> int:
         help="how long to look for the shortest script of a failing run (default %(default)s)",
     )
     parser.add_argument(
+        "--groups", action="store_true", help="most pods are members of groups (not with --real)"
+    )
+    parser.add_argument(
         "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
     )
     args = parser.parse_args()
@@ -57,6 +63,7 @@ def main() -> int:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
+    how = (GROUP_SHAPES, GroupWorld) if args.groups else (tuple(SHAPES), World)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
     with contextlib.ExitStack() as stack:
@@ -67,7 +74,9 @@ def main() -> int:
             until_s=time.monotonic() + args.seconds,
             n_runs=args.runs,
             shrink_s=0.0 if venue else args.shrink,
-            play=lambda seed, shape: asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape),
+            play=lambda seed, shape: (
+                asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
+            ),
         )
     failed = [one for one in outcomes if one.wrongs]
     print(
@@ -77,8 +86,9 @@ def main() -> int:
         f"(at most {max((one.window_s for one in outcomes), default=0.0):.1f} s old); "
         f"settled after {max((one.settled_s for one in outcomes), default=0.0):.0f} s at most; {len(failed)} failed"
     )
+    more = " --groups" if args.groups else ""
     for one in failed:
-        print(f"  python -m tests.chaos --seed {one.seed} --shape {one.shape.value} --runs 1")
+        print(f"  python -m tests.chaos --seed {one.seed} --shape {one.shape.value} --runs 1{more}")
     return 1 if failed else 0
 
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.state.audit import differences
+from tests.chaos.asking import NO_SCORES, filled
+from tests.chaos.groups import group_of, is_ready, left_groups
 from tests.chaos.instance import Instance
 from tests.chaos.journal import WATCHED, Journal, node_of
 from tests.chaos.stage import Server
 from tests.chaos.verdicts import Verdict, Wrong
-from tests.reference.annotated import in_fields
-from tests.reference.cluster import Cluster as Reference
 
-#: Only feasibility is compared, not which node is best.
-NO_SCORES = {"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]}
 #: How often the state is checked.
 POLL_S = 1.0
 _OVER = ("Succeeded", "Failed")
@@ -62,17 +60,12 @@ class FinalState:
         return within_s
 
 
-def put(reference: Reference, kind: str, obj: JsonObject) -> None:
-    """Add the object to the reference's cluster without copying the others."""
-    meta = obj["metadata"]
-    stored = in_fields(obj) if kind == "Pod" else obj
-    reference._objects[kind, meta.get("namespace", ""), meta["name"]] = {**stored, "kind": kind}
-
-
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
-    """Yield our pending pods that the reference would place. Slow: each is compared with all nodes."""
+    """Yield our pending pods and groups that the reference would place. Slow: each is compared with all nodes."""
     for pod, nodes in placeable({kind: objects(kind) for kind in WATCHED}, scheduler_names).items():
         yield Wrong(Verdict.LEFT, f"{pod}, though {nodes} would take it")
+    for text in left_groups({kind: objects(kind) for kind in WATCHED}, scheduler_names):
+        yield Wrong(Verdict.LEFT, text)
 
 
 def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
@@ -82,6 +75,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
         return
     yield from _stale_pods(instance, objects("Pod"))
     yield from _forgotten(instance, objects("Pod"))
+    yield from _stale_groups(instance, objects("Pod"))
     state = instance.machine.state
     nodes = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in objects("Node")}
     rows = state.nodes.row_by_name
@@ -119,6 +113,32 @@ def _stale_pods(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
         yield Wrong(Verdict.CACHE, text)
 
 
+def _stale_groups(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
+    machine = instance.machine
+    assert machine is not None
+    groups = machine.state.groups
+    for placed in (False, True):
+        wanted = {
+            (pod["metadata"]["uid"], group_of(pod))
+            for pod in pods
+            if group_of(pod)
+            and bool(node_of(pod)) is placed
+            and (pod.get("status") or {}).get("phase") not in _OVER
+            and (not pod["metadata"].get("deletionTimestamp") if placed else _is_of(instance, pod))
+        }
+        members = groups.placed if placed else groups.pending
+        kept = {(pod.uid, key.text) for key in groups.listed() for pod in members(key)}
+        if wanted != kept:
+            text = (
+                f"{instance.name} keeps {sorted(kept - wanted)} of groups, and lacks {sorted(wanted - kept)}"
+            )
+            yield Wrong(Verdict.CACHE, text)
+
+
+def _is_of(instance: Instance, pod: JsonObject) -> bool:
+    return bool(pod["spec"]["schedulerName"] == instance.scheduler_name)
+
+
 def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
     machine = instance.machine
     assert machine is not None
@@ -134,19 +154,12 @@ def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
 def placeable(
     objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Return our pending pods that the reference would place, with the nodes that it allows."""
-    reference = Reference()
-    for kind, found in objects.items():
-        for obj in found:
-            put(reference, kind, obj)
+    """Return our pending pods without a group that the reference would place, with the nodes that it allows."""
+    reference = filled(objects)
     waiting = {}
     for pod in objects["Pod"]:
-        meta, spec = pod["metadata"], pod["spec"]
-        if node_of(pod) or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
-            continue
-        if (pod.get("status") or {}).get("phase") in _OVER:
-            continue
-        if spec["schedulerName"] in scheduler_names:
+        if is_ready(pod, scheduler_names) and not group_of(pod):
+            meta = pod["metadata"]
             feasible = reference.evaluate(pod, NO_SCORES).get("feasible")
             if feasible:
                 waiting[f"{meta['namespace']}/{meta['name']}"] = feasible

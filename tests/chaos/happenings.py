@@ -18,12 +18,18 @@ from scheduler.devcluster.http.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class AddPod:
-    """Create a pod of `shape` (in `shapes.SHAPES`); `key` is namespace/name."""
+    """
+    Create a pod of `shape` (in `shapes.SHAPES`); `key` is namespace/name.
+
+    `group`: the name of the group that it is a member of, empty for none; `min_count`: how many the group needs.
+    """
 
     key: str
     shape: str
     scheduler: str
     gated: bool = False
+    group: str = ""
+    min_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

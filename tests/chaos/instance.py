@@ -36,6 +36,7 @@ from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+from tests.chaos.groups import as_decided
 from tests.chaos.journal import Decided, Journal, SeenVersions, Sent
 from tests.chaos.proxy import Wire
 
@@ -251,18 +252,19 @@ class Instance:
                 if isinstance(order, WriteVolumes):
                     self.reach("reserved")
                 if isinstance(order, Bind):
-                    self._journal.decided.append(
-                        Decided(
-                            at_s=self._journal.now_s(),
-                            by=agent,
-                            uid=order.pod.uid,
-                            key=order.pod.key,
-                            node=order.node_name,
-                            version=self._journal.version,
-                            seen=dict(told.newest),
-                            assumed=assumed,
-                        )
+                    decided = Decided(
+                        at_s=self._journal.now_s(),
+                        by=agent,
+                        uid=order.pod.uid,
+                        key=order.pod.key,
+                        node=order.node_name,
+                        version=self._journal.version,
+                        seen=dict(told.newest),
+                        assumed=dict(assumed),
                     )
+                    self._journal.decided.append(as_decided(decided, order.pod, machine.state.groups))
+                    # Members of a group are placed one after the other within one cycle.
+                    assumed[order.pod.uid] = order.node_name
                     self.reach("decided")
             return instructions
 

@@ -57,6 +57,10 @@ class Decided:
     seen: Mapping[str, int]
     #: The nodes of the pods that it assumed at the time, by UID.
     assumed: Mapping[str, str]
+    #: The pod's group if it has one, the members that have places after the decision, and how many it needs.
+    group: str = ""
+    n_placed: int = 0
+    min_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject
-from tests.chaos.caches import NO_SCORES, put
+from tests.chaos.asking import NO_SCORES, put
+from tests.chaos.groups import placed_in_part
 from tests.chaos.journal import WATCHED, Decided, Journal, Written, node_of
 from tests.chaos.shapes import PATIENCE_S
 from tests.chaos.verdicts import Verdict, Wrong
@@ -82,6 +83,7 @@ class Judge:
                 yield from self._judged(index, write, uid)
         yield from self._decided_although_bound(bound)
         yield from self._sent_without_lease()
+        yield from placed_in_part(self._journal.decided)
 
     def _decided_although_bound(self, bound: Mapping[str, Written]) -> Iterator[Wrong]:
         """Yield decisions of an instance on pods that it had bound itself, even if the answer was lost."""

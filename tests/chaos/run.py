@@ -103,10 +103,10 @@ class Outcome:
         )
 
 
-def run(seed: int, shape: Shape, pods: Sequence[str] = tuple(SHAPES)) -> Outcome:
+def run(seed: int, shape: Shape, pods: Sequence[str] = tuple(SHAPES), world: type[World] = World) -> Outcome:
     """Play the run of a seed on the embedded cluster with a virtual clock. `pods`: the shapes of its pods."""
     with repeatable(seed):
-        return run_virtually(Run(seed, shape, pods=pods).play())
+        return run_virtually(Run(seed, shape, pods=pods, world=world).play())
 
 
 async def run_at(venue: Venue, seed: int, shape: Shape) -> Outcome:
@@ -155,6 +155,7 @@ class Run:
         venue: where it is played.
         until_s: when it ends without waiting for the final state.
         pods: the shapes of its pods.
+        world: draws what users do.
     """
 
     def __init__(
@@ -167,8 +168,9 @@ class Run:
         venue: Venue = EMBEDDED,
         until_s: float | None = None,
         pods: Sequence[str] = tuple(SHAPES),
+        world: type[World] = World,
     ) -> None:
-        self._pods = pods
+        self._pods, self._world = pods, world
         self._shape, self._script, self._venue = shape, script, venue
         pace = venue.pace
         self._until_s = until_s
@@ -192,7 +194,8 @@ class Run:
             names = sorted({one.scheduler_name for one in instances})
             stage = Stage(opened.server, instances, journal)
             self._began_s = self._outcome.began_s = loop.time()
-            world = World(opened.server.objects, self._chance_of["world"], self._asked_for(names), self._pods)
+            asked_for = self._asked_for(names)
+            world = self._world(opened.server.objects, self._chance_of["world"], asked_for, self._pods)
             async with asyncio.TaskGroup() as group:
                 lives: list[asyncio.Task[None]] = []
                 final_state = FinalState(opened.server, instances, frozenset(names), journal)

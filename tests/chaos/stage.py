@@ -11,6 +11,7 @@ from scheduler.devcluster.http.faults import Fault, Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.binding import bind
+from tests.chaos.groups import member_labels
 from tests.chaos.happenings import (
     AddNamespace,
     AddNode,
@@ -120,8 +121,10 @@ class Stage:
     async def _perform(self, happening: Happening) -> None:
         server = self._server
         match happening:
-            case AddPod(key, shape, scheduler, gated):
-                await server.create("Pod", shaped_pod(key, shape, scheduler, gated=gated))
+            case AddPod(key, shape, scheduler, gated, group, min_count):
+                pod = shaped_pod(key, shape, scheduler, gated=gated)
+                pod["metadata"]["labels"] |= member_labels(group, min_count)
+                await server.create("Pod", pod)
             case AddNode(key, cpu, zone, disk):
                 labels = {build.ZONE: zone, "disk": disk}
                 wanted = {name: value for name, value in labels.items() if value is not None}

@@ -13,6 +13,7 @@ class Verdict(Enum):
     LEASE = "a bind was sent without the Lease"
     RULE = "a bind broke a rule, or took room that there was not"
     STRANGE = "a bind that nobody decided, or a decision on a pod that was bound already"
+    HALF = "a decision placed part of a group"
     LEFT = "a pod that can be placed was left over"
     CACHE = "the cache is not what the server has"
     COUNTS = "counts differ from a recount"

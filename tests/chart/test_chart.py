@@ -15,13 +15,14 @@ from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import parse_settings
 from scheduler.shell.profiles import exempt_namespaces
 from tests.support.build import Json
-from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, named, one, resources
+from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
 
 helm = pytest.importorskip(
     "helm_python", reason="helm-python-sdk is not installed: no wheel for this platform"
 )
 
 CHART = MANIFESTS / "chart"
+REBALANCE = MANIFESTS / "enforcer" / "rebalance.yaml"
 ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 EVERYTHING: Json = {
@@ -216,6 +217,41 @@ def test_a_dry_run_has_no_right_to_evict(chart):
     assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
 
 
+def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_reads(chart):
+    """A dry run has no right to evict, with rebalancing either; without rebalancing nothing of it is left."""
+    weights = {"score": {"enabled": [{"name": "InterPodAffinity", "weight": 7}]}}
+    spread = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
+    exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
+    profiles = [{"schedulerName": "a", "plugins": weights, "pluginConfig": [spread, exempt]}]
+    scheduler = {"configuration": {"profiles": profiles}}
+    enforcer = {"enabled": True, "dryRun": True, "rebalance": {"enabled": True, "gain": 50}}
+    objects = rendered(chart, {"scheduler": scheduler, "enforcer": enforcer})
+    arguments = container(named(objects, "Deployment")[ENFORCER])["args"]
+    assert {"--dry-run", "--rebalance", "--rebalance-gain=50", "--rebalance-cool-down=10m"} <= set(arguments)
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert not [rule for rule in rules if "pods/eviction" in rule["resources"]]
+    (more,) = (each for each in documents(REBALANCE) if each["kind"] == "ClusterRole")
+    assert [rule for rule in rules if rule in more["rules"]] == more["rules"]
+    texts = [
+        next(iter(named(objects, "ConfigMap")[f"{name}-configuration"]["data"].values()))
+        for name in ("affinity-scheduler", ENFORCER)
+    ]
+    ours, theirs = (parse_settings(text, "ConfigMap").profiles for text in texts)
+    assert ours == theirs
+    without = rendered(chart, {"enforcer": {"enabled": True}})
+    assert not [each for each in container(named(without, "Deployment")[ENFORCER])["args"] if "rebal" in each]
+    assert not [rule for rule in named(without, "ClusterRole")[ENFORCER]["rules"] if rule in more["rules"]]
+
+
+def test_rules_of_ones_own_and_rebalancing_do_not_go_together(chart):
+    values = {
+        "scheduler": {"plugins": {"mine.py": "x = 1"}},
+        "enforcer": {"enabled": True, "rebalance": {"enabled": True}},
+    }
+    with pytest.raises(helm.HelmError, match="would move pods against them"):
+        rendered(chart, values)
+
+
 def test_the_enforcer_has_the_schedulers_exempt_namespaces(chart):
     """Otherwise it would evict pods that the scheduler admits."""
     exempt = {"name": "InterPodAffinity", "args": {"exemptNamespaces": ["daemons"]}}
@@ -383,6 +419,8 @@ def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
         pytest.param({"enforcer": {"maxShare": "101%"}}, "maxShare", id="more than all"),
         pytest.param({"enforcer": {"grace": "soon"}}, "grace", id="a duration without numbers"),
         pytest.param({"enforcer": {"maxEvictions": {"perNode": 0}}}, "perNode", id="no eviction at all"),
+        pytest.param({"enforcer": {"rebalance": {"gain": 0}}}, "gain", id="a move for nothing"),
+        pytest.param({"enforcer": {"rebalance": {"pause": "long"}}}, "pause", id="a pause without numbers"),
         pytest.param({"enforcer": {"protectedNamespaces": ["a,b"]}}, "protectedNam", id="a list in a text"),
         pytest.param({"scheduler": {"configuration": {"profiles": []}}}, "profiles", id="no profile"),
     ],
@@ -399,8 +437,8 @@ def test_invalid_values_are_refused(chart, values, complaint):
 )
 def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, command):
     values = {
-        "enforcer": {"enabled": True, "dryRun": True},
-        "scheduler": {"plugins": {"mine.py": "x = 1"}},
+        "enforcer": {"enabled": True, "dryRun": True, "rebalance": {"enabled": command is enforce}},
+        "scheduler": {"plugins": {} if command is enforce else {"mine.py": "x = 1"}},
         "webhook": {"mergeFields": True, "certManager": {"enabled": True}},
     }
     name, *arguments = container(named(rendered(chart, values), "Deployment")[component])["args"]

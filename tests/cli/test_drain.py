@@ -76,6 +76,7 @@ async def test_without_a_zone_its_pods_leave_at_once(
         base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")
         code, out, _ = await called(capsys, *base, "--without-zone", "zone-a")
         unknown = await called(capsys, *base, "--without-zone", "zone-z")
+        empty = await called(capsys, *base, "--without-zone", "")
         missing = await called(capsys, *base, "--drain", "node-0009")
         replicas = await called(capsys, *base, "--drain", "node-0001", "--replicas", "1")
     answer = json.loads(out)
@@ -90,6 +91,6 @@ async def test_without_a_zone_its_pods_leave_at_once(
         "DaemonSet": 1,
         "no controller": 1,
     }
-    for code, out, err in (unknown, missing, replicas):
+    for code, out, err in (unknown, empty, missing, replicas):
         assert (code, out, err.count("\n")) == (2, "", 1)
     assert "expected a zone of the cluster (zone-a, zone-b, zone-c)" in unknown[2]

@@ -146,6 +146,12 @@ HEAD = '{"apiVersion":"affinity-scheduler.io/v1","kind":"ClusterRecording"}\n'
         ),
         pytest.param(HEAD.encode() + b"x" * 9_000_000, "a line of more than", id="long"),
         pytest.param(HEAD.encode(), "expected the line Synced, which ends the first lists", id="nothing"),
+        pytest.param(
+            HEAD.encode() + b'{"atS":2,"kind":"Synced"}\n{"atS":1.5,"kind":"Pod"}\n',
+            ", line 3: atS: found 1.5, expected 2 or more",
+            id="backwards",
+        ),
+        pytest.param(gzip.compress(HEAD.encode()) * 2, "found more data after its end", id="two files"),
         pytest.param(gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file", id="damaged"),
     ],
 )
@@ -158,6 +164,18 @@ async def test_what_is_no_recording_is_one_line(
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith(str(file))
     assert message in err
+
+
+@pytest.mark.asyncio
+async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
+    code, out, err = await called(capsys, "shadow", "--recording", str(file), "--of", "affinity-sheduler")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2:] == [
+        "no pod names affinity-sheduler: the pods that were seen name affinity-scheduler"
+    ]
 
 
 @pytest.mark.asyncio
@@ -179,6 +197,11 @@ async def test_an_object_that_cannot_be_read_is_ignored(
         (("record", "-o", "x", "--max-size", "5"), "--max-size: found 5, expected a size from 1Mi"),
         (("record", "-o", "x", "--max-size", "1Ki"), "--max-size: found 1Ki, expected a size from 1Mi"),
         (("record", "-o", "x", "--for", "-1s"), "expected"),
+        (("record", "-o", ""), "--output: found '', expected the name of a file to write"),
+        (("record", "-o", "-"), "--output: found '-', expected the name of a file to write"),
+        (("shadow", "--of", ""), "--of: found '', expected the schedulerName of the pods to compare"),
+        (("shadow", "--recording", ""), "--recording: found '', expected a file made by the command record"),
+        (("shadow", "--recording", "x", "--kubeconfig", ""), "--recording: found --kubeconfig as well"),
         (("record", "-o", "x", "--kubeconfig", "/nothing"), "/nothing"),
         (("shadow", "--recording", "/nothing"), "/nothing: found no such file"),
         (("shadow", "--recording", "/"), "/: found Is a directory"),

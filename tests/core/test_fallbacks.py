@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from scheduler.model.annotations import AFFINITY
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.instructions import EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, relaxed_spec
 from scheduler.model.stimuli import BindDone, PodSeen, ScaleUpNotTriggered, TimePassed, WatchInterrupted
-from tests.support.build import HOSTNAME, ZONE, affinity, container, selector, spread, term
+from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
 from tests.support.driving import Driver, bind_of
 
 APART = affinity(anti_required=[term(ZONE, selector("app=web"))])
@@ -235,6 +236,24 @@ def test_preemption_goes_before_a_fallback(cluster: Driver) -> None:
     told = cluster.cycle()
     assert "EvictVictim" in [type(one).__name__ for one in told]
     assert saved(told) is None
+
+
+def test_node_affinity_is_relaxed_where_an_annotation_alone_declares_it(cluster: Driver) -> None:
+    """The kubelet checks that of the spec again, and would refuse the pod on the node that it does not match."""
+    entry = json.dumps([{"rule": "nodeAffinity", "afterSeconds": 1}])
+    ssd = affinity(node_required=[node_term("ssd")])
+    annotated = {FALLBACK: entry, AFFINITY: json.dumps(ssd)}
+    pod = cluster.pod("annotated", node_selector={"os": "linux"}, annotations=annotated)
+    (fallback,) = pod.spec.fallbacks
+    relaxed = relaxed_spec(pod.spec, (fallback,))
+    assert relaxed.required_node_affinity.terms is None
+    assert relaxed.required_node_affinity.node_selector == (("os", "linux"),)
+    for added in ({FALLBACK: entry}, annotated):
+        refused = cluster.pod("in-spec", affinity=ssd, annotations=added)
+        assert refused.spec.fallbacks == ()
+        assert "nodeAffinity in the spec is checked again by the kubelet" in str(
+            refused.spec.annotation_problem
+        )
 
 
 @pytest.mark.parametrize(

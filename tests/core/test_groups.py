@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind, GroupReference
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, EvictionEnded, PodSeen, TimePassed, VictimFate
 from scheduler.settings.loading import load_settings
+from tests.support import build
 from tests.support.build import Json, affinity, container, selector, spread, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
 RACK = "rack"
 HOSTNAME = "kubernetes.io/hostname"
+OTHER = GroupKey(GroupKind.OWN, "default", "other")
 
 
 @pytest.fixture
@@ -194,6 +196,81 @@ def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster
     assert not cluster.machine.has_work()
     member(cluster, "w-3", n=3)
     assert set(binds(run(cluster))) == {"w-0", "w-2", "w-3"}
+
+
+def relabelled(cluster: Driver, pod: Pod, **labels: str) -> Pod:
+    """The pod as a watch shows it after a user changed its labels."""
+    document = build.pod(
+        pod.name, labels=labels, containers=[container(requests={"cpu": "1"})], spec={"schedulerName": NAME}
+    )
+    seen = cluster.decoded(document)
+    cluster.handle(PodSeen(seen))
+    return seen
+
+
+def test_a_member_that_leaves_its_group_is_placed_on_its_own(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    first = member(cluster, "w-0", n=3)
+    member(cluster, "w-1", n=3)
+    relabelled(cluster, first, app="train")
+    assert list(binds(run(cluster))) == ["w-0"]
+    member(cluster, "w-2", n=3)
+    assert binds(run(cluster)) == {}
+    member(cluster, "w-3", n=3)
+    assert set(binds(run(cluster))) == {"w-1", "w-2", "w-3"}
+
+
+def test_a_member_that_joins_another_group_completes_it(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    first = member(cluster, "w-0", n=3)
+    member(cluster, "o-0", group="other", n=2)
+    relabelled(cluster, first, **{GROUP: "other", MIN_COUNT: "2"})
+    assert set(binds(run(cluster))) == {"w-0", "o-0"}
+
+
+def test_a_member_that_is_bound_under_another_name_of_its_group_is_kept_once(cluster: Driver) -> None:
+    """Its labels were changed while it was bound."""
+    racks(cluster, a=4)
+    pods = workers(cluster, 2)
+    nodes = binds(cluster.cycle())
+    for pod in pods:
+        labels = {GROUP: "other", MIN_COUNT: "2"}
+        cluster.confirm(replace(pod, labels=labels, group=GroupReference(OTHER, 2)), nodes[pod.name])
+    groups = cluster.state.groups
+    assert groups.listed() == [OTHER]
+    assert not list(groups.pending(OTHER))
+
+
+def test_a_group_that_needs_fewer_is_placed(cluster: Driver) -> None:
+    racks(cluster, a=4)
+    pods = [member(cluster, f"w-{index}", n=3) for index in range(2)]
+    for pod in pods:
+        relabelled(cluster, pod, **{GROUP: "train", MIN_COUNT: "2"})
+    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({GROUP: "train", MIN_COUNT: "0"}, f'{MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "5001"}, f'{MIN_COUNT} of the pod: found "5001", expected 1 to 5000'),
+        ({GROUP: "train", MIN_COUNT: "-1"}, f'{MIN_COUNT} of the pod: found "-1", expected 1 to 5000'),
+        ({GROUP: "train"}, f"{MIN_COUNT} of the pod: found none, expected 1 to 5000"),
+        ({GROUP: "a\nb", MIN_COUNT: "1"}, f'{GROUP} of the pod: found "a\\nb", expected a valid label value'),
+    ],
+)
+def test_a_malformed_member_waits_and_says_why(
+    cluster: Driver, annotations: dict[str, str], problem: str
+) -> None:
+    """It is no member of the group that the others name; these are placed without it."""
+    racks(cluster, a=4)
+    document = build.pod("odd", spec={"schedulerName": NAME})
+    document["metadata"]["annotations"] = annotations
+    cluster.handle(PodSeen(cluster.decoded(document)))
+    workers(cluster, 2)
+    assert set(binds(run(cluster))) == {"w-0", "w-1"}
+    cluster.now_s += 6
+    assert conditions(cluster.handle(TimePassed())) == {"odd": problem}
 
 
 def test_members_that_came_back_need_not_wait_for_members_that_have_finished(cluster: Driver) -> None:

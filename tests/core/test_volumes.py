@@ -3,7 +3,8 @@
 import json
 
 from scheduler.model.stimuli import PodSeen, StorageGone, StorageSeen
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from tests.support.build import Json
 from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME, Driver, bind_of, condition_of

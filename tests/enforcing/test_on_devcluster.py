@@ -225,6 +225,16 @@ async def test_once_prints_a_table_and_sets_the_exit_code(cluster: Shop) -> None
         (["--max-share", "ten"], "--max-share: found ten, expected a percentage from 0% to 100%"),
         (["--grace", "soon"], "--grace: found soon, expected a duration such as 60s"),
         (["--max-evictions-per-node", "0"], "--max-evictions-per-node: found 0, expected 1 or more"),
+        (["--rebalance", "--rebalance-gain", "0"], "--rebalance-gain: found 0, expected 1 or more"),
+        (
+            ["--rebalance", "--rebalance-hold", "soon"],
+            "--rebalance-hold: found soon, expected a duration such as 60s",
+        ),
+        (["--rebalance", "--once"], "--rebalance: found --once as well, expected one of them"),
+        (
+            ["--rebalance-gain", "50"],
+            "--rebalance: found only flags that say how, expected --rebalance as well",
+        ),
         (["--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
     ],
 )

@@ -14,6 +14,7 @@ from scheduler.enforcing.rebalancing import Move, RebalanceLimits, Rebalancer
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
@@ -125,6 +126,7 @@ def test_a_small_gain_moves_nobody() -> None:
         pytest.param(
             {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}, id="a claim"
         ),
+        pytest.param({"labels": {"app": "web", GROUP: "g", MIN_COUNT: "1"}}, id="a group"),
     ],
 )
 def test_pods_that_are_not_to_move_stay(kept: dict[str, Any]) -> None:

@@ -24,7 +24,8 @@ from scheduler.model.stimuli import (
     WorkloadGone,
     WorkloadSeen,
 )
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.explain.random_clusters import random_node, random_pod

@@ -13,7 +13,8 @@ from scheduler.explain.shadow_report import Cause, Difference
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeSeen, PodGone, PodSeen, StorageSeen
-from scheduler.model.volumes import StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState

@@ -10,8 +10,9 @@ import pytest
 
 from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
-from scheduler.model.volumes import StorageDecoder, StorageKind
-from scheduler.shell.watched_kinds import disruption_budgets, required_kinds, storage_kinds, workload_kinds
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
+from scheduler.shell.watched_kinds import recorded_kinds
 from tests.explain.random_clusters import random_cluster
 from tests.support import build, storage_objects
 from tests.support.json_cluster import decoded
@@ -153,10 +154,7 @@ def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
 
 def test_every_watched_kind_is_in_the_file() -> None:
     """Otherwise a snapshot would give other answers than the cluster."""
-    watched = {
-        one.kind for one in (*required_kinds(), *workload_kinds(), *storage_kinds(), disruption_budgets())
-    }
-    assert watched == set(SECTIONS)
+    assert {one.kind for one in recorded_kinds()} == set(SECTIONS)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -17,46 +17,14 @@ from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import Cluster
 from tests.support.daemon import running
+from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RACK = "example.com/rack"
 GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
-KUBERNETES, COSCHEDULING = "scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"
 KUBERNETES_1_37 = "scheduling.k8s.io/v1beta1"
-
-
-def _definition(api_version: str) -> Json:
-    group, version = api_version.split("/")
-    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {
-                "plural": "podgroups",
-                "singular": "podgroup",
-                "kind": "PodGroup",
-                "listKind": "PodGroupList",
-            },
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": free},
-                    "subresources": {"status": {}},
-                }
-            ],
-        },
-    }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -71,7 +39,7 @@ async def _serving(folder: Path, *api_versions: str) -> AsyncIterator[Cluster]:
     async with embedded(folder, controllers=True) as server:
         for api_version in api_versions:
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            (await server.api.post(path, _definition(api_version))).ok  # noqa: B018
+            (await server.api.post(path, definition(api_version))).ok  # noqa: B018
         async with running(Path(server.kubeconfig), "--seed", "1"):
             await server.api.enter_namespace()
             yield server
@@ -87,7 +55,7 @@ async def _racks(cluster: Cluster, **n_nodes: int) -> None:
 
 async def _add_group(cluster: Cluster, api_version: str, name: str, spec: Json) -> str:
     """Create the PodGroup and return its path."""
-    made = {"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    made = group(api_version, name, spec)
     path = cluster.api.in_namespace("podgroups", group=f"apis/{api_version}")
     (await cluster.api.post(path, made)).ok  # noqa: B018
     return f"{path}/{name}"

@@ -22,7 +22,7 @@ from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.cluster import Cluster, kubeconfig_text
-from tests.support.daemon import Daemon, refused, running
+from tests.support.daemon import Daemon, refused, running, started
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
 from tests.support.rights import all_requests, needed
@@ -150,7 +150,7 @@ async def test_none_of_its_requests_is_refused(in_kube_system, account):
         pytest.param("GET", "/api/v1/secrets", id="reading secrets"),
         pytest.param("GET", "/api/v1/namespaces/kube-system/configmaps/x", id="reading a ConfigMap"),
         pytest.param("GET", "/api/v1/nodes/x", id="reading one node"),
-        pytest.param("DELETE", "/api/v1/namespaces/default/pods/x", id="deleting a pod"),
+        pytest.param("DELETE", "/api/v1/namespaces/default/pods", id="deleting all pods"),
         pytest.param("POST", "/api/v1/namespaces/default/pods", id="making a pod"),
         pytest.param("PATCH", "/api/v1/namespaces/default/pods/x", id="labelling a pod"),
         pytest.param("PATCH", "/api/v1/nodes/x", id="tainting a node"),
@@ -174,11 +174,20 @@ async def test_requests_that_it_never_makes_are_refused(in_kube_system, account,
 
 
 async def test_without_the_roles_it_says_so_in_one_line(server, kubectl, account):
+    """A command that asks once ends with it; the scheduler logs it and asks again."""
     kubectl("create", "serviceaccount", ACCOUNT, "--namespace", server.api.namespace)
     kubeconfig = account(kubectl, server.api.namespace)
-    line = await refused("run", "--kubeconfig", str(kubeconfig), "--port", "0")
+    line = await refused("enforce", "--once", "--kubeconfig", str(kubeconfig))
     assert "403 Forbidden" in line
     assert 'cannot list resource "pods"' in line
+    async with started(kubeconfig) as daemon:
+
+        async def told() -> bool:
+            return bool(
+                daemon.logged("forbids the list of pods; trying again", 'cannot list resource \\"pods\\"')
+            )
+
+        await until(told, what="the line")
 
 
 async def test_its_requests_have_a_higher_priority_level_than_ordinary_workloads(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen, StorageSeen
-from scheduler.model.volumes import PersistentVolumeClaim, StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
 from scheduler.model.wire import MalformedObjectError
 from tests.support import build
 from tests.support.cases.volume_rows import using

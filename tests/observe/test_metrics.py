@@ -90,6 +90,7 @@ def test_our_own_series_have_our_prefix() -> None:
         "podgroup_search_decisions",
         "build_info",
         "pods_kept_by_annotations",
+        "namespaces_over_share",
         "relaxed_rules_total",
     }
 

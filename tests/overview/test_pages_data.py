@@ -15,6 +15,7 @@ from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Evicted
 from scheduler.model.nodes import decode_workload
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import PodSeen, WorkloadSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
@@ -81,6 +82,20 @@ def test_pods_are_grouped_by_the_reason_without_its_numbers(driver: Driver) -> N
         "scheduling gates: example.com/wait",
     }
     assert groups["node(s) didn't match pod anti-affinity rules"].n_pods == 2
+
+
+def test_a_member_of_an_incomplete_group_says_what_it_waits_for(driver: Driver) -> None:
+    """Also before it is reported; and not that a gate is closed, of which its user knows nothing."""
+    labels = {GROUP: "train", MIN_COUNT: "3"}
+    driver.pod("early", namespace="a", labels=labels)
+    driver.pod("late", namespace="b", labels=labels)
+    messages = {
+        "uid-b-late": "pod group b/train waits until 3 of its pods exist that may be placed (minCount)"
+    }
+    found = finished(grouped(driver.queue.pods(), messages, Search(namespace="b"), everything))
+    early = finished(grouped(driver.queue.pods(), messages, Search(name="early"), everything))
+    assert [one.reason for one in found.groups] == [messages["uid-b-late"]]
+    assert [one.reason for one in early.groups] == ["pod group a/train is not complete"]
 
 
 def test_a_pod_of_another_namespace_is_a_number(driver: Driver) -> None:

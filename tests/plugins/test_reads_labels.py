@@ -86,3 +86,15 @@ def test_a_pod_that_is_helped_is_asked_about(settings: dict[str, object]) -> Non
         assert asked or registered.hint(waiting, old, new) is Hint.SKIP, (registered, old, new)
         n_left_out += not asked
     assert n_left_out > 10
+
+
+def test_a_change_of_status_asks_no_pod_that_affinity_refused() -> None:
+    """Also of a running pod that keeps others away, which may have thousands waiting."""
+    waiting = _decoded("waiting", affinity=affinity(anti_required=[term(HOSTNAME, _B)]))
+    running = _decoded(
+        "running", labels={"app": "b"}, node="n", affinity=affinity(anti_required=[term(ZONE, _A)])
+    )
+    narrowed = [registered for registered in _events() if registered.needs is not None]
+    assert narrowed
+    for registered in narrowed:
+        assert not is_asked(registered, waiting, running, replace(running, phase="Running"))

@@ -42,7 +42,9 @@ def _choices(pod: Json) -> list[Json]:
         for one in spec.get("topologySpreadConstraints") or ()
         if one["whenUnsatisfiable"] == "DoNotSchedule"
     ]
-    if (affinity.get("nodeAffinity") or {}).get(REQUIRED):
+    # That of the spec cannot be relaxed, since kubelets check it.
+    of_spec = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
+    if (affinity.get("nodeAffinity") or {}).get(REQUIRED) and REQUIRED not in of_spec:
         found.append({"rule": "nodeAffinity"})
     return [one for number, one in enumerate(found) if one not in found[:number]]
 

@@ -19,7 +19,8 @@ from scheduler.framework.interface import EnqueueExtensions
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.volumes import StorageDecoder, StorageKind, StorageObject
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.unschedulable_pods import UnschedulablePods
 from tests.support.build import Json

@@ -14,6 +14,7 @@ _DECODER = PodDecoder()
 def pod(
     name: str,
     *,
+    namespace: str = "default",
     priority: int | None = None,
     labels: Mapping[str, str] | None = None,
     gates: Sequence[str] = (),
@@ -25,7 +26,7 @@ def pod(
 ) -> Pod:
     """A pending pod whose UID is its name, with a volume for each claim and each ephemeral volume's name."""
     document = {
-        "metadata": {"uid": name, "namespace": "default", "name": name, "labels": labels or {}},
+        "metadata": {"uid": name, "namespace": namespace, "name": name, "labels": labels or {}},
         "spec": {
             "schedulerName": profile,
             "priority": priority,

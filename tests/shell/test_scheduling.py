@@ -50,8 +50,10 @@ class RecordingOutbox:
 class Bench:
     """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
 
-    def __init__(self, *, max_binding: int = 10) -> None:
-        self.driver = Driver()
+    def __init__(self, *, max_binding: int = 10, driver: Driver | None = None) -> None:
+        self.driver = Driver() if driver is None else driver
+        #: What passes whenever the loop looks at its clock.
+        self.tick_s = 0.0
         self.driver.node("a")
         self.inbox = Inbox()
         self.kept = RecordingOutbox(lambda: self.driver.now_s)
@@ -63,13 +65,17 @@ class Bench:
             self.kept.execute,
             is_ready=self._asked,
             max_binding=lambda: max_binding,
-            now_s=lambda: self.driver.now_s,
+            now_s=self._now_s,
             on_handled=lambda _name, _seconds: None,
         )
 
     def _asked(self) -> bool:
         self.on_asked()
         return self.is_ready
+
+    def _now_s(self) -> float:
+        self.driver.now_s += self.tick_s
+        return self.driver.now_s
 
     async def turns(self) -> None:
         """Let the loop run until it waits."""
@@ -120,6 +126,25 @@ async def test_binds_in_flight_are_bounded() -> None:
     bench.inbox.put_now(BindDone(pods[0].uid))
     await bench.turns()
     assert bench.kept.bound() == ["a", "b", "c"]
+    bench.loop.stop(0.0)
+    await running
+
+
+@pytest.mark.parametrize(("namespace_share", "is_behind"), [(0.05, True), (0.0, False)])
+async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, is_behind: bool) -> None:
+    """Every cycle takes 0.2 s: after a few of them the pods that came first go behind the one that came last."""
+    bench = Bench(max_binding=100, driver=Driver(namespace_share=namespace_share))
+    for number in range(10):
+        bench.driver.pod(f"first-{number}", namespace="many")
+    bench.driver.pod("last", namespace="few")
+    bench.tick_s = 0.2
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bound = bench.kept.bound()
+    assert len(bound) == 11
+    assert [name for name in bound if name != "last"] == [f"first-{number}" for number in range(10)]
+    assert (bound.index("last") < 5) is is_behind
+    assert bound[0] == "first-0"
     bench.loop.stop(0.0)
     await running
 

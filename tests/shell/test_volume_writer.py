@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.model.instructions import WriteVolumes
 from scheduler.model.stimuli import VolumesWritten
-from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageDecoder, StorageKind
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.shell.binder import MAX_POSTS, Binder
 from scheduler.shell.volume_writer import NOT_LEADING, VolumeWriter
 from tests.support.api_bodies import body

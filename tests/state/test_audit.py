@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.model.stimuli import SweepDue
 from scheduler.state.audit import Audit, differences
 from scheduler.state.cluster import ClusterState, PlacedPod
@@ -19,6 +21,7 @@ from tests.support.cases.volume_rows import using
 from tests.support.driving import Driver, bind_of
 
 APP_A = PodMatcher(((NamespaceRule(frozenset(), EVERYTHING), Selector((Requirement("app", "In", ("a",)),))),))
+MEMBER = {"app": "c", GROUP: "train", MIN_COUNT: "3"}
 AWAY = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=a"))])
 
 
@@ -33,6 +36,8 @@ def driven() -> Driver:
         driver.confirm(pod, bind_of(driver.cycle()).node_name)
     ports = [build.container(host_ports=["8080"])]
     driver.pod("old", labels={"app": "b"}, node="n1", terminating=True, containers=ports)
+    driver.pod("member", labels=MEMBER, node="n2")
+    driver.pod("sibling", labels=MEMBER)
     return driver
 
 
@@ -206,6 +211,23 @@ def _a_pod_that_forgot_its_terms(state: ClusterState) -> None:
     placed.terms = ()
 
 
+def _a_member_on_a_node_lost(state: ClusterState) -> None:
+    state.groups.displace(next(one.pod for one in state.placed.values() if one.pod.group))
+
+
+def _a_member_that_left(state: ClusterState) -> None:
+    member = next(one.pod for one in state.placed.values() if one.pod.group)
+    state.groups.place(replace(member, uid="left"))
+
+
+def _a_member_that_waits_though_it_is_bound(state: ClusterState) -> None:
+    state.groups.add_pending(next(one.pod for one in state.placed.values() if one.pod.group))
+
+
+def _a_group_without_members(state: ClusterState) -> None:
+    state.groups.note_whole(GroupKey(GroupKind.OWN, "default", "gone"))
+
+
 DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_pod_too_many,
     _a_port_that_nobody_holds,
@@ -220,6 +242,10 @@ DAMAGES: list[Callable[[ClusterState], None]] = [
     _a_sum_of_terms_that_missed_a_pod,
     _a_count_of_declaring_pods_that_missed_one,
     _a_pod_that_forgot_its_terms,
+    _a_member_on_a_node_lost,
+    _a_member_that_left,
+    _a_member_that_waits_though_it_is_bound,
+    _a_group_without_members,
 ]
 
 

@@ -56,11 +56,12 @@ class Address:
 
 
 class RealApiServer:
-    """One etcd and one kube-apiserver; `start` before, `stop` after."""
+    """One etcd and one kube-apiserver, with these flags of its own; `start` before, `stop` after."""
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
+    def __init__(self, binaries: Path, folder: Path, *flags: str) -> None:
         self._binaries = binaries
         self._folder = folder
+        self._flags = flags
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> Address:
@@ -125,6 +126,7 @@ class RealApiServer:
             # that new nodes get.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--service-cluster-ip-range=10.96.0.0/16",
+            *self._flags,
         )
 
     def _wait_until_ready(self, address: Address) -> None:

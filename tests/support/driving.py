@@ -38,11 +38,13 @@ NAME = "affinity-scheduler"
 class Driver:
     """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
 
-    def __init__(self, seed: int = 1, settings: Settings | None = None) -> None:
+    def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
         self.profiles = build_profiles(settings, Snapshot(self.state))
-        self.queue = build_queue(self.profiles, settings, max_in_unschedulable_s=300.0)
+        self.queue = build_queue(
+            self.profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share
+        )
         self.machine = Machine(
             state=self.state, queue=self.queue, profiles=self.profiles, rng=random.Random(seed)
         )

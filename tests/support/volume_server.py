@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from scheduler.model.instructions import WriteVolumes
 from scheduler.model.stimuli import StorageGone, StorageSeen, VolumesWritten
+from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,
-    StorageDecoder,
     StorageKind,
     StorageObject,
 )

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from scheduler.model.fallback import FALLBACK
+from scheduler.model.pods import relaxed_spec
 from scheduler.model.terms import AffinityTerm, TermList, usable
 from scheduler.webhook.mirroring import MIRROR
 from tests.support import build
@@ -70,6 +72,33 @@ def test_an_annotation_that_replaces_the_spec_is_not_mirrored() -> None:
     mode = {"affinity-scheduler.io/affinity-mode": "replace"}
     found, warnings = mirrored({"podAffinity": {HARD: [WEB]}}, None, **mode)
     assert (found, warnings) == ({}, [f"{MIRROR}: not mirrored: the annotation replaces the spec"])
+
+
+def test_terms_with_a_fallback_are_mirrored_and_can_be_relaxed() -> None:
+    """An autoscaler tries first. Both copies of the term become a preference."""
+    own = {"podAntiAffinity": {HARD: [WEB, DB]}}
+    entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterNotTriggerScaleUp": True}
+    pod = pod_with({OWN: own})
+    pod["metadata"]["annotations"] |= {MIRROR: "true", FALLBACK: json.dumps([entry])}
+    answer = mutated(pod)
+    assert answer.pod is not None
+    assert answer.pod["spec"]["affinity"] == {"podAntiAffinity": {HARD: [WEB, DB]}}
+    spec = decoded(answer.pod).spec
+    assert spec.annotation_problem is None
+    left = usable(relaxed_spec(spec, spec.fallbacks).affinity.required_anti)
+    assert {term.topology_key for term in left} == {build.HOSTNAME}
+
+
+def test_node_affinity_with_a_fallback_is_not_mirrored() -> None:
+    """The kubelet would check it again, so that it could not be relaxed any more."""
+    own = build.affinity(node_required=[build.node_term("ssd")], anti_required=[WEB])
+    fallback = json.dumps([{"rule": "nodeAffinity", "afterSeconds": 5}])
+    found, warnings = mirrored(own, None, **{FALLBACK: fallback})
+    assert found == {"podAntiAffinity": {HARD: [WEB]}}
+    assert warnings == [
+        f"{MIRROR}: 1 added to spec.affinity",
+        f"{MIRROR}: not mirrored: nodeAffinity with a fallback",
+    ]
 
 
 def test_another_value_is_refused() -> None:

@@ -20,6 +20,8 @@ from scheduler.model.stimuli import (
     DisruptionBudgetSeen,
     NamespaceSeen,
     NodeSeen,
+    PodGroupSeen,
+    PodGroupsServed,
     PodSeen,
     Stimulus,
     StorageSeen,
@@ -29,7 +31,7 @@ from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
@@ -43,7 +45,7 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = kinds_for(settings)
+        self.kinds = (*kinds_for(settings), *pod_groups())
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
@@ -81,6 +83,10 @@ class LoadedCluster:
                 self.state.upsert_storage(obj)
             case DisruptionBudgetSeen(budget):
                 self.state.upsert_budget(budget)
+            case PodGroupSeen(group):
+                self.state.groups.upsert(group)
+            case PodGroupsServed(kind):
+                self.state.groups.serve(kind)
             case PodSeen(pod):
                 self._apply_pod(pod)
             case _:

@@ -44,14 +44,14 @@ _WORDS: Final = {
 }
 
 
-def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str, rng: Rng) -> Drain:
+def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | None, rng: Rng) -> Drain:
     """
     Drain the nodes, or take the zone away if one is named, and place the pods elsewhere in the cluster.
 
     Raises SettingsError for an unknown node or zone.
     """
-    names = _nodes_of_zone(cluster, zone) if zone else _known_nodes(cluster, drained)
-    departures = empty_nodes(cluster.state, names, cordoned=not zone)
+    names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
+    departures = empty_nodes(cluster.state, names, cordoned=zone is None)
     profiles: dict[str, Profile] = {}
     stand_ins: Counter[str] = Counter()
     for pod in departures.leaving:
@@ -63,13 +63,13 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str, rn
     def profile_of(pod: Pod) -> Profile:
         return profiles[pod.scheduler_name]
 
-    namespaces = () if zone else {pod.namespace for pod in departures.leaving}
+    namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
     moves = move_pods(departures.leaving, cluster.state, profile_of, rng, budgets)
     homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
     return Drain(
         nodes=tuple(names),
-        zone=zone,
+        zone=zone or "",
         n_pods=len(departures.leaving),
         n_placed=len(moves.node_by_uid),
         n_rounds=moves.n_rounds,

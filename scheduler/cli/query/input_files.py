@@ -56,7 +56,7 @@ class ManifestFile:
 
         Raises SettingsError for a malformed one.
         """
-        watched_kinds = {(watched.resource.api_version, watched.kind): watched for watched in cluster.kinds}
+        watched_kinds = {(watched.resource.api_version, watched.name): watched for watched in cluster.kinds}
         # Claims last: what becomes of them depends on the volumes and classes.
         for where, document in sorted(self.other_documents, key=_is_claim):
             watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
@@ -126,16 +126,17 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
     try:
         sections = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         by_kind = {
-            watched.kind: msgspec.json.decode(
-                sections.get(SECTIONS[watched.kind]) or b"[]", type=list[msgspec.Raw]
-            )
+            watched.kind: msgspec.json.decode(section, type=list[msgspec.Raw])
             for watched in cluster.kinds
+            if (section := sections.get(SECTIONS[watched.kind]))
         }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error
     for watched in cluster.kinds:
-        for raw in by_kind[watched.kind]:
+        for raw in by_kind.get(watched.kind, ()):
             cluster.apply(cluster.decode(watched, raw))
+        if watched.kind in by_kind:
+            cluster.apply(watched.on_served)
 
 
 def _unzipped(body: bytes, source: str) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, read_record
-from scheduler.errors import ApiError, Gone, NotFound, SettingsError
+from scheduler.errors import ApiError, Forbidden, Gone, NotFound, SettingsError
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
@@ -53,17 +53,17 @@ async def connect(
 
 async def list_kind(
     client: KubeClient, watched: WatchedKind, decode: Callable[[msgspec.Raw], T], progress: ReadProgress
-) -> list[T]:
+) -> list[T] | None:
     """
-    Return all objects of a kind, decoded page by page; none if the server does not have the kind. Raises ApiError.
+    Return all objects of a kind, decoded page by page; None if the server does not have the kind. Raises ApiError.
 
     `decode` must not keep the raw bytes, which are a view of the whole page.
     """
     try:
         return await list_all(client, watched.resource, decode, partial(progress.update, watched.kind))
-    except NotFound:
-        if watched.is_optional:
-            return []
+    except (NotFound, Forbidden) as error:
+        if watched.is_optional and (watched.may_be_forbidden or isinstance(error, NotFound)):
+            return None
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -10,7 +11,7 @@ from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.explain.groups import copy_of, place_group
 from scheduler.explain.manifests import Manifest
 from scheduler.framework.interface import Rng
-from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pod_groups import GroupKey, GroupKind
 from scheduler.model.pods import Pod
 from scheduler.syntax.plurals import counted
 
@@ -48,8 +49,9 @@ def count_more(
         for manifest, n_replicas in members:
             pods += cluster.create_pods(copy_of(manifest, key, n_groups + 2), n_replicas)
         profile, _ = cluster.profile_for(pods[0])
-        other = pods[0].group.key if pods[0].group is not None else key
+        other = _create_group(cluster, key, pods[0])
         found = place_group(other, pods, cluster.state, partial(cluster.build_profile, profile), rng)
+        cluster.state.groups.remove(other)
         placed += [pod.uid for pod, _ in found.nodes]
         if len(found.nodes) < len(pods):
             why = found.message
@@ -59,3 +61,12 @@ def count_more(
     for uid in placed:
         cluster.state.forget(uid)
     return MoreGroups(n_groups, why)
+
+
+def _create_group(cluster: LoadedCluster, key: GroupKey, member: Pod) -> GroupKey:
+    """Add a PodGroup for the member like the one of this group, if that has one. Return the member's group."""
+    groups = cluster.state.groups
+    other = key if member.group is None else member.group.key
+    if other.kind is not GroupKind.OWN and other != key and (group := groups.get(key)) is not None:
+        groups.upsert(replace(group, key=other, conditions=()))
+    return other

@@ -17,7 +17,7 @@ from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for
+from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
@@ -39,13 +39,16 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
     """
     lines = _lines(file)
     _check_header(file, next(lines, b""))
-    kinds = {kind.kind: kind for kind in kinds_for(settings)}
-    is_synced = False
+    kinds = {kind.kind: kind for kind in (*kinds_for(settings), *pod_groups())}
+    is_synced, latest_s = False, 0.0
     for number, text in enumerate(lines, start=2):
         try:
             line = nesting.read(_LINE.decode, text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(f"{file}, line {number}", "", str(error), f"a line of a {KIND}") from error
+        if line.at_s < latest_s:
+            raise SettingsError(f"{file}, line {number}", "atS", f"{line.at_s:g}", f"{latest_s:g} or more")
+        latest_s = line.at_s
         if line.kind == SYNCED:
             is_synced = True
             yield line.at_s, None
@@ -103,7 +106,9 @@ def _unzipped(file: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         packed = first
         while packed:
             yield unpacker.decompress(packed, _CHUNK_BYTES * 16)
-            packed = unpacker.unconsumed_tail or next(chunks, b"")
+            packed = unpacker.unconsumed_tail or unpacker.unused_data or next(chunks, b"")
+            if packed and unpacker.eof:
+                raise SettingsError(file, "", "more data after its end", f"one {KIND}")
     except zlib.error as error:
         raise SettingsError(file, "", f"a damaged gzip file ({error})", f"a {KIND}") from error
     if not unpacker.eof:

@@ -117,7 +117,10 @@ async def _list_all(client: KubeClient, cluster: LoadedCluster) -> None:
     progress = ReadProgress(sys.stderr, os.environ)
     try:
         for watched in cluster.kinds:
-            for seen in await list_kind(client, watched, partial(cluster.decode, watched), progress):
+            listed = await list_kind(client, watched, partial(cluster.decode, watched), progress)
+            for seen in listed or ():
                 cluster.apply(seen)
+            if listed is not None:
+                cluster.apply(watched.on_served)
     finally:
         progress.clear()

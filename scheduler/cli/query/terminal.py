@@ -1,9 +1,9 @@
-"""Output that only terminals get: colours and a progress line."""
+"""Output that only terminals get: colours, a progress line, and lines that are replaced."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
 _BOLD: Final = "1"
@@ -11,6 +11,10 @@ _FAINT: Final = "2"
 _GREEN: Final = "32;1"
 _RED: Final = "31;1"
 _ERASE_LINE: Final = "\r\x1b[K"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+#: Of a terminal that does not know its size.
+_COLUMNS: Final = 80
+_LINES: Final = 24
 
 
 def escape_control_characters(text: str) -> str:
@@ -72,27 +76,63 @@ class ReadProgress:
 
 
 class LiveLines:
-    """Shows lines on a terminal in place of the last ones; nothing elsewhere."""
+    """
+    Shows lines on a terminal in place of the last ones; nothing elsewhere.
+
+    What is written to it, such as a log, appears above the lines, and on the stream itself if that is no terminal.
+    """
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
         self._shown = Style(out, environ).is_terminal
-        self._n_lines = 0
+        self._lines: Sequence[str] = ()
 
-    def show(self, lines: Sequence[str]) -> None:
-        """Show the lines, each cut to the terminal's width and as many as its height takes."""
+    def show(self, render: Callable[[int], Sequence[str]]) -> None:
+        """Show the lines for a number of columns, each cut there, and as many as the terminal's height takes."""
         if not self._shown:
             return
-        size = shutil.get_terminal_size()
-        shown = [escape_control_characters(line)[: size.columns - 1] for line in lines[: size.lines - 1]]
-        self.clear()
-        self._out.write("".join(f"{line}\n" for line in shown))
-        self._out.flush()
-        self._n_lines = len(shown)
+        columns, n_lines = self._size()
+        lines = [_cut(escape_control_characters(line), columns) for line in render(columns)]
+        if len(lines) > n_lines:
+            lines[n_lines - 1 :] = [_cut(f"... and {len(lines) - n_lines + 1} more lines", columns)]
+        self._write(self._erased(), lines)
+
+    def write(self, text: str) -> None:
+        """Write whole lines above."""
+        self._write(self._erased() + text, self._lines)
+
+    def flush(self) -> None:
+        """Do nothing: every `write` does."""
 
     def clear(self) -> None:
         """Erase the lines."""
-        if self._n_lines:
-            self._out.write(f"\x1b[{self._n_lines}F\x1b[J")
+        self._write(self._erased(), ())
+
+    def _size(self) -> tuple[int, int]:
+        """Return columns and lines to use: the last ones stay free, so that nothing wraps or scrolls."""
+        try:
+            columns, n_lines = os.get_terminal_size(self._out.fileno())
+        except OSError:
+            columns, n_lines = 0, 0
+        # Some terminals, such as those of containers without a size, say 0.
+        return max(1, (columns or _COLUMNS) - 1), max(1, (n_lines or _LINES) - 1)
+
+    def _erased(self) -> str:
+        """Return what erases the lines, with those into which a terminal that became narrower has broken them."""
+        if not self._lines:
+            return ""
+        columns = self._size()[0] + 1
+        n_lines = sum(max(1, -(-len(line) // columns)) for line in self._lines)
+        return f"\x1b[{n_lines}F\x1b[J"
+
+    def _write(self, text: str, lines: Sequence[str]) -> None:
+        self._lines = lines
+        # Without wrapping, one line stays one: some characters are two columns wide.
+        block = "".join(f"{line}\n" for line in lines)
+        if whole := text + (f"{_NO_WRAP}{block}{_WRAP}" if block else ""):
+            self._out.write(whole)
             self._out.flush()
-        self._n_lines = 0
+
+
+def _cut(line: str, columns: int) -> str:
+    return line if len(line) <= columns else f"{line[: max(columns - 1, 0)]}…"

@@ -192,13 +192,14 @@ class InterPodAffinity:
 
     def _needs_after_pod_change(self, old: Pod | None, new: Pod | None) -> frozenset[Need] | None:
         """Return the labels by which a required term of a waiting pod may select the changed pod."""
+        if old is not None and new is not None:
+            # Most updates are of a status.
+            return None if _rules_changed(old, new) else frozenset()
         changed = new if new is not None else old
         if changed is None or (old is not None and (self._refused_by_limits or _keeps_away(old))):
             return None
         if not changed.node_name and not changed.nominated_node_name:
             return frozenset()
-        if old is not None and new is not None:
-            return None if _rules_changed(old, new) else frozenset()
         return frozenset({ANY_POD, *changed.labels.items()})
 
     def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:

@@ -98,7 +98,7 @@ def _applies_anywhere(
     n_rows = snapshot.n_rows
     for matcher, key, _ in terms.preferred:
         has_key = snapshot.column(key).ids[:n_rows] != ABSENT
-        if snapshot.selected(matcher).by_row[has_key].any():
+        if has_key.any() and snapshot.selected(matcher).by_row[has_key].any():
             return True
     if not existing.by_key:
         return False

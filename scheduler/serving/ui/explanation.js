@@ -64,7 +64,7 @@ export function Explanation({ namespace, name, now }) {
   const path = `pods/${segment(namespace)}/${segment(name)}`;
   const { data: explanation, error, reload } = usePolled(path, 0);
   const tries = wanted || (now?.placed ?? Infinity) <= TRIES_AT_ONCE;
-  const isStuck = explanation?.state === "unschedulable";
+  const isStuck = explanation?.state === "unschedulable" && !explanation.group;
   const changed = usePolled(isStuck && tries ? path + query({ changes: "true" }) : "", 0);
   return html`<article class="explanation">
     <h2>${namespace}/${name} ${explanation && html`<${Badge} kind=${KINDS[explanation.state] ?? ""}>${explanation.state}<//>`}</h2>

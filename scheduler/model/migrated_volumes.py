@@ -1,0 +1,87 @@
+"""
+Volumes of in-tree plugins, as the CSI drivers that took over from these see them.
+
+Source: csi-translation-lib/plugins (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.model import disks, volume_wire
+from scheduler.model.terms import NodeRequirement, NodeTerm
+from scheduler.model.volumes import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
+
+
+def plugin_of(spec: volume_wire.VolumeSpec) -> str:
+    """Return the in-tree plugin of the volume if a CSI driver took over from it, else nothing."""
+    if spec.csi is not None:
+        return ""
+    sources = {
+        disks.GCE_PD: spec.gce_persistent_disk,
+        disks.AWS_EBS: spec.aws_elastic_block_store,
+        disks.AZURE_DISK: spec.azure_disk,
+        disks.CINDER: spec.cinder,
+        disks.PORTWORX: spec.portworx_volume,
+    }
+    return next((plugin for plugin, source in sources.items() if source is not None), "")
+
+
+def migrated_handle(plugin: str, spec: volume_wire.VolumeSpec, labels: Mapping[str, str]) -> str:
+    """Return the name of an in-tree plugin's volume at the driver that took over."""
+    if spec.gce_persistent_disk is not None:
+        return _gce_handle(spec.gce_persistent_disk.pd_name, labels)
+    if spec.azure_disk is not None:
+        return spec.azure_disk.disk_uri
+    source = spec.aws_elastic_block_store or spec.cinder or spec.portworx_volume
+    handle = source.volume_id if source else ""
+    return disks.ebs_handle(handle) if plugin == disks.AWS_EBS else handle
+
+
+def _gce_handle(name: str, labels: Mapping[str, str]) -> str:
+    """Source: csi-translation-lib/plugins/gce_pd.go, TranslateInTreePVToCSI (kubernetes 1.36)."""
+    zones = (labels.get(BETA_ZONE_KEY) or labels.get(ZONE_KEY) or "").split(ZONE_SEPARATOR)
+    if len(zones) > 1:
+        region = "-".join(zones[0].split("-")[:2])
+        return f"projects/UNSPECIFIED/regions/{region}/disks/{name}"
+    return disks.gce_handle(name, zones[0] or "UNSPECIFIED")
+
+
+def migrated_terms(
+    plugin: str, terms: tuple[NodeTerm, ...] | None, labels: Mapping[str, str]
+) -> tuple[NodeTerm, ...] | None:
+    """
+    Return the terms on nodes whose CSINode says that the plugin was migrated.
+
+    The zone becomes the driver's own topology key, taken from the terms or else from the volume's label.
+    Source: csi-translation-lib/plugins/in_tree_volume.go, translateTopologyFromInTreeToCSI (kubernetes 1.36).
+    """
+    driver_key = disks.MIGRATIONS[plugin].topology_key
+    if not driver_key:
+        return terms
+    named = {one.key for term in terms or () for one in term.expressions}
+    is_beta = ZONE_KEY not in named and (
+        BETA_ZONE_KEY in named or (ZONE_KEY not in labels and BETA_ZONE_KEY in labels)
+    )
+    zone_key = BETA_ZONE_KEY if is_beta else ZONE_KEY
+    renamed = {BETA_REGION_KEY: REGION_KEY} if is_beta else {}
+    has_zones = any(one.values for term in terms or () for one in term.expressions if one.key == zone_key)
+    if has_zones:
+        renamed[zone_key] = driver_key
+    zones = tuple(
+        sorted({zone for part in labels.get(zone_key, "").split(ZONE_SEPARATOR) if (zone := part.strip())})
+    )
+    added = (NodeRequirement(driver_key, "In", zones),) if zones and not has_zones else ()
+    if terms is None and not added:
+        return None
+
+    def migrated(term: NodeTerm) -> NodeTerm:
+        expressions = tuple(
+            NodeRequirement(renamed.get(one.key, one.key), one.operator, one.values)
+            for one in term.expressions
+        )
+        return NodeTerm((*expressions, *added), term.names, term.problem)
+
+    if added and not terms:
+        terms = (NodeTerm((), ()),)
+    return tuple(map(migrated, terms or ()))

@@ -1,0 +1,242 @@
+"""
+Decoding of volumes, claims and the other kinds of storage from JSON.
+
+Only the fields that a scheduler reads are decoded; equal topologies, lists of modes and amounts are one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from sys import intern
+from typing import Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from scheduler.model import disks, nesting, volume_wire, wire
+from scheduler.model.affinity import label_selector, parse_node_term
+from scheduler.model.migrated_volumes import migrated_handle, migrated_terms, plugin_of
+from scheduler.model.terms import NodeRequirement, NodeTerm
+from scheduler.model.volumes import (
+    BIND_COMPLETED,
+    CLASS_ANNOTATION,
+    DEFAULT_CLASS,
+    MIGRATED_PLUGINS,
+    SELECTED_NODE,
+    ClaimReference,
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+    StorageObject,
+    VolumeAttachment,
+    VolumeTopology,
+)
+from scheduler.model.wire import MalformedObjectError, QuantityText
+from scheduler.syntax.quantity import QuantityError, parse_quantity
+from scheduler.syntax.selectors import SelectorError
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class StorageDecoder:
+    """Decodes JSON into these objects; those of one decoder share equal topologies, so use one per process."""
+
+    def __init__(self) -> None:
+        self._claim = msgspec.json.Decoder(volume_wire.Claim)
+        self._volume = msgspec.json.Decoder(volume_wire.Volume)
+        self._class = msgspec.json.Decoder(volume_wire.StorageClass)
+        self._csi_node = msgspec.json.Decoder(volume_wire.CsiNode)
+        self._csi_driver = msgspec.json.Decoder(volume_wire.CsiDriver)
+        self._capacity = msgspec.json.Decoder(volume_wire.CsiStorageCapacity)
+        self._attachment = msgspec.json.Decoder(volume_wire.VolumeAttachment)
+        self._topologies: WeakValueDictionary[tuple[NodeTerm, ...], VolumeTopology] = WeakValueDictionary()
+        self._access_modes: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def decode(self, kind: StorageKind, data: bytes | msgspec.Raw) -> StorageObject:
+        """Return the object of a JSON document; raise MalformedObjectError, which names field and problem."""
+        try:
+            match kind:
+                case StorageKind.CLAIM:
+                    return self._claim_of(nesting.read(self._claim.decode, data))
+                case StorageKind.VOLUME:
+                    return self._volume_of(nesting.read(self._volume.decode, data))
+                case StorageKind.CLASS:
+                    return _class_of(nesting.read(self._class.decode, data))
+                case StorageKind.CSI_NODE:
+                    return _csi_node_of(nesting.read(self._csi_node.decode, data))
+                case StorageKind.CSI_DRIVER:
+                    return _csi_driver_of(nesting.read(self._csi_driver.decode, data))
+                case StorageKind.CAPACITY:
+                    return self._capacity_of(nesting.read(self._capacity.decode, data))
+                case StorageKind.ATTACHMENT:
+                    return _attachment_of(nesting.read(self._attachment.decode, data))
+        except (
+            msgspec.DecodeError,
+            QuantityError,
+            SelectorError,
+            UnicodeDecodeError,
+            RecursionError,
+        ) as error:
+            raise MalformedObjectError(f"{kind}: {error}") from error
+
+    def _claim_of(self, raw: volume_wire.Claim) -> PersistentVolumeClaim:
+        meta, spec = raw.metadata, raw.spec
+        if not meta.name or not meta.namespace:
+            raise MalformedObjectError(
+                "PersistentVolumeClaim: metadata.name and metadata.namespace are required"
+            )
+        annotations = meta.annotations or _NO_LABELS
+        owners, selected_node = meta.owner_references or (), annotations.get(SELECTED_NODE)
+        return PersistentVolumeClaim(
+            key=f"{meta.namespace}/{meta.name}",
+            uid=meta.uid or "",
+            resource_version=meta.resource_version,
+            class_name=_class_name(annotations, spec.storage_class_name),
+            volume_name=spec.volume_name or "",
+            access_modes=self._shared_modes(spec.access_modes),
+            volume_mode=intern(spec.volume_mode or "Filesystem"),
+            attributes_class=intern(spec.volume_attributes_class_name or ""),
+            requested_bytes=_storage_bytes(spec.resources.requests),
+            selector=None if spec.selector is None else label_selector(spec.selector),
+            selected_node=None if selected_node is None else intern(selected_node),
+            is_bind_completed=BIND_COMPLETED in annotations,
+            is_lost=raw.status.phase == "Lost",
+            terminating=meta.deletion_timestamp is not None,
+            owner_uid=next((owner.uid for owner in owners if owner.controller), ""),
+        )
+
+    def _volume_of(self, raw: volume_wire.Volume) -> PersistentVolume:
+        spec, labels = raw.spec, raw.metadata.labels or _NO_LABELS
+        claim = spec.claim_ref
+        required = spec.node_affinity.required if spec.node_affinity else None
+        terms = None if required is None else tuple(map(parse_node_term, required.node_selector_terms or ()))
+        plugin = plugin_of(spec)
+        migrated = migrated_terms(plugin, terms, labels) if plugin else terms
+        return PersistentVolume(
+            key=_name(StorageKind.VOLUME, raw.metadata),
+            resource_version=raw.metadata.resource_version,
+            class_name=_class_name(raw.metadata.annotations or _NO_LABELS, spec.storage_class_name),
+            capacity_bytes=_storage_bytes(spec.capacity) or 0,
+            access_modes=self._shared_modes(spec.access_modes),
+            volume_mode=intern(spec.volume_mode or "Filesystem"),
+            attributes_class=intern(spec.volume_attributes_class_name or ""),
+            claim=ClaimReference(f"{claim.namespace or ''}/{claim.name or ''}", claim.uid or "")
+            if claim
+            else None,
+            is_available=raw.status.phase == "Available",
+            terminating=raw.metadata.deletion_timestamp is not None,
+            labels=labels,
+            topology=self._shared_topology(terms),
+            driver=intern(disks.MIGRATIONS[plugin].driver if plugin else spec.csi.driver if spec.csi else ""),
+            handle=migrated_handle(plugin, spec, labels)
+            if plugin
+            else (spec.csi.volume_handle if spec.csi else ""),
+            plugin=plugin,
+            migrated_topology=self._shared_topology(migrated),
+        )
+
+    def _capacity_of(self, raw: volume_wire.CsiStorageCapacity) -> CsiStorageCapacity:
+        limit = raw.capacity if raw.maximum_volume_size is None else raw.maximum_volume_size
+        selector = None if raw.node_topology is None else label_selector(raw.node_topology)
+        terms = None
+        if selector is not None and selector.requirements:
+            expressions = tuple(NodeRequirement(*requirement) for requirement in selector.requirements)
+            terms = (NodeTerm(expressions, ()),)
+        meta = raw.metadata
+        return CsiStorageCapacity(
+            key=f"{meta.namespace or ''}/{_name(StorageKind.CAPACITY, meta)}",
+            resource_version=meta.resource_version,
+            class_name=raw.storage_class_name,
+            limit_bytes=None if limit is None else parse_quantity(limit).value(),
+            is_accessible=selector is not None,
+            topology=self._shared_topology(terms),
+        )
+
+    def _shared_topology(self, terms: tuple[NodeTerm, ...] | None) -> VolumeTopology | None:
+        if terms is None:
+            return None
+        shared = self._topologies.get(terms)
+        if shared is None:
+            shared = self._topologies[terms] = VolumeTopology(terms)
+        return shared
+
+    def _shared_modes(self, modes: tuple[str, ...] | None) -> tuple[str, ...]:
+        # At most as many as there are sets of the four modes: a server stores any list of these.
+        once_each = tuple(sorted(set(modes or ())))
+        return self._access_modes.setdefault(once_each, once_each)
+
+
+def _name(kind: StorageKind, meta: wire.Metadata | volume_wire.ClassMetadata) -> str:
+    if not meta.name:
+        raise MalformedObjectError(f"{kind}: metadata.name is required")
+    return meta.name
+
+
+def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
+    annotated = annotations.get(CLASS_ANNOTATION)
+    return intern((name or "") if annotated is None else annotated)
+
+
+def _storage_bytes(amounts: Mapping[str, QuantityText] | None) -> int | None:
+    if amounts is None or "storage" not in amounts:
+        return None
+    return _n_bytes(amounts["storage"])
+
+
+@lru_cache(maxsize=1024)
+def _n_bytes(amount: QuantityText) -> int:
+    """Return the number: for equal amounts one object, so that 50,000 volumes of a few sizes share a few."""
+    return parse_quantity(0 if amount is None else amount).value()
+
+
+def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
+    terms = (term.match_label_expressions or () for term in raw.allowed_topologies or ())
+    return StorageClass(
+        key=_name(StorageKind.CLASS, raw.metadata),
+        resource_version=raw.metadata.resource_version,
+        provisioner=raw.provisioner or "",
+        binding_mode=raw.volume_binding_mode,
+        allowed_topologies=tuple(
+            NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
+            for term in terms
+        ),
+        default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,
+    )
+
+
+def _is_default(meta: volume_wire.ClassMetadata) -> bool:
+    return (meta.annotations or _NO_LABELS).get(DEFAULT_CLASS) == "true"
+
+
+def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
+    plugins = (raw.metadata.annotations or _NO_LABELS).get(MIGRATED_PLUGINS, "")
+    return CsiNode(
+        key=_name(StorageKind.CSI_NODE, raw.metadata),
+        resource_version=raw.metadata.resource_version,
+        limits={
+            intern(driver.name): driver.allocatable.count
+            for driver in raw.spec.drivers or ()
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        },
+        migrated_plugins=frozenset(plugins.split(",")) if plugins else frozenset(),
+    )
+
+
+def _csi_driver_of(raw: volume_wire.CsiDriver) -> CsiDriver:
+    name = _name(StorageKind.CSI_DRIVER, raw.metadata)
+    return CsiDriver(name, raw.metadata.resource_version, raw.spec.storage_capacity is True)
+
+
+def _attachment_of(raw: volume_wire.VolumeAttachment) -> VolumeAttachment:
+    return VolumeAttachment(
+        key=_name(StorageKind.ATTACHMENT, raw.metadata),
+        resource_version=raw.metadata.resource_version,
+        attacher=intern(raw.spec.attacher),
+        node_name=intern(raw.spec.node_name),
+        volume_name=raw.spec.source.persistent_volume_name or "",
+    )

@@ -1,0 +1,111 @@
+"""Groups in a run: their members, what one decision leaves of them, and which are left over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.devcluster.kinds import JsonObject
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from scheduler.state.pod_groups import PodGroups
+from tests.chaos.asking import NO_SCORES, filled, put
+from tests.chaos.journal import Decided, Journal, node_of
+from tests.chaos.verdicts import Verdict, Wrong
+from tests.reference.cluster import Cluster as Reference
+
+_OVER = ("Succeeded", "Failed")
+
+
+def member_labels(group: str, min_count: int) -> dict[str, str]:
+    """Return the labels of a member; none without a group."""
+    return {GROUP: group, MIN_COUNT: str(min_count)} if group else {}
+
+
+def group_of(pod: JsonObject) -> str:
+    """Return `namespace/name` of the pod's group; empty for none."""
+    meta = pod["metadata"]
+    name = (meta.get("labels") or {}).get(GROUP, "")
+    return f"{meta['namespace']}/{name}" if name else ""
+
+
+def is_over(pod: JsonObject) -> bool:
+    """Return whether the pod has ended, or is ending."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in _OVER or "deletionTimestamp" in pod["metadata"]
+
+
+def is_ready(pod: JsonObject, scheduler_names: frozenset[str]) -> bool:
+    """Return whether the pod is ours and could be placed now."""
+    spec = pod["spec"]
+    waits = not node_of(pod) and not is_over(pod) and not spec.get("schedulingGates")
+    return waits and spec["schedulerName"] in scheduler_names
+
+
+def as_decided(decided: Decided, pod: Pod, groups: PodGroups) -> Decided:
+    """Return the decision with what it leaves of the pod's group, if the pod has one."""
+    group = None if pod.group is None else groups.get(pod.group.key)
+    if group is None:
+        return decided
+    n_placed = sum(1 for _ in groups.placed(group.key))
+    return replace(decided, group=group.key.text, n_placed=n_placed, min_count=group.min_count)
+
+
+def placed_in_part(decided: Sequence[Decided]) -> Iterator[Wrong]:
+    """Yield decisions after which fewer members have places than the group needs, unless that life had placed it."""
+    placed: set[tuple[str, str]] = set()
+    for one in decided:
+        if one.n_placed >= one.min_count:
+            placed.add((one.by, one.group))
+        elif (one.by, one.group) not in placed:
+            text = f"{one.by} at {one.at_s:.3f}: {one.n_placed} of {one.group}, which needs {one.min_count}"
+            yield Wrong(Verdict.HALF, text, one.at_s)
+
+
+def seconds_in_part(journal: Journal, group: str, min_count: int) -> float:
+    """Return the seconds from the first bind of a member to the last that the group needs."""
+    bound_s = [
+        one.at_s for one in journal.written if one.bound_node and one.obj and group_of(one.obj) == group
+    ]
+    return bound_s[min_count - 1] - bound_s[0]
+
+
+def left_groups(objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]) -> Iterator[str]:
+    """Yield the groups with members that wait although the reference finds places for as many as they need."""
+    members = defaultdict(list)
+    for pod in objects["Pod"]:
+        if (key := group_of(pod)) and not is_over(pod):
+            members[key].append(pod)
+    reference = filled(objects)
+    for key, pods in members.items():
+        waiting = [pod for pod in pods if is_ready(pod, scheduler_names)]
+        n_running = sum(bool(node_of(pod)) for pod in pods)
+        n_needed = max(1, max(int(pod["metadata"]["labels"][MIN_COUNT]) for pod in pods) - n_running)
+        if waiting and len(waiting) >= n_needed:
+            places = _places(reference, waiting, n_needed)
+            if places:
+                yield f"{len(waiting)} of {key}, besides {n_running} on nodes, though {places} would take them"
+
+
+def _places(reference: Reference, waiting: list[JsonObject], n_needed: int) -> list[str]:
+    """Return nodes that take so many of the pods, one after the other; empty if no simple order finds any."""
+    for order in (waiting, waiting[::-1]):
+        for first in reference.evaluate(order[0], NO_SCORES).get("feasible", ()):
+            places = _places_beside(reference, order, first)
+            for pod in order:
+                put(reference, "Pod", pod)
+            if len(places) >= n_needed:
+                return places
+    return []
+
+
+def _places_beside(reference: Reference, pods: list[JsonObject], first: str) -> list[str]:
+    """Place the first pod on that node, and each other that fits on the first node that takes it."""
+    places: list[str] = []
+    for pod in pods:
+        feasible = reference.evaluate(pod, NO_SCORES).get("feasible") if places else [first]
+        if feasible:
+            places.append(feasible[0])
+            put(reference, "Pod", {**pod, "spec": {**pod["spec"], "nodeName": feasible[0]}})
+    return places

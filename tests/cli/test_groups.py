@@ -1,0 +1,136 @@
+"""PodGroups in explain, simulate, snapshot and record: from a cluster and from a file, with the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli.query.recordings import recorded_events
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, POD
+from scheduler.model.stimuli import PodGroupSeen, PodGroupsServed
+from scheduler.settings.loading import default_settings
+from tests.cli.test_commands import called
+from tests.support import build
+from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
+
+GANG = {
+    "schedulingPolicy": {"gang": {"minCount": 3}},
+    "schedulingConstraints": {"topology": [{"key": build.ZONE}]},
+}
+
+
+def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: object) -> build.Json:
+    containers = [build.container(requests={"cpu": cpu})]
+    spec = {"schedulerName": "affinity-scheduler", **spec}
+    return build.pod(name, labels=labels or {}, containers=containers, spec=spec)
+
+
+@asynccontextmanager
+async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Six nodes of four CPUs in three zones; a gang of three, of which no zone takes more than two."""
+    async with DevCluster(nodes=6, zones=3) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        for api_version in (KUBERNETES, COSCHEDULING):
+            cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", definition(api_version))
+        kind = cluster.store.kinds.of(KUBERNETES, "PodGroup")
+        assert kind is not None
+        cluster.store.create(kind, "default", group(KUBERNETES, "gang", GANG))
+        for index in range(3):
+            of_gang = {"podGroupName": "gang"}
+            cluster.store.create(POD, "default", member(f"m-{index}", cpu="3", schedulingGroup=of_gang))
+        waiting = {"scheduling.x-k8s.io/pod-group": "later"}
+        cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
+        yield cluster, str(tmp_path / "kubeconfig")
+
+
+@pytest.mark.asyncio
+async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot, manifest = str(tmp_path / "snapshot.json"), tmp_path / "job.json"
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "small"},
+        "spec": {
+            "parallelism": 3,
+            "template": member("t", cpu="1", schedulingGroup={"podGroupName": "small"}),
+        },
+    }
+    wanted = {"apiVersion": "v1", "kind": "List", "items": [job, group(KUBERNETES, "small", GANG)]}
+    manifest.write_text(json.dumps(wanted))
+    commands = (
+        ("explain", "m-0", "-o", "json"),
+        ("explain", "rank-0", "-o", "json"),
+        ("simulate", "-f", str(manifest), "-o", "json"),
+    )
+    async with served(tmp_path) as (_, kubeconfig):
+        live = [await called(capsys, *command, "--kubeconfig", kubeconfig) for command in commands]
+        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+    assert [await called(capsys, *command, "--on", snapshot) for command in commands] == live
+    gang, alone, (simulation,) = (json.loads(out) for _, out, _ in live)
+    assert gang["group"] == "default/gang"
+    assert f"needs 3 places in one {build.ZONE}: zone-a has room for 2" in gang["message"]
+    assert alone["message"] == (
+        "pod group default/later waits: there is no PodGroup later of scheduling.x-k8s.io"
+    )
+    assert simulation["placed"] == 3
+    assert [zone["pods"] for zone in simulation["zones"]].count(3) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with DevCluster(nodes=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "many"}
+        cluster.store.create(POD, "default", member("odd", cpu="1", labels=labels))
+        base = ("--kubeconfig", str(tmp_path / "kubeconfig"), "-o", "json")
+        code, out, _ = await called(capsys, "explain", "odd", *base)
+    answer = json.loads(out)
+    assert (code, answer["state"]) == (1, "unschedulable")
+    assert answer["message"] == (
+        'affinity-scheduler.io/pod-group-min-count of the pod: found "many", expected 1 to 5000'
+    )
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There the label of coscheduling means nothing."""
+    snapshot = str(tmp_path / "snapshot.json")
+    async with DevCluster(nodes=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        waiting = {"scheduling.x-k8s.io/pod-group": "later"}
+        cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
+        base = ("--kubeconfig", str(tmp_path / "kubeconfig"))
+        assert (await called(capsys, "snapshot", "-o", snapshot, *base))[0] == 0
+        live = await called(capsys, "explain", "rank-0", "-o", "json", *base)
+    assert await called(capsys, "explain", "rank-0", "-o", "json", "--on", snapshot) == live
+    assert json.loads(live[1])["state"] == "schedulable"
+    assert not [name for name in json.loads(Path(snapshot).read_text()) if "Groups" in name]
+
+
+@pytest.mark.asyncio
+async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
+    file = tmp_path / "day.jsonl"
+    async with served(tmp_path) as (_, kubeconfig):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "record", "-o", str(file), "--kubeconfig", kubeconfig,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        assert b"Recording changes" in await process.stderr.readline()
+        process.terminate()
+        await process.communicate()
+    events = [event for _, event in recorded_events(str(file), default_settings())]
+    (seen,) = [event.group for event in events if isinstance(event, PodGroupSeen)]
+    assert (seen.key.text, seen.min_count, seen.topology_key) == ("default/gang", 3, build.ZONE)
+    assert not [event for event in events if isinstance(event, PodGroupsServed)]

@@ -1,0 +1,133 @@
+"""Lines that are replaced on a terminal: on a real one of the kernel, whose width and height are set."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import struct
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import pytest
+
+from scheduler.cli.query.terminal import LiveLines
+from scheduler.cli.shadow import live_lines
+from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
+
+TERM = {"TERM": "xterm"}
+
+
+class Terminal:
+    """One end of a terminal is `out`; `shown` is what has been written there."""
+
+    def __init__(self, out: TextIO, other_end: int) -> None:
+        self.out, self._other_end = out, other_end
+
+    def resize(self, columns: int, n_lines: int) -> None:
+        fcntl.ioctl(self._other_end, termios.TIOCSWINSZ, struct.pack("HHHH", n_lines, columns, 0, 0))
+
+    def shown(self) -> str:
+        return os.read(self._other_end, 65_536).decode().replace("\r\n", "\n")
+
+
+@contextmanager
+def terminal(columns: int, n_lines: int) -> Iterator[Terminal]:
+    other_end, end = os.openpty()
+    try:
+        with open(end, "w", encoding="utf-8") as out:  # noqa: PTH123 - of a file descriptor
+            made = Terminal(out, other_end)
+            made.resize(columns, n_lines)
+            yield made
+    finally:
+        os.close(other_end)
+
+
+def block(*lines: str) -> str:
+    return "\x1b[?7l" + "".join(f"{line}\n" for line in lines) + "\x1b[?7h"
+
+
+def test_lines_replace_the_last_ones_and_a_log_stays_above() -> None:
+    with terminal(20, 10) as screen:
+        live = LiveLines(screen.out, TERM)
+        live.show(lambda columns: [f"{columns} columns", "x" * 30, "a\x1bb"])
+        assert screen.shown() == block("19 columns", "x" * 18 + "…", "a\\x1bb")
+        live.write("a log line\n")
+        assert screen.shown() == "\x1b[3F\x1b[Ja log line\n" + block("19 columns", "x" * 18 + "…", "a\\x1bb")
+        live.show(lambda _: ["less"])
+        assert screen.shown() == "\x1b[3F\x1b[J" + block("less")
+        live.clear()
+        live.write("the last\n")
+        live.clear()
+        assert screen.shown() == "\x1b[1F\x1b[Jthe last\n"
+
+
+def test_a_terminal_that_became_smaller_loses_the_lines_that_it_broke() -> None:
+    """Five lines of 19 columns are ten on a terminal of ten columns, of which three are shown next."""
+    with terminal(20, 10) as screen:
+        live = LiveLines(screen.out, TERM)
+        live.show(lambda _: ["x" * 19] * 5)
+        screen.shown()
+        screen.resize(10, 4)
+        live.show(lambda _: ["y"] * 4)
+        assert screen.shown() == "\x1b[10F\x1b[J" + block("y", "y", "... and …")
+
+
+def test_a_terminal_without_a_size_counts_as_a_usual_one() -> None:
+    with terminal(0, 0) as screen:
+        LiveLines(screen.out, TERM).show(lambda columns: [str(columns)] * 30)
+        assert screen.shown() == block(*["79"] * 22, "... and 8 more lines")
+
+
+@pytest.mark.parametrize("environ", [{}, {"TERM": "dumb"}])
+def test_what_is_no_terminal_gets_the_log_alone(environ: dict[str, str]) -> None:
+    out = io.StringIO()
+    live = LiveLines(out, environ or TERM)
+    live.show(lambda _: ["lines"])
+    live.write("a log line\n")
+    live.clear()
+    assert out.getvalue() == "a log line\n"
+
+
+POD = "web-7d4b9c8f6d-x2x7z"
+REPORT = ShadowReport(
+    scheduler="default-scheduler",
+    n_bound=12_408,
+    n_alike=12_391,
+    n_tied=3,
+    n_pending=1,
+    n_same_reasons=1,
+    n_unseen=0,
+    causes={Cause.SCORE: 17},
+    differences=(
+        Difference(
+            namespace="shop", pod=POD, cause=Cause.SCORE, node="node-1", here="node-2", behind=5,
+            plugin="InterPodAffinity", explanation="node-2 has 5 points more; InterPodAffinity alone gives it 7 more",
+        ),
+    ),
+    n_more_differences=0,
+    schedulers_seen=("default-scheduler",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "head"),
+    [
+        (159, ["POD", "CAUSE", "THERE", "HERE", "BEHIND", "BY", "WHY"]),
+        (99, ["POD", "CAUSE", "THERE", "HERE", "WHY"]),
+        (79, ["POD", "CAUSE", "WHY"]),
+        (20, ["POD", "CAUSE", "WHY"]),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_broken_sentences(columns: int, head: list[str]) -> None:
+    *sentences, cause, empty, names, row = live_lines(REPORT, columns)
+    assert names.split() == head
+    assert row.split()[:2] == [f"shop/{POD}", "score"]
+    assert (cause, empty) == ("  17 score: another node has more points", "")
+    assert max(map(len, sentences)) <= columns
+    assert " ".join(line.strip() for line in sentences) == (
+        "12,408 pods bound by default-scheduler: 12,391 as we would (3 among equals), 17 otherwise "
+        "1 time a pod left pending: 1 for the reasons that we see, 0 for others"
+    )
