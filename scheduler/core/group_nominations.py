@@ -29,7 +29,7 @@ from scheduler.state.snapshot import Snapshot
 
 #: How long a group is unplaced before room is held for it, and for how long that is.
 HOLD_AFTER_S: Final = 120.0
-HOLD_FOR_S: Final = 120.0
+HOLD_FOR_S: Final = 300.0
 
 HELD: Final = "Room is held for it meanwhile."
 NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."

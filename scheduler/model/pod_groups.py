@@ -67,7 +67,7 @@ class GroupReference:
     """
     What a pod says of its group.
 
-    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why what it says does not parse, in which
+    `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
     case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
     """
 

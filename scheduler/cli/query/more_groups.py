@@ -44,18 +44,14 @@ def count_more(
     """
     n_groups, n_pods, why = 0, 0, ""
     placed: list[str] = []
-    groups, copies = cluster.state.groups, list[GroupKey]()
-    described = groups.get(key)
     while not why and n_pods < _MOST_PODS:
         pods: list[Pod] = []
         for manifest, n_replicas in members:
             pods += cluster.create_pods(copy_of(manifest, key, n_groups + 2), n_replicas)
         profile, _ = cluster.profile_for(pods[0])
-        other = pods[0].group.key if pods[0].group is not None else key
-        if described is not None and key.kind is not GroupKind.OWN:
-            groups.upsert(replace(described, key=other))
-            copies.append(other)
+        other = _create_group(cluster, key, pods[0])
         found = place_group(other, pods, cluster.state, partial(cluster.build_profile, profile), rng)
+        cluster.state.groups.remove(other)
         placed += [pod.uid for pod, _ in found.nodes]
         if len(found.nodes) < len(pods):
             why = found.message
@@ -64,6 +60,13 @@ def count_more(
         n_pods += len(pods)
     for uid in placed:
         cluster.state.forget(uid)
-    for copy in copies:
-        groups.remove(copy)
     return MoreGroups(n_groups, why)
+
+
+def _create_group(cluster: LoadedCluster, key: GroupKey, member: Pod) -> GroupKey:
+    """Add a PodGroup for the member like the one of this group, if that has one. Return the member's group."""
+    groups = cluster.state.groups
+    other = key if member.group is None else member.group.key
+    if other.kind is not GroupKind.OWN and other != key and (group := groups.get(key)) is not None:
+        groups.upsert(replace(group, key=other, conditions=()))
+    return other
