@@ -49,6 +49,8 @@ _BOUNDED = (
     "Histogram._starts",
     "HistogramSeries.n_by_bucket",
     "PodQueue.incoming",
+    # Namespaces with a cycle in the last ten seconds.
+    "NamespaceShares._unused_at_s",
 )
 
 
