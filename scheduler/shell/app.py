@@ -146,16 +146,7 @@ class Scheduler:
             max_in_unschedulable_s=options.max_in_unschedulable_s,
             namespace_share=options.namespace_share,
         )
-        seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
-        self._machine = Machine(
-            state=self._state,
-            queue=self._queue,
-            profiles=profiles,
-            rng=random.Random(seed),
-            observer=metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
-            records_decisions=options.decision_annotations,
-            preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
-        )
+        self._machine = self._new_machine()
         metrics.register_state(
             self._queue,
             self._state,
@@ -188,6 +179,19 @@ class Scheduler:
         self._caught_up = elector is None
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
+
+    def _new_machine(self) -> Machine:
+        options, profiles = self._options, self._profiles
+        seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
+        return Machine(
+            state=self._state,
+            queue=self._queue,
+            profiles=profiles,
+            rng=random.Random(seed),
+            observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
+            records_decisions=options.decision_annotations,
+            preempts_asynchronously=options.settings.feature_gates["SchedulerAsyncPreemption"],
+        )
 
     def _new_page(self) -> ClusterPage:
         return ClusterPage(
@@ -268,14 +272,7 @@ class Scheduler:
             binds=group,
             binder=binder,
             volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
-            victims=VictimEvictor(
-                self._client,
-                clock_s=self._clock_s,
-                pause=binder.pause,
-                is_wanted=self._machine.wants_eviction,
-                may_write=self._leads,
-                on_failed=self._on_eviction_failed,
-            ),
+            victims=self._new_evictor(binder),
             conditions=conditions,
             autoscalers=self._autoscalers,
             groups=groups,
@@ -308,6 +305,16 @@ class Scheduler:
             task.cancel()
         if self._elector is not None:
             await self._elector.release()
+
+    def _new_evictor(self, binder: Binder) -> VictimEvictor:
+        return VictimEvictor(
+            self._client,
+            clock_s=self._clock_s,
+            pause=binder.pause,
+            is_wanted=self._machine.wants_eviction,
+            may_write=self._leads,
+            on_failed=self._on_eviction_failed,
+        )
 
     def _new_binder(self, limit: BindLimit) -> Binder:
         return Binder(
