@@ -254,7 +254,7 @@ class EventHandlers:
         return pending or placed
 
     def _on_leaving(self, uid: str, now_s: float) -> None:
-        """Let the pods be tried again for which the pod is being evicted, which is gone or ends."""
+        """Try again the pods for which this one, which is gone or ends, was to make room."""
         for preemptor_uid in self._preemptions.on_leaving(uid):
             self._queue.activate(preemptor_uid, now_s)
 

@@ -12,7 +12,7 @@ from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.matching import PodMatcher, incoming_rule
 from scheduler.state.snapshot import Snapshot
 
-#: Most pairs of kinds of which is asked whether they need each other, 5 µs each.
+#: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
 _MOST_COMPARED: Final = 100_000
 
 

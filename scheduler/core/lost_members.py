@@ -1,5 +1,5 @@
 """
-Groups that were placed and have fewer members on nodes than they need since: told, and by choice released.
+Reports placed groups that have lost members and now have too few on nodes; by choice releases them.
 
     a member is lost --TELL_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
                      `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
@@ -71,7 +71,7 @@ class LostMembers:
         return [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
 
     def take_due(self, key: GroupKey, now_s: float) -> bool:
-        """Return whether the group is to be released now, which is then no longer so."""
+        """Return whether the group is to be released now. If so, note that this is done."""
         is_due = self._release_at_s.get(key, now_s + 1) <= now_s
         if is_due:
             del self._release_at_s[key]

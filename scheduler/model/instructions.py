@@ -146,9 +146,9 @@ class Evicted:
 @dataclass(frozen=True, slots=True)
 class PatchPodGroup:
     """
-    Say in the status of a PodGroup of scheduling.k8s.io whether it is placed.
+    Write a condition of a PodGroup of scheduling.k8s.io.
 
-    `condition_type`: empty for the one that the version of its API has for that.
+    `condition_type`: empty for the one by which its version of the API says whether it is placed.
     """
 
     group: PodGroup

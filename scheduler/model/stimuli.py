@@ -220,7 +220,7 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class SweepDue:
-    """Cached values that no pod has used for a while are to be dropped, some of them at once."""
+    """Cached values that no pod has used for a while are to be dropped; each such stimulus drops a part of them."""
 
 
 WatchEvent = (

@@ -19,8 +19,8 @@ class ActivePods:
     def __init__(self) -> None:
         self.behind: set[str] = set()
         self._pods_by_namespace: dict[str, OrderedPods] = {}
-        #: Namespaces by the key of their first pod: in time, and behind.
-        self._in_time: SortedDict = SortedDict()
+        #: Namespaces by the key of their first pod: ahead, and behind.
+        self._ahead: SortedDict = SortedDict()
         self._behind: SortedDict = SortedDict()
         self._n_pods = 0
 
@@ -51,11 +51,11 @@ class ActivePods:
 
     def first(self) -> QueuedPod | None:
         """Return the pod to try next; it stays in here."""
-        heads = self._in_time or self._behind
+        heads = self._ahead or self._behind
         if not heads:
             return None
         key, namespace = heads.peekitem(0)
-        if heads is self._in_time and self._behind:
+        if heads is self._ahead and self._behind:
             key_behind, namespace_behind = self._behind.peekitem(0)
             # The key begins with the negated priority.
             if key_behind[0] < key[0]:
@@ -68,7 +68,7 @@ class ActivePods:
             self._turn(namespace)
             self.behind.add(namespace)
 
-    def put_in_time(self, namespace: str) -> None:
+    def put_ahead(self, namespace: str) -> None:
         """Undo `put_behind`."""
         if namespace in self.behind:
             self._turn(namespace)
@@ -77,7 +77,7 @@ class ActivePods:
     def _turn(self, namespace: str) -> None:
         pods = self._pods_by_namespace.get(namespace)
         if pods is not None:
-            origin, to = self._in_time, self._behind
+            origin, to = self._ahead, self._behind
             if namespace in self.behind:
                 origin, to = to, origin
             to[pods.first_key()] = origin.pop(pods.first_key())
@@ -86,7 +86,7 @@ class ActivePods:
         """Note that the key of the namespace's first pod is another one; None without pods."""
         if known == new:
             return
-        heads = self._behind if namespace in self.behind else self._in_time
+        heads = self._behind if namespace in self.behind else self._ahead
         if known is not None:
             del heads[known]
         if new is not None:

@@ -44,7 +44,7 @@ def count_more(
     """
     n_groups, n_pods, why = 0, 0, ""
     placed: list[str] = []
-    while not why and n_pods < _MOST_PODS:
+    while n_pods < _MOST_PODS:
         pods: list[Pod] = []
         for manifest, n_replicas in members:
             pods += cluster.create_pods(copy_of(manifest, key, n_groups + 2), n_replicas)
