@@ -20,6 +20,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.model.instructions import Bind, WriteVolumes
 from scheduler.model.pods import Pod
+from scheduler.model.terms import usable
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -78,6 +79,8 @@ class GroupTrial:
         self.profile = profile
         self.places: list[Place] = []
         self.n_decisions = 0
+        self._n_counted = 0
+        self._asked: set[str] = set()
         self._state = state
         self._volumes = volumes
         self._rng = rng
@@ -91,9 +94,12 @@ class GroupTrial:
 
         Raises OutOfDecisionsError and CycleBrokenError.
         """
-        if self.n_decisions >= self._max_decisions:
+        if self._n_counted >= self._max_decisions:
             raise OutOfDecisionsError
         self.n_decisions += 1
+        # The first decision on each member counts once, whatever it costs.
+        self._n_counted += _weight(pod) if pod.uid in self._asked else 1
+        self._asked.add(pod.uid)
         scope = Scope(rows, siblings)
         decision = decide_within(pod, self.snapshot, self.profile, self._rng, self._observer, scope)
         if isinstance(decision, CycleError):
@@ -150,3 +156,10 @@ class GroupTrial:
         decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), Scope(rows))
         self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
+
+
+def _weight(pod: Pod) -> int:
+    """Return for how many decisions one on the pod counts: one more for every eight terms of its affinity."""
+    affinity = pod.spec.affinity
+    lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
+    return 1 + sum(len(usable(terms)) for terms in lists) // 8

@@ -31,18 +31,24 @@ class LostMembers:
         self._groups = groups
         #: Groups with too few members, and since when; the first is the oldest.
         self._below_since_s: dict[GroupKey, float] = {}
+        #: Groups that a decision placed, whole or not yet.
+        self._decided: set[GroupKey] = set()
         self._told: set[GroupKey] = set()
         #: By group with too few members that is to be released: when.
         self._release_at_s: dict[GroupKey, float] = {}
         #: Groups of which a member has succeeded.
         self._ending: set[GroupKey] = set()
 
+    def note_decided(self, key: GroupKey) -> None:
+        """Note that a decision placed the group."""
+        self._decided.add(key)
+
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
         """Note that this member came, changed or left, or the group's object did. O(1)."""
         if not self._groups.n_placed(key):
             for times in (self._below_since_s, self._release_at_s):
                 times.pop(key, None)
-            for keys in (self._told, self._ending):
+            for keys in (self._told, self._ending, self._decided):
                 keys.discard(key)
             return
         if changed is not None and changed.phase == "Succeeded":
@@ -62,7 +68,8 @@ class LostMembers:
         return 0 if group is None else group.min_count
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
-        if key in self._ending or not self._groups.is_whole(key):
+        is_placed = key in self._decided or self._groups.is_whole(key)
+        if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
         return 0 < self._groups.n_placed(key) < min_count
 

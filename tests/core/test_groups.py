@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
+from scheduler.model.instructions import (
+    Bind,
+    EmitEvent,
+    EvictVictim,
+    GroupAttempted,
+    Instruction,
+    PatchCondition,
+)
 from scheduler.model.pod_groups import (
     COSCHEDULING_GROUP,
     GROUP,
@@ -141,6 +148,56 @@ def test_a_failed_bind_is_retried_on_its_own(cluster: Driver) -> None:
     again = binds(cluster.cycle())
     assert list(again) == ["w-2"]
     assert again["w-2"].partition("-")[0] == nodes["w-0"].partition("-")[0]
+
+
+def test_a_group_of_which_every_bind_failed_is_not_whole(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    pods = workers(cluster, 3)
+    assert len(binds(cluster.cycle())) == 3
+    for pod in pods:
+        cluster.fail_bind(pod, "etcdserver: request timed out")
+    for pod in pods[:2]:
+        cluster.lose(pod)
+    cluster.pass_time(15.0)
+    assert binds(run(cluster)) == {}
+    for index in (3, 4):
+        member(cluster, f"w-{index}", n=3)
+    assert set(binds(run(cluster))) == {"w-2", "w-3", "w-4"}
+
+
+def test_a_group_far_larger_than_its_minimum_is_placed_in_several_cycles(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.core.group_cycle.MOST_AT_ONCE", 3)
+    racks(cluster, a=7)
+    for index in range(8):
+        member(cluster, f"w-{index}", n=1)
+    assert [len(binds(cluster.cycle())) for _ in range(3)] == [3, 3, 1]
+    assert not cluster.machine.has_work()
+
+
+def test_a_podgroup_that_needs_more_members_than_any_may_is_told(cluster: Driver) -> None:
+    racks(cluster, a=3)
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 2)))
+    for index in range(2):
+        cluster.pod(f"rank-{index}", labels={COSCHEDULING_GROUP: "mpi"})
+    cluster.handle(PodGroupSeen(PodGroup(key, 20_000)))
+    text = "pod group default/mpi needs 20000 members, expected 1 to 5000"
+    assert set(conditions(run(cluster)).values()) == {text}
+
+
+def test_a_hopeless_search_of_members_with_many_terms_ends_sooner(cluster: Driver) -> None:
+    """Members apart by rack, of which there are too few; each is of its own kind."""
+    racks(cluster, a=1, b=1, c=1)
+    apart = term(RACK, selector("app=train"))
+    for index in range(4):
+        preferred = [(1, term(RACK, selector(f"n{index}={one}"))) for one in range(64)]
+        member(
+            cluster, f"w-{index}", n=4, cpu="0", affinity=affinity(anti_required=[apart], preferred=preferred)
+        )
+    attempts = [one for one in cluster.cycle() if isinstance(one, GroupAttempted)]
+    assert 0 < attempts[0].n_decisions < 100
 
 
 def test_a_restart_between_two_binds_places_the_rest_beside_the_first(cluster: Driver) -> None:
