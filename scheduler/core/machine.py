@@ -69,6 +69,7 @@ from scheduler.model.stimuli import (
     Stimulus,
     SweepDue,
     TimePassed,
+    VictimFate,
     VolumesWritten,
     WatchEvent,
     WatchInterrupted,
@@ -464,7 +465,11 @@ class Machine:
             told += self._report_evicted(attempt)
             to_try = [] if attempt.problem else to_try
         for uid in to_try:
-            self.queue.activate(uid, now_s)
+            if ended.fate is VictimFate.FAILED:
+                # The next attempt chooses the same victim, which an admission policy may deny for ever.
+                self.queue.back_off(uid, now_s)
+            else:
+                self.queue.activate(uid, now_s)
         return told
 
     def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:

@@ -116,7 +116,7 @@ class Preemptions:
         return victim.terminating or victim.uid in self._leaving
 
     def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], list[str]]:
-        """Return what follows the end of an eviction, and the UIDs of the pods that are to be tried at once."""
+        """Return what follows the end of an eviction, and the UIDs of the pods that are to be tried again."""
         told: list[Instruction] = []
         to_try: list[str] = []
         self._in_flight.pop(ended.victim_uid, None)

@@ -151,6 +151,14 @@ class PodQueue:
         if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
 
+    def back_off(self, uid: str, now_s: float) -> None:
+        """Let the pod be tried once a backoff is over and no earlier, as after an error, if the queue holds it."""
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is not None:
+            self._remove(queued)
+            self.put_back(queued, frozenset(), now_s)
+
     def delete(self, uid: str) -> None:
         """Remove the pod, which is gone or assigned, if the queue holds it."""
         self._backlog.finish()

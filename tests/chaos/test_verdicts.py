@@ -152,6 +152,20 @@ def test_our_own_binds_are_never_unseen() -> None:
         assert book.found() == [Verdict.RULE]
 
 
+def test_a_life_that_lists_after_its_predecessor_s_deletion_may_use_the_room() -> None:
+    """The list shows no pod of that version; without the deletion the bind is wrong."""
+    for is_deleted in (False, True):
+        book = Book()
+        book.pod("a", cpu="2")
+        book.pod("b")
+        book.place("a", "n1")
+        seen = book.journal.version
+        if is_deleted:
+            book.write("Pod", "default/a", None, "one-1")
+        book.place("b", "n1", by="one-2", seen=seen)
+        assert book.found() == ([] if is_deleted else [Verdict.RULE])
+
+
 def test_a_pod_that_was_only_assumed_counts() -> None:
     """The bind of the first pod is stored after that of the second."""
     book = Book()

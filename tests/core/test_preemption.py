@@ -176,9 +176,24 @@ def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
     assert _end(cluster, high, low, fate) == []
     held = cluster.queue.get(high.uid)
     assert held is not None
-    assert held.sub_queue is SubQueue.ACTIVE
+    assert held.sub_queue is (SubQueue.BACKOFF if fate is VictimFate.FAILED else SubQueue.ACTIVE)
+    cluster.pass_time(20)
     # The nomination stays until the next attempt, which finds the victims again.
     assert _evictions(cluster.cycle()) == ["low"]
+
+
+def test_a_deletion_that_is_denied_is_tried_again_only_after_a_backoff(cluster: Driver):
+    low = _pod(cluster, "low", 0, cpu="2", node="n")
+    high = _pod(cluster, "high", 9, cpu="2")
+    assert _evictions(cluster.cycle()) == ["low"]
+    for _ in range(5):
+        _end(cluster, high, low, VictimFate.FAILED, "denied by a policy")
+        assert cluster.cycle() == []
+        cluster.pass_time(0.5)
+        assert cluster.cycle() == []
+        cluster.pass_time(20)
+        assert _evictions(cluster.cycle()) == ["low"]
+    _end(cluster, high, low)
 
 
 def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
