@@ -188,7 +188,9 @@ class Judge:
             unseen = [one for one in written if one.kind == kind and one.version > seen]
             others = [one for one in unseen if self._group(one.by) != self._group(decision.by)]
             # A life that lists after its predecessor's deletion is told nothing of it.
-            missing = [one for one in unseen if one.obj is None or self._group(one.by) != self._group(decision.by)]
+            missing = [
+                one for one in unseen if one.obj is None or self._group(one.by) != self._group(decision.by)
+            ]
             ends[kind] = [*(one.version for one in reversed(missing)), seen]
             if others and not only_lasting:
                 self.window_s = max(self.window_s, decision.at_s - others[0].at_s)
