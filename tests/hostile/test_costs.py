@@ -30,8 +30,9 @@ KINDS = [*hostile(WITHIN)]
 OWN = 250.0
 #: Events and the cycle of a plain pod while the hostile one waits or runs, times those before.
 OTHERS = 10.0
-#: Reading the object, per byte, times a plain pod's.
-READING = 3.0
+#: Reading the object, per byte, times a plain pod's: 1 to 3, since machines change their speed; what grows with the
+#: square of a list is 10 beyond the limits.
+READING = 6.0
 
 
 @dataclass
