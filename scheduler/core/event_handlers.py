@@ -145,7 +145,7 @@ class EventHandlers:
         groups.upsert(group)
         self._on_member(group.key, None, now_s)
         if old is not None and (old.min_count, old.topology_key) != (group.min_count, group.topology_key):
-            # What the members were refused for may count no more.
+            # The new minimum or topology key may let members in that the old one refused.
             for pod in list(groups.pending(group.key)):
                 self._queue.activate(pod.uid, now_s)
 

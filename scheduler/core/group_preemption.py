@@ -43,7 +43,7 @@ _MOST_DOMAINS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the search: see `core.group_search.search`."""
+    """The arguments of `core.group_search.search` but for the trial."""
 
     members: Sequence[Pod]
     n_needed: int

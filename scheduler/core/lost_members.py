@@ -4,8 +4,8 @@ Reports placed groups that have lost members and now have too few on nodes; by c
     a member is lost --TELL_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
                      `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
 
-A member that has succeeded is not lost: of a group with one, nothing is told. The annotation `RELEASE_AFTER` of the
-members is the choice; their controllers make them anew.
+A member that has succeeded is not lost; a group with such a member is no longer watched. A group is released only if
+its members have the annotation `RELEASE_AFTER`; their controllers create them again.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Machine:
         self._unreported: UnfitAttempt | None = None
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
-        #: What is left of the sweep that has begun.
+        #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         self._handlers = EventHandlers(
             state=state,
@@ -229,8 +229,9 @@ class Machine:
         if self._sweeping is None:
             self.queue.sweep(now_s)
             self._sweeping = self.state.sweeping()
-        if next(self._sweeping, self) is self:
-            self._sweeping = None
+        for _ in self._sweeping:
+            return
+        self._sweeping = None
 
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
@@ -385,7 +386,7 @@ class Machine:
         self.queue.put_back(queued, error.rejecting, now_s)
         result = error.postfilter
         if result is None or all(map(self.preemptions.is_leaving, result.victims)):
-            # Nobody is to be evicted: there is nothing to do but wait, also for pods that are nominated there.
+            # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
             return self._report_unfit(attempt)
         evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
         attempt.n_victims = len(result.victims)
@@ -412,7 +413,7 @@ class Machine:
         """Return the instructions that make room for the group on the nodes that its members are nominated to."""
         victims, nodes = result.nominations.victims, set(result.nominations.nodes.values())
         if all(map(self.preemptions.is_leaving, victims)):
-            # There is nothing to do but wait, also for pods of lower priority that are nominated there.
+            # As in `_on_unfit`.
             return []
         cleared = self._clear_nominations(preemptor, sorted(nodes), result.members)
         return [*cleared, *self._evict(preemptor, "", victims, now_s, result.members)]

@@ -198,7 +198,7 @@ class Preemptions:
         return placed is not None and not placed.pod.terminating
 
     def _settle(self, running: _Preemption, victim_uid: str) -> None:
-        """Forget for whom the victim makes room once its eviction is answered and its end is seen."""
+        """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
         if victim_uid in running.unanswered or victim_uid in running.unseen:
             return
         preemptors = self._preemptors_of[victim_uid]

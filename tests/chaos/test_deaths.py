@@ -17,7 +17,7 @@ from tests.chaos.journal import Journal, node_of
 from tests.chaos.judging import Judge
 from tests.chaos.run import OURS, repeatable
 from tests.chaos.stage import Stage
-from tests.chaos.venue import EMBEDDED, Setting
+from tests.chaos.venue import EMBEDDED, Opened, Setting
 from tests.chaos.verdicts import Wrong
 from tests.chaos.virtual import VirtualLoop, run_virtually
 
@@ -68,6 +68,24 @@ class Story:
         return bound
 
 
+def few_instances(opened: Opened, journal: Journal, *, elected: bool) -> list[Instance]:
+    """Return one instance, or two on one Lease, which the venue listens to."""
+    instances = [
+        Instance(
+            name,
+            scheduler_name=OURS,
+            elected=elected,
+            server_port=opened.port,
+            journal=journal,
+            chance=random.Random(name),
+            holder=opened.holder,
+        )
+        for name in (("first", "second") if elected else ("one",))
+    ]
+    opened.listen(instances)
+    return instances
+
+
 @asynccontextmanager
 async def told(
     *, elected: bool, cluster: list[Happening] = _CLUSTER, pods: list[Happening] = _PODS
@@ -75,19 +93,7 @@ async def told(
     """Yield a story whose instances have begun to live."""
     journal = Journal(asyncio.get_running_loop().time)
     async with EMBEDDED.opened(journal, Setting()) as opened:
-        instances = [
-            Instance(
-                name,
-                scheduler_name=OURS,
-                elected=elected,
-                server_port=opened.port,
-                journal=journal,
-                chance=random.Random(name),
-                holder=opened.holder,
-            )
-            for name in (("first", "second") if elected else ("one",))
-        ]
-        opened.listen(instances)
+        instances = few_instances(opened, journal, elected=elected)
         lives = [asyncio.create_task(one.live()) for one in instances]
         final_state = FinalState(opened.server, instances, frozenset({OURS}), journal)
         stage = Stage(opened.server, instances, journal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from tests.chaos.judging import Judge
 from tests.chaos.nominations import nomination_of
 from tests.chaos.run import OURS, repeatable
 from tests.chaos.stage import Server, Stage
+from tests.chaos.test_deaths import few_instances
 from tests.chaos.venue import EMBEDDED, Setting
 from tests.chaos.virtual import run_virtually
 
@@ -114,19 +114,7 @@ class _Story:
 async def _told(*, elected: bool) -> AsyncIterator[_Story]:
     journal = Journal(asyncio.get_running_loop().time)
     async with EMBEDDED.opened(journal, Setting()) as opened:
-        instances = [
-            Instance(
-                name,
-                scheduler_name=OURS,
-                elected=elected,
-                server_port=opened.port,
-                journal=journal,
-                chance=random.Random(name),
-                holder=opened.holder,
-            )
-            for name in (("first", "second") if elected else ("one",))
-        ]
-        opened.listen(instances)
+        instances = few_instances(opened, journal, elected=elected)
         lives = [asyncio.create_task(one.live()) for one in instances]
         yield _Story(opened.server, Stage(opened.server, instances, journal), instances, journal)
         for life in lives:
