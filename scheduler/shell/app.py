@@ -311,6 +311,7 @@ class Scheduler:
             self._client,
             clock_s=self._clock_s,
             pause=binder.pause,
+            is_awaited=self._machine.awaits_room_of,
             is_wanted=self._machine.wants_eviction,
             may_write=self._leads,
             on_failed=self._on_eviction_failed,

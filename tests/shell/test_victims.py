@@ -29,8 +29,19 @@ def refusal(code: int, message: str = "no", **headers: str) -> Any:
     return reply(body(code, "X", message), status=code, headers=headers)
 
 
+def _yes(_pod: str, _victim: str) -> bool:
+    return True
+
+
+def _no(_pod: str, _victim: str) -> bool:
+    return False
+
+
 async def _evicted(
-    answers: list[Any], *, is_wanted: Callable[[str, str], bool] = lambda _pod, _victim: True
+    answers: list[Any],
+    *,
+    is_awaited: Callable[[str, str], bool] = _yes,
+    is_wanted: Callable[[str, str], bool] = _yes,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
     """Return the fate, the requests, their bodies, and the failures that were told."""
     told: list[tuple[Pod, str]] = []
@@ -39,6 +50,7 @@ async def _evicted(
             client,
             clock_s=lambda: 0.0,
             pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
+            is_awaited=is_awaited,
             is_wanted=is_wanted,
             on_failed=lambda pod, why: told.append((pod, why)),
         )
@@ -137,16 +149,18 @@ async def test_the_condition_says_why_and_the_deletion_names_the_pod_and_no_grac
     assert json.loads(delete) == {"preconditions": {"uid": LOW.uid}}
 
 
-async def test_a_victim_that_is_not_wanted_any_more_is_spared() -> None:
-    ended, sent, _, _ = await _evicted([], is_wanted=lambda _pod, _victim: False)
+async def test_a_victim_whose_room_is_not_waited_for_is_spared_without_a_request() -> None:
+    ended, sent, _, _ = await _evicted([], is_awaited=_no)
     assert (ended.fate, sent) == (VictimFate.SPARED, [])
-    looks = iter([True, False])
-    ended, sent, _, _ = await _evicted([reply()], is_wanted=lambda _pod, _victim: next(looks))
+
+
+async def test_a_victim_that_is_not_wanted_any_more_is_not_deleted() -> None:
+    ended, sent, _, _ = await _evicted([reply()], is_wanted=_no)
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])
 
 
 async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
-    looks = iter([True, True, False])
+    looks = iter([True, False])
     ended, sent, _, _ = await _evicted(
         [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
     )
