@@ -14,7 +14,7 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.pod_groups import PodGroups
 
 #: How long a group may be incomplete before its members are reported: a Job's members come within a second or two.
-REPORT_AFTER_S: Final = 5.0
+_REPORT_AFTER_S: Final = 5.0
 
 
 class IncompleteGroups:
@@ -46,13 +46,13 @@ class IncompleteGroups:
     def next_wake_s(self) -> float | None:
         """Return when the oldest group is to be reported, None if none is."""
         oldest = next(iter(self._since_s.values()), None)
-        return None if oldest is None else oldest + REPORT_AFTER_S
+        return None if oldest is None else oldest + _REPORT_AFTER_S
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """Return the conditions of groups that have been incomplete for a while, and of their members, once each."""
         instructions: list[Instruction] = []
         for key, since_s in list(self._since_s.items()):
-            if since_s + REPORT_AFTER_S > now_s:
+            if since_s + _REPORT_AFTER_S > now_s:
                 break
             del self._since_s[key]
             self._reported.add(key)

@@ -22,10 +22,10 @@ from scheduler.overview.decisions import DecisionFeed, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
-from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.redaction import redacted
 from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
 from scheduler.overview.throughput import Window
+from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
@@ -194,18 +194,18 @@ class ClusterPage:
         pending = [other.pod for other in self._explainer.pending()]
         return self._redacted(await self._rehearsals.explain(pod, pending), queued, may_see)
 
-    async def what_if(self, question: Question, may_see: Visible) -> Answer | None:
+    async def what_if(self, request: WhatIfRequest, may_see: Visible) -> WhatIf | None:
         """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
         template = None
-        if question.like is not None:
-            queued = self._explainer.find(question.like.namespace, question.like.name)
+        if request.like is not None:
+            queued = self._explainer.find(request.like.namespace, request.like.name)
             if queued is not None:
                 template = queued.pod
             else:
-                template = await self._placed(question.like.namespace, question.like.name)
+                template = await self._placed(request.like.namespace, request.like.name)
             if template is None:
                 return None
-        return await self._rehearsals.answer(question, template, may_see)
+        return await self._rehearsals.answer(request, template, may_see)
 
     # Parts.
 
