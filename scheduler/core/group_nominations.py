@@ -39,7 +39,7 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 @dataclass(frozen=True, slots=True)
 class Nominations:
     """
-    What is done for a group without places.
+    The next step for a group without places.
 
     `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
     leaves that as it is. `victims`: pods to evict. `note`: ends the message; may be empty.
@@ -99,7 +99,7 @@ class GroupNominations:
         new_trial: Callable[[], GroupTrial],
         now_s: float,
     ) -> Nominations:
-        """Return what is done for a group that has no places. `before`: its nominations, withdrawn."""
+        """Return the next step for a group that has no places. `before`: its nominations, withdrawn."""
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = next((one for one in profile.post_filters if isinstance(one, GroupPreemptor)), None)
         if preemptor is None:

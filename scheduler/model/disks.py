@@ -111,7 +111,7 @@ def ebs_handle(volume_id: str) -> str:
     """
     Return the volume's id without zone: `aws://zone/vol-1` names the same as `vol-1`.
 
-    Upstream ends the cycle with an error if what is left is no volume id.
+    Upstream ends the cycle with an error if the rest is no volume id.
     """
     if not volume_id.startswith("aws://"):
         return volume_id

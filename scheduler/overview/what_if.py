@@ -204,7 +204,7 @@ class Rehearsal:
         return lost
 
     def _displace(self, lost: Sequence[str]) -> Displaced:
-        """Remove the nodes and place their pods again, those of high priority first."""
+        """Remove the nodes and place their pods again, by descending priority."""
         rows = [self.state.nodes.row_by_name[name] for name in lost]
         pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
         for pod in pods:

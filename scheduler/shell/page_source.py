@@ -1,7 +1,7 @@
 """
 What the page and its API show, from the state between two iterations of the scheduling loop.
 
-What concerns all pods or all rules is computed in slices, and only while somebody looks.
+Views of all pods or all rules are computed in slices, and only while a page asks for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scheduler.state.cluster import ClusterState
 _NOW_S: Final = 0.4
 #: A watch that was silent for longer is behind: bookmarks come once a minute.
 _FRESH_S: Final = 90.0
-#: Rules are gathered while somebody asked in this time, and this long after the last time.
+#: Rules are gathered for this long after the last request for them.
 _WATCHED_S: Final = 15.0
 _SURVEY_PERIOD_S: Final = 1.0
 #: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
@@ -110,7 +110,7 @@ class ClusterPage:
         self._window.add_decision(seconds, self._now_s())
 
     async def run(self) -> None:
-        """Gather the rules again and again while somebody looks."""
+        """Gather the rules again and again while a page asks for them."""
         while True:
             if self._now_s() - self._asked_at_s > _WATCHED_S:
                 self._asked.clear()
@@ -143,7 +143,7 @@ class ClusterPage:
         return self._feed.after(after, may_see, most)
 
     def namespaces(self) -> set[str]:
-        """Return the namespaces of remembered attempts and of pending pods, for the question who may see them."""
+        """Return the namespaces of remembered attempts and of pending pods, of which a viewer may see some."""
         return self._feed.namespaces() | {queued.pod.namespace for queued in self._explainer.pending()}
 
     async def rules(self) -> Rules:
@@ -271,7 +271,7 @@ class ClusterPage:
         return self._now_s() - self._surveyed_at_s <= _CURRENT_S
 
     def _survey_pause(self) -> float:
-        """A survey that somebody waits for, or will open next, goes faster, also one that has begun before."""
+        """Return the pause between slices: shorter once a page waits for the survey, also one that has begun."""
         if self._survey is None:
             return _AT_FIRST if self._n_waiting else _ON_REQUEST
         return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND

@@ -1,7 +1,7 @@
 """
 The snapshot that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
 
-A guest is code of the user's that runs in our process. What it computes is kept beside what we compute, under keys of
+A guest is code of the user's that runs in our process. Its computed values are kept beside ours, under keys of
 its own, and is not audited.
 """
 
@@ -364,7 +364,7 @@ class _AskedNodes:
         return self.answers.nbytes
 
     def current(self, changed: Mask, version: int) -> npt.NDArray[np.int16]:
-        """Drop the answers of the changed rows, and those of rows that were not there. Return the others."""
+        """Drop the answers of changed rows; new rows have none. Return all of them."""
         n_new = len(changed) - len(self.answers)
         if n_new:
             self.answers = np.append(self.answers, np.full(n_new, -1, np.int16))
