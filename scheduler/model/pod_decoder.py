@@ -26,11 +26,10 @@ from scheduler.model.annotations import (
     MERGED_LABELS,
     MODE,
     AnnotatedAffinity,
-    combined_pod_affinity,
-    combined_required_node_affinity,
     parse_affinity_annotation,
     parse_grace_period,
 )
+from scheduler.model.combined_affinity import DeclaredAffinity, combined
 from scheduler.model.disks import disk
 from scheduler.model.fallback import (
     CONDITION,
@@ -217,27 +216,14 @@ def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:
 def _parse_spec(
     namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
 ) -> PodSpec:
-    affinity = pod_wire.decode_affinity(raw.affinity)
-    required_node_affinity = parse_required_node_affinity(pod_wire.decode_labels(raw.node_selector), affinity)
-    preferred_nodes = parse_preferred_nodes(affinity.node_affinity if affinity else None)
-    pod_affinity = parse_affinity(namespace, affinity)
-    problem = annotated.cause if isinstance(annotated, Problem) else None
-    if isinstance(annotated, AnnotatedAffinity):
-        combined = combined_required_node_affinity(required_node_affinity, annotated)
-        if isinstance(combined, Problem):
-            problem = combined.cause
-        else:
-            required_node_affinity = combined
-            pod_affinity = combined_pod_affinity(pod_affinity, annotated)
-            from_spec = None if annotated.replaces else preferred_nodes
-            preferred_nodes = (*(from_spec or ()), *annotated.preferred_nodes) or from_spec
+    affinity, problem = _declared_affinity(namespace, raw, annotated)
     pod_resources = pod_wire.decode_resources(raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(
         namespace=namespace,
-        required_node_affinity=required_node_affinity,
-        preferred_nodes=preferred_nodes,
-        affinity=pod_affinity,
+        required_node_affinity=affinity.required_nodes,
+        preferred_nodes=affinity.preferred_nodes,
+        affinity=affinity.pod_affinity,
         spread=tuple(
             parse_spread(constraint) for constraint in pod_wire.decode_spread(raw.topology_spread_constraints)
         ),
@@ -264,6 +250,22 @@ def _parse_spec(
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,
     )
+
+
+def _declared_affinity(
+    namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
+) -> tuple[DeclaredAffinity, str | None]:
+    """Return the affinity, and why the annotation counts as absent; None if it does not."""
+    of_spec = pod_wire.decode_affinity(raw.affinity)
+    affinity = DeclaredAffinity(
+        parse_affinity(namespace, of_spec),
+        parse_required_node_affinity(pod_wire.decode_labels(raw.node_selector), of_spec),
+        parse_preferred_nodes(of_spec.node_affinity if of_spec else None),
+    )
+    if annotated is None:
+        return affinity, None
+    of_both = annotated if isinstance(annotated, Problem) else combined(affinity, annotated)
+    return (affinity, of_both.cause) if isinstance(of_both, Problem) else (of_both, None)
 
 
 def _container(raw: pod_wire.Container) -> Container:
