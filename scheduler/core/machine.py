@@ -308,7 +308,7 @@ class Machine:
         evictions: list[Instruction] = []
         if result.preemptor is not None:
             evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return [*orders, *result.told, *evictions]
+        return [*orders, *result.reports, *evictions]
 
     def _assume_and_bind(
         self,

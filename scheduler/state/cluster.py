@@ -48,7 +48,7 @@ from scheduler.state.workloads import Workloads
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod on a node row, and what it was counted as, so that exactly that is subtracted when it leaves."""
+    """A pod on a node row, and the values it was counted with: the same are subtracted when it leaves."""
 
     pod: Pod
     row: int

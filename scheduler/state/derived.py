@@ -31,7 +31,7 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes, including those of dictionaries that belong to the value."""
+        """Bytes, dictionaries of the value included."""
         ...
 
 

@@ -38,7 +38,7 @@ class SelectorIndex:
     Selectors by id, and which of them match given labels.
 
     A selector matches labels if as many of its requirements In and Exists hold as it has, and none of its requirements
-    NotIn and DoesNotExist is broken. Both are looked up by the labels: those that no label touches cost nothing. All
+    NotIn and DoesNotExist is broken. Both are looked up by the labels: terms that no label touches cost nothing. All
     requirements In of a key count as one, whose values all of them have.
     """
 
@@ -237,7 +237,7 @@ class TermTable:
         return found
 
     def _add_up(self) -> None:
-        """Add up the entries of equal terms and rows, and drop those that cancelled out. O(entries), 0.1 µs each."""
+        """Add up the entries of equal terms and rows, and drop sums of 0. O(entries), 0.1 µs each."""
         term, row, delta = self._entries[:, : self._n_entries].astype(np.int64)
         width = int(row.max(initial=0)) + 1
         places, where = np.unique(term * width + row, return_inverse=True)
