@@ -54,6 +54,7 @@ from scheduler.shell.profiles import (
 )
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
+from scheduler.shell.sweeper import Sweeper
 from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
 from scheduler.state.snapshot import Snapshot
 
@@ -64,7 +65,6 @@ _CHECK_PERIOD_FACTOR: Final = 10.0
 _STIMULI_PER_SLICE: Final = 200
 #: Of the choice between equally good nodes, none of which is a reason to move.
 _SEED: Final = 1
-_SWEEP_PERIOD_S: Final = 60.0
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
@@ -197,7 +197,7 @@ class EnforcerDaemon:
         #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
-        self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
+        self._sweeper = Sweeper(self._enforcer.state.sweeping, now_s=now_s)
         self._rebalance_at_s = self._now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
@@ -298,9 +298,7 @@ class EnforcerDaemon:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
             self._enforcer.apply(stimulus)
             self._needs_check = True
-        if self._now_s() >= self._sweep_at_s:
-            self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
-            self._enforcer.sweep()
+        self._sweeper.sweep()
 
     def _check(self, group: asyncio.TaskGroup) -> None:
         now_s = self._now_s()
@@ -359,7 +357,7 @@ class EnforcerDaemon:
 
     def _idle_s(self) -> float:
         now_s = self._now_s()
-        wake_times_s = [self._sweep_at_s]
+        wake_times_s = [self._sweeper.next_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
         wake_s = self._enforcer.next_wake_s()

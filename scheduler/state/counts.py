@@ -220,6 +220,8 @@ class PodCounter:
         or 20 ns for each term and row if very many may.
         """
         terms = self._terms
+        if not limiting:
+            label_set = terms.alike(label_set)
 
         def compute() -> TermSums:
             if not limiting and terms.n_may_select(label_set) > _FEW_TERMS:
@@ -236,10 +238,12 @@ class PodCounter:
 
         def patch(found: TermSums, changes: Sequence[Change]) -> None:
             weights = found.weights
-            if not limiting and sum(len(change.terms) for change in changes) + len(weights) > _MANY_TERMS:
+            if not limiting and sum(len(change.terms) for change in changes) > _MANY_TERMS:
                 fresh = compute()
                 found.by_key, found.weights = fresh.by_key, fresh.weights
                 return
+            if not limiting and len(weights) > _MANY_TERMS:
+                weights.clear()
             for row, delta, _, _, changed in changes:
                 for term in changed:
                     weight = weights.get(term)
