@@ -42,6 +42,7 @@ from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import connect
 from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
@@ -115,6 +116,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
 
     Raises SettingsError for mistakes that the user can correct.
     """
+    disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = EnforcementMetrics(version=product_version())
     async with connect(
@@ -269,6 +271,7 @@ class EnforcerDaemon:
         """Run everything in the group until `stop` is called, then shut down in order."""
         background = [
             group.create_task(self._recorder.run(), name="events"),
+            group.create_task(freeze_periodically(), name="garbage collection"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
         ]
         if self._elector is not None:

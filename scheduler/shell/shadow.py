@@ -21,6 +21,7 @@ from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import connect
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
@@ -64,6 +65,7 @@ class Options:
 
 async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
+    disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ShadowMetrics(version=product_version())
     stopped = asyncio.Event()
@@ -111,6 +113,7 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
+                tasks.append(group.create_task(freeze_periodically(), name="garbage collection"))
                 await _compare(shadow, options, inbox, sync, stopped, log)
                 for task in tasks:
                     task.cancel()
