@@ -108,7 +108,7 @@ class DerivedValues:
         return value
 
     def sweeping(self) -> Iterator[None]:
-        """Drop the values that nothing has asked for since the last sweep. Yield after every piece. O(values dropped)."""
+        """Drop what nothing has asked for since the last sweep. Yield after every piece. O(values dropped)."""
         self._n_sweeps += 1
         while oldest := list(islice(self._entries.items(), _DROPPED_AT_ONCE)):
             for key, entry in oldest:

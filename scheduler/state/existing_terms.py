@@ -196,7 +196,7 @@ class ExistingTerms:
 
     def alike(self, label_set: LabelSet) -> LabelSet:
         """
-        Return a label set that the same terms select, limiting ones left out; most label sets share few such. O(labels).
+        Return a label set that the same terms select, limiting ones left out; many share one. O(labels).
 
         Without the labels that no term reads, such as a StatefulSet's names of pods.
         """
