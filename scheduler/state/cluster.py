@@ -275,8 +275,8 @@ class ClusterState:
 
     def sweeping(self) -> Iterator[None]:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
-        self.derived.sweep()
         self.nodes.sweep()
+        yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 
     def placed_on(self, row: int) -> Collection[PlacedPod]:
