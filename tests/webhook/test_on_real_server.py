@@ -242,7 +242,7 @@ async def test_terms_by_annotation_about_other_namespaces_are_refused_until_the_
     kubectl("label", "namespace", api.namespace, f"{mark}=cluster")
 
     async def is_allowed() -> bool:
-        return (await api.patch(api.pods("reaching"), across)).code == 200
+        return bool((await api.patch(api.pods("reaching"), across)).code == 200)
 
     await until(is_allowed, what="the API server's seeing the label")
     kubectl("label", "namespace", api.namespace, f"{mark}-")
