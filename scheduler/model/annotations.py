@@ -233,6 +233,14 @@ def _parsed_affinity(
     )
 
 
+def reach_problem(namespace: str) -> str:
+    """Return why a pod of this namespace may not have terms about others by annotation, as pods and users read it."""
+    return (
+        f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
+        f" configuration does not allow pods of namespace {namespace}"
+    )
+
+
 def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
     required = () if raw.required is None else raw.required.node_selector_terms
     return (*required, *(each.preference for each in raw.preferred))
