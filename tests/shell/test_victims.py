@@ -32,8 +32,10 @@ def refusal(code: int, message: str = "no", **headers: str) -> Any:
 async def _evicted(
     answers: list[Any], *, is_wanted: Callable[[str, str], bool] = lambda _pod, _victim: True
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
-    """Return the fate, the requests, their bodies, and the failures that were told."""
+    """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
+    deleted: list[EvictVictim] = []
+    eviction = EvictVictim(HIGH, LOW)
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
             client,
@@ -41,9 +43,11 @@ async def _evicted(
             pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
             is_wanted=is_wanted,
             on_failed=lambda pod, why: told.append((pod, why)),
+            on_deleted=deleted.append,
         )
-        ended = await evictor.evict(EvictVictim(HIGH, LOW))
+        ended = await evictor.evict(eviction)
         received = list(script.received)
+    assert deleted == ([eviction] if ended.fate is VictimFate.DELETED else [])
     return ended, [f"{one.method} {one.path}" for one in received], [one.body for one in received], told
 
 
