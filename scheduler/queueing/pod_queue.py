@@ -152,11 +152,16 @@ class PodQueue:
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
-        """Let the pod be tried once a backoff is over and no earlier, as after an error, if the queue holds it."""
+        """
+        Let the pod be tried once a backoff is over and no earlier, as after an error, if the queue holds it.
+
+        The backoff grows with the pod's rejections: the last one is what failed.
+        """
         self._backlog.finish()
         queued = self._pods.get(uid)
         if queued is not None:
             self._remove(queued)
+            queued.error_count = max(0, queued.unschedulable_count - 1)
             self.put_back(queued, frozenset(), now_s)
 
     def delete(self, uid: str) -> None:

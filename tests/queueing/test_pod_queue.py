@@ -147,6 +147,18 @@ def test_errors_in_a_row_lengthen_the_backoff_and_a_rejection_ends_the_row():
     assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (0, 2, 42)
 
 
+def test_a_rejected_pod_that_is_told_to_back_off_waits_longer_after_every_rejection():
+    queue = queue_of(pod("p"))
+    now_s, waits_s = 0.0, []
+    for _ in range(6):
+        queued = reject(queue, "NodeName", now_s=now_s)
+        queue.back_off(queued.uid, now_s)
+        waits_s.append(queued.backoff_window_s - now_s)
+        assert queue.pop(queued.backoff_window_s) is None
+        now_s = queued.backoff_window_s + 1
+    assert waits_s == [1, 2, 4, 8, 10, 10]
+
+
 def test_a_pod_whose_binding_failed_comes_back_for_a_retry_after_backoff():
     queue = queue_of(pod("p"))
     queued = popped(queue)

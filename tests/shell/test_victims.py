@@ -43,8 +43,10 @@ async def _evicted(
     is_awaited: Callable[[str, str], bool] = _yes,
     is_wanted: Callable[[str, str], bool] = _yes,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
-    """Return the fate, the requests, their bodies, and the failures that were told."""
+    """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
+    deleted: list[EvictVictim] = []
+    eviction = EvictVictim(HIGH, LOW)
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
             client,
@@ -53,9 +55,11 @@ async def _evicted(
             is_awaited=is_awaited,
             is_wanted=is_wanted,
             on_failed=lambda pod, why: told.append((pod, why)),
+            on_deleted=deleted.append,
         )
-        ended = await evictor.evict(EvictVictim(HIGH, LOW))
+        ended = await evictor.evict(eviction)
         received = list(script.received)
+    assert deleted == ([eviction] if ended.fate is VictimFate.DELETED else [])
     return ended, [f"{one.method} {one.path}" for one in received], [one.body for one in received], told
 
 
