@@ -86,6 +86,8 @@ class Outcome:
     n_evictions: int = 0
     #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
     in_vain: Counter[str] = field(default_factory=Counter)
+    #: Pods that could evict others and that no event woke, so that they needed the flush of unschedulable pods.
+    n_flushed: int = 0
     #: Seconds from the end of the faults until all that fits was placed.
     settled_s: float = 0.0
     n_lives: int = 0
@@ -242,6 +244,7 @@ class Run:
                     if not final_state.wrongs:
                         await self._last_events(world, stage, final_state)
                     self._outcome.wrongs += final_state.wrongs
+                    self._outcome.n_flushed = final_state.n_flushed
                     self._compare(instances)
                 for life in lives:
                     life.cancel()
