@@ -6,7 +6,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
         CycleEnded               note the time that the pod's namespace has used
         VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
-        EvictionEnded            evict the last pod that is in the way, or try the other again: `core.preemption`
+        EvictionEnded            evict the last pod that is in the way, or try the other again: `core.unfit_pods`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
@@ -20,28 +20,26 @@ Source: pkg/scheduler/schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from scheduler.core.decide import CycleError, ScheduleResult, decide, fits_only_without
+from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
-from scheduler.core.group_cycle import GroupCycles, GroupResult
+from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.outcomes import (
     Binding,
-    UnfitAttempt,
     attempted,
     failed_event,
     report_bound,
     report_failure,
-    report_unfit,
 )
-from scheduler.core.preemption import Preemptions, preempted_event
+from scheduler.core.preemption import Preemptions
+from scheduler.core.unfit_pods import UnfitPods
 from scheduler.core.volume_binding import VolumeBindings
-from scheduler.errors import PluginFailed
-from scheduler.framework.diagnosis import FitError, PostFiltered
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
     STORAGE_RESOURCES,
     Action,
@@ -51,9 +49,8 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.framework.status import failed
 from scheduler.model.fallback import RELAXED, mark
-from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Evicted, Instruction
+from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
@@ -69,7 +66,6 @@ from scheduler.model.stimuli import (
     Stimulus,
     SweepDue,
     TimePassed,
-    VictimFate,
     VolumesWritten,
     WatchEvent,
     WatchInterrupted,
@@ -78,9 +74,6 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
-
-#: Why a pod that waited for its volumes is put back, in upstream's words.
-PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class Machine:
@@ -120,10 +113,19 @@ class Machine:
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, self._pending, is_async=preempts_asynchronously)
-        #: The attempt that all others wait for, without the gate.
-        self._unreported: UnfitAttempt | None = None
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
+        self._unfit = UnfitPods(
+            state,
+            queue,
+            profiles,
+            pending=self._pending,
+            binding=self._binding,
+            preemptions=self.preemptions,
+            volumes=self._volumes,
+            groups=self._groups,
+            fail_bind=self._on_bind_failed,
+        )
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         self._handlers = EventHandlers(
@@ -175,7 +177,7 @@ class Machine:
 
     def has_work(self) -> bool:
         """Return whether CycleDue would bind a pod whose volumes are bound, pop a pod or process backlog."""
-        return self._volumes.has_ready or (self._unreported is None and self.queue.can_pop())
+        return self._volumes.has_ready or (not self._unfit.holds_all and self.queue.can_pop())
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when TimePassed is next due, None if nothing waits for time."""
@@ -199,7 +201,7 @@ class Machine:
             case VolumesWritten():
                 pass
             case EvictionEnded():
-                return self._on_eviction_ended(stimulus, now_s)
+                return self._unfit.on_eviction_ended(stimulus, now_s)
             case PluginFailing():
                 return self._shut_off(stimulus)
             case CycleDue():
@@ -220,7 +222,7 @@ class Machine:
                 told = self._evicted(stimulus)
                 self._handlers.handle(stimulus, now_s)
                 if isinstance(stimulus, NodeGone):
-                    told += self._withdraw_nominations(stimulus.name, now_s)
+                    told += self._unfit.withdraw_nominations(stimulus.name, now_s)
                 return told + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
 
@@ -249,26 +251,13 @@ class Machine:
         known = self.state.placed.get(event.pod.uid)
         return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
 
-    def _withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
-        """
-        Try pods at once whose nominated node is gone, and clear their nominations.
-
-        Upstream leaves them to their next attempt; until then an autoscaler counts them as placed and adds no node.
-        """
-        told: list[Instruction] = []
-        for pod in list(self.state.nominated.on(node_name)):
-            self.state.nominate(pod, "")
-            told.append(ClearNomination(pod))
-            self.queue.activate(pod.uid, now_s)
-        return told
-
     # The cycle.
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._handlers.expire_kubelet_refusals(now_s)
         if self._volumes.has_ready:
             return [self._volumes.next_ready()]
-        queued = None if self.has_backlog or self._unreported is not None else self.queue.pop(now_s)
+        queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
@@ -279,7 +268,9 @@ class Machine:
             return []
         if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
             return self._schedule_group(queued, key, profile, now_s)
-        decision = decide(self._as_nominated(pod), self._snapshot, profile, self._rng, self._observer)
+        decision = decide(
+            self.state.nominated.applied_to(pod), self._snapshot, profile, self._rng, self._observer
+        )
         match decision:
             case ScheduleResult():
                 return self._assume_and_bind(queued, decision, now_s)
@@ -300,7 +291,7 @@ class Machine:
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
-        return [*self._on_unfit(queued, error, now_s), *reports]
+        return [*self._unfit.on_unfit(queued, error, now_s), *reports]
 
     def _schedule_group(
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
@@ -316,7 +307,7 @@ class Machine:
             orders.append(place.order)
         evictions: list[Instruction] = []
         if result.preemptor is not None:
-            evictions = self._preempt_for_group(result, result.preemptor, now_s)
+            evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
         return [*orders, *result.told, *evictions]
 
     def _assume_and_bind(
@@ -360,18 +351,11 @@ class Machine:
             annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names, evicted)
         return annotations
 
-    def _as_nominated(self, pod: Pod) -> Pod:
-        """Return the pod with the nomination that counts here, also if no watch has shown it yet."""
-        node_name = self.state.nominated.node_of(pod.uid) if self.state.nominated else ""
-        if not node_name or node_name == pod.nominated_node_name:
-            return pod
-        return replace(pod, nominated_node_name=node_name)
-
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
     ) -> list[Instruction]:
         """Put back a pod whose cycle failed; it is tried again after a backoff, and nominated no more."""
-        pod = self._as_nominated(queued.pod)
+        pod = self.state.nominated.applied_to(queued.pod)
         self.queue.put_back(queued, frozenset(), now_s)
         self.state.nominate(pod, "")
         result: Final = "unschedulable" if unschedulable else "error"
@@ -380,137 +364,9 @@ class Machine:
             *report_failure(pod, message, unschedulable=unschedulable),
         ]
 
-    def _on_unfit(self, queued: QueuedPod, error: FitError, now_s: float) -> list[Instruction]:
-        """Put back a pod that fits on no node; nominate it, and evict pods for it, if PostFilter found where."""
-        attempt = UnfitAttempt(queued, self._as_nominated(queued.pod), error, now_s)
-        self.queue.put_back(queued, error.rejecting, now_s)
-        result = error.postfilter
-        if result is None or all(map(self.preemptions.is_leaving, result.victims)):
-            # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
-            return self._report_unfit(attempt)
-        evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
-        attempt.n_victims = len(result.victims)
-        if not self.preemptions.is_async:
-            if self.preemptions.is_running(queued.uid):
-                self._unreported = attempt
-                return evictions
-            return [*evictions, *self._report_nominated(attempt)]
-        return [*self._report_nominated(attempt), *evictions]
-
-    def _report_unfit(self, attempt: UnfitAttempt) -> list[Instruction]:
-        if attempt.nominated is not None and attempt.pod.uid in self._pending:
-            self.state.nominate(attempt.pod, attempt.nominated)
-        return report_unfit(attempt)
-
-    def _report_nominated(self, attempt: UnfitAttempt) -> list[Instruction]:
-        """Report the attempt of a pod that others leave for, and take its node from pods of lower priority."""
-        return [
-            *self._report_unfit(attempt),
-            *self._clear_nominations(attempt.pod, [attempt.nominated or ""]),
-        ]
-
-    def _preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
-        """Return the instructions that make room for the group on the nodes that its members are nominated to."""
-        victims, nodes = result.nominations.victims, set(result.nominations.nodes.values())
-        if all(map(self.preemptions.is_leaving, victims)):
-            # As in `_on_unfit`.
-            return []
-        cleared = self._clear_nominations(preemptor, sorted(nodes), result.members)
-        return [*cleared, *self._evict(preemptor, "", victims, now_s, result.members)]
-
-    def _evict(
-        self,
-        pod: Pod,
-        node_name: str,
-        victims: Iterable[Pod],
-        now_s: float,
-        members: Collection[str] = (),
-    ) -> list[Instruction]:
-        """
-        Return the instructions that make room. Victims that wait for their volumes are put back without a call.
-
-        `members`: the UIDs of the pod's group, whose `node_name` is empty.
-        """
-        told: list[Instruction] = []
-        to_evict: list[Pod] = []
-        for victim in victims:
-            if self._volumes.holds(victim.uid):
-                text = f'running PreBind plugin "VolumeBinding": {PREEMPTED}'
-                told += self._on_bind_failed(victim.uid, text, now_s)
-                told.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
-            elif not self.preemptions.is_leaving(victim):
-                to_evict.append(victim)
-        return [*told, *self.preemptions.start(pod, node_name, to_evict, members)]
-
-    def _clear_nominations(
-        self, pod: Pod, node_names: Iterable[str], members: Collection[str] = ()
-    ) -> list[Instruction]:
-        """Take the nodes from pods of lower priority that are nominated to them, and are not of the pod's group."""
-        told: list[Instruction] = []
-        nominated = self.state.nominated
-        for other in [one for name in node_names for one in nominated.on(name)]:
-            if other.priority < pod.priority and other.uid not in members:
-                self.state.nominate(other, "")
-                # Also if no watch has shown it yet: it may be written.
-                told.append(ClearNomination(other))
-        return told
-
-    def _on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        told, to_try = self.preemptions.on_ended(ended)
-        attempt = self._unreported
-        if attempt is not None and attempt.pod.uid == ended.preemptor_uid:
-            attempt.problem = attempt.problem or ended.problem
-            if self.preemptions.is_running(ended.preemptor_uid):
-                return told
-            self._unreported = None
-            told += self._report_evicted(attempt)
-            to_try = [] if attempt.problem else to_try
-        for uid in to_try:
-            if ended.fate is VictimFate.FAILED:
-                # The next attempt chooses the same victim, which an admission policy may deny for ever.
-                self.queue.back_off(uid, now_s)
-            else:
-                self.queue.activate(uid, now_s)
-        return told
-
-    def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:
-        """Return the report of an attempt whose victims are evicted, or not: then PostFilter has failed."""
-        if not attempt.problem:
-            return self._report_nominated(attempt)
-        attempt.n_victims = 0
-        why = PostFiltered(failed(f"preemption: {attempt.problem}"))
-        attempt.error = replace(attempt.error, postfilter=why)
-        return self._report_unfit(attempt)
-
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """
-        Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
-
-        Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
-        already or is being deleted. O(nodes). Of a group, not if the group fits by now.
-        """
-        pod, placed = self._pending.get(preemptor_uid), self.state.placed.get(victim_uid)
-        if pod is None or pod.terminating or preemptor_uid in self._binding:
-            return False
-        if (
-            placed is None
-            or self.preemptions.is_leaving(placed.pod)
-            or not self._snapshot.alive.item(placed.row)
-        ):
-            return False
-        profile = self._profiles[pod.scheduler_name]
-        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
-            return self._groups.needs_room(key, profile)
-        victims = self.preemptions.victims_for(preemptor_uid)
-        leaving = [
-            one.pod
-            for one in self._snapshot.placed_on(placed.row)
-            if one.pod.uid in victims or (one.pod.terminating and one.pod.priority < pod.priority)
-        ]
-        try:
-            return fits_only_without(pod, leaving, placed.row, self._snapshot, profile)
-        except PluginFailed:  # its cycle, which is next, says why
-            return False
+        """Return whether the pod still needs the victim's place; asked right before a write of an eviction."""
+        return self._unfit.wants_eviction(preemptor_uid, victim_uid)
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""

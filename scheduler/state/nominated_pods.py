@@ -7,6 +7,7 @@ Source: pkg/scheduler/backend/queue/nominator.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from scheduler.model.pods import Pod
@@ -59,6 +60,13 @@ class NominatedPods:
     def node_of(self, uid: str) -> str:
         """Return the node that the pod is nominated to, empty if none."""
         return self._node_of.get(uid, "")
+
+    def applied_to(self, pod: Pod) -> Pod:
+        """Return the pod with the nomination that counts here, also if no watch has shown it yet."""
+        node_name = self.node_of(pod.uid)
+        if not node_name or node_name == pod.nominated_node_name:
+            return pod
+        return replace(pod, nominated_node_name=node_name)
 
     def on(self, node_name: str) -> Collection[Pod]:
         """Return the pods that are nominated to the node."""

@@ -206,17 +206,24 @@ class _GoodPods:
     @classmethod
     @asynccontextmanager
     async def arriving(cls, objects: Objects, scheduler: str) -> AsyncIterator[_GoodPods]:
-        """Let pods arrive during the block or until `stop`."""
+        """Let pods arrive during the block or until `stop`; raise RuntimeError if that fails, or the block."""
         good = cls(objects, scheduler)
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(good._watch())
-            creating = group.create_task(good._create(group))
-            yield good
-            creating.cancel()
-            watching.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(good._watch())
+                creating = group.create_task(good._create(group))
+                yield good
+                creating.cancel()
+                watching.cancel()
+        except ExceptionGroup as failed:
+            raise RuntimeError("; ".join(map(repr, failed.exceptions))) from failed
 
     async def first(self) -> None:
-        """Wait for the first binding: the scheduler has started. Pods that waited for that do not count."""
+        """
+        Wait for the first binding: the scheduler has started. Pods that waited for that do not count.
+
+        Raise TimeoutError if it takes longer than `_LATE_S`.
+        """
         waiting: set[str] = set()
         while not self._latencies_ms or waiting & self.sent_s.keys():
             waiting = waiting if self._latencies_ms else {*self.sent_s}

@@ -192,5 +192,7 @@ def _run_hostile(asked: Asked, attacks: Sequence[Attack], say: Callable[[str], N
     for attack in attacks:
         for contender in contenders:
             say(f"hostile {attack.name}, {contender.label} on {server}")
-            results.hostile.append(measure_hostile(attack, server, contender))
+            found = measure_hostile(attack, server, contender)
+            say(f"p50 {found.p50_ms:.0f} ms, p99 {found.p99_ms:.0f} ms, CPU {found.cpu_s:.1f} s")
+            results.hostile.append(found)
     return results
