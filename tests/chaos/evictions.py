@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
 from tests.chaos.in_vain import Causes
-from tests.chaos.journal import Deletion, Journal, Ordered, Preempted, Written, node_of
+from tests.chaos.journal import Deletion, Journal, Preempted, Written, node_of
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.journal import Journal, Ordered, Written, node_of
+from tests.chaos.journal import Journal, Ordered, Written
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.preemption import priority
@@ -38,7 +38,7 @@ class Causes:
         """Return why the eviction was in vain; empty if it was not."""
         uid, node = ordered.preemptor_uid, ordered.node
         last = self._last(ordered)
-        if last is not None and last.bound_node == node:
+        if last is not None and last.bound_node == node and _is_of(last, uid):
             return ""
         n_before = len(self._written) if last is None else self._written.index(last)
         objects = self._objects_after(n_before)
@@ -48,9 +48,6 @@ class Causes:
         for write in reversed(self._written[:n_before]):
             _undo(objects, write)
             if write.version <= ordered.version:
-                import os
-                if os.environ.get("DEBUG"):
-                    print("BEFORE", why(objects, uid, node, victims), ordered.by, ordered.preemptor_uid[:6], ordered.victim, ordered.node, ordered.at_s, "last", last and (last.at_s, last.version, last.by, last.kind, last.key, last.bound_node))
                 return "a change that came before, and that no watch had shown yet"
             if _matters(write) and _takes(objects, uid, node, victims):
                 return self._why_closed(write, objects, ordered)
@@ -58,25 +55,29 @@ class Causes:
 
     def _victims(self, ordered: Ordered) -> Collection[str]:
         """Return the victims of the attempt, as namespace/name."""
-        attempts = (one for one in reversed(self._preempted) if one.by == ordered.by and one.uid == ordered.preemptor_uid)
+        attempts = (
+            one
+            for one in reversed(self._preempted)
+            if one.by == ordered.by and one.uid == ordered.preemptor_uid
+        )
         return next((one.victims for one in attempts if one.at_s <= ordered.at_s), ())
 
     def _last(self, ordered: Ordered) -> Written | None:
         """Return the write that ends the eviction; None if the run does."""
-        again = min((
-            one.version for one in self._ordered
-            if one.preemptor_uid == ordered.preemptor_uid and one.version > ordered.version and one.node != ordered.node
-        ), default=None)  # fmt: skip
+        later = [one for one in self._ordered if one.preemptor_uid == ordered.preemptor_uid]
+        again = min(
+            (one.version for one in later if one.version > ordered.version and one.node != ordered.node),
+            default=None,
+        )
         for write in self._written:
             if write.version <= ordered.version:
                 continue
             if again is not None and write.version > again:
                 return write
-            if write.left(ordered.preemptor_uid):
+            if write.left(ordered.preemptor_uid) or (
+                write.bound_node and _is_of(write, ordered.preemptor_uid)
+            ):
                 return write
-            if write.bound_node and write.obj is not None:
-                if write.obj["metadata"]["uid"] == ordered.preemptor_uid:
-                    return write
         return None
 
     def _objects_after(self, n_writes: int) -> _Objects:
@@ -93,7 +94,7 @@ class Causes:
             return "the pod waits still"
         if last.left(ordered.preemptor_uid):
             return "a user deleted the pod"
-        if last.bound_node and last.obj is not None and last.obj["metadata"]["uid"] == ordered.preemptor_uid:
+        if last.bound_node and _is_of(last, ordered.preemptor_uid):
             if self._group(last.by) != self._group(ordered.by):
                 return "another scheduler bound the pod elsewhere"
             return "the pod found room elsewhere before"
@@ -122,6 +123,10 @@ class Causes:
         return self._group_of.get(agent.rpartition("-")[0], "")
 
 
+def _is_of(write: Written, uid: str) -> bool:
+    return write.obj is not None and bool(write.obj["metadata"]["uid"] == uid)
+
+
 def _undo(objects: _Objects, write: Written) -> None:
     if write.before is None:
         objects.pop((write.kind, write.key), None)
@@ -143,13 +148,7 @@ def _read(pod: JsonObject) -> tuple[object, ...]:
     return pod["spec"], meta.get("labels"), over, "deletionTimestamp" in meta, nomination_of(pod)
 
 
-def why(objects, uid, node, victims):
-    for (kind, _), obj in objects.items():
-        if kind == "Pod" and obj["metadata"]["uid"] == uid:
-            return obj["metadata"]["labels"], obj["spec"].get("priority"), obj["metadata"].get("deletionTimestamp"), _takes(objects, uid, node, victims, True)
-    return "no pod"
-
-def _takes(objects: _Objects, uid: str, node: str, victims: Collection[str], tell=False) -> bool:
+def _takes(objects: _Objects, uid: str, node: str, victims: Collection[str]) -> bool:
     """Return whether the node takes the pod once the victims, and pods of lower priority that end, have left it."""
     reference, pod = Reference(), None
     others = []
@@ -172,6 +171,4 @@ def _takes(objects: _Objects, uid: str, node: str, victims: Collection[str], tel
     asked = replace(question, pods_on={**question.pods_on, node: left})
     # A scheduler does not know of the nominations of others.
     own = [one for one in others if one["spec"]["schedulerName"] == pod["spec"]["schedulerName"]]
-    why = beside_nominated(asked, by_node(own))(asked, node)
-    if tell: return why, [(o["metadata"]["name"], o["spec"].get("priority"), o["metadata"]["uid"][:6], [p for c in o["spec"]["containers"] for p in c.get("ports",())] and "PORT") for o in left], [(o["metadata"]["name"], o["spec"].get("priority")) for o in by_node(own).get(node, ())]
-    return why is None
+    return beside_nominated(asked, by_node(own))(asked, node) is None
