@@ -132,7 +132,7 @@ class EventHandlers:
         """Take an assumed pod off its node again, and wake the pods that wait for its room."""
         forgotten = self._state.forget(uid)
         if forgotten is not None:
-            self._on_leaving(uid, now_s)
+            self._preemptions.on_leaving(uid, now_s)
             self._notify_queue(ASSIGNED_POD_DELETE, forgotten, None, now_s)
 
     def expire_kubelet_refusals(self, now_s: float) -> None:
@@ -184,7 +184,7 @@ class EventHandlers:
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self._state.upsert_pod(pod)
         if pod.terminating:
-            self._on_leaving(pod.uid, now_s)
+            self._preemptions.on_leaving(pod.uid, now_s)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
         if has_started and self._state.kubelet_refusals.forget(pod.spec, pod.node_name):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
@@ -215,7 +215,7 @@ class EventHandlers:
             return
         if (lost := self._state.remove_pod(pod.uid)) is not None:
             # Shown unbound although it was bound: the server was restored or lags behind.
-            self._on_leaving(pod.uid, now_s)
+            self._preemptions.on_leaving(pod.uid, now_s)
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
@@ -246,17 +246,12 @@ class EventHandlers:
         self._preemptions.on_gone(uid)
         self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
-        self._on_leaving(uid, now_s)
+        self._preemptions.on_leaving(uid, now_s)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
         return pending or placed
-
-    def _on_leaving(self, uid: str, now_s: float) -> None:
-        """Try again the pods for which this one, which is gone or ends, was to make room."""
-        for preemptor_uid in self._preemptions.on_leaving(uid):
-            self._queue.activate(preemptor_uid, now_s)
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
         """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""

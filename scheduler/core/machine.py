@@ -112,7 +112,7 @@ class Machine:
         self._binding: dict[str, Binding] = {}
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
-        self.preemptions = Preemptions(state, self._pending, is_async=preempts_asynchronously)
+        self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._unfit = UnfitPods(

@@ -3,7 +3,8 @@ The evictions that make room for nominated pods.
 
     start --> all victims but the last, at once --all answered--> the last --answered--> over
                  |                                                   |
-                 `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried
+                 `--one failed, or is not wanted any more------------+--> over; the others are spared, the pod is tried:
+                                                                          after a failure when a backoff is over
 
 The pod, or its group, is not tried meanwhile, until every victim that the API server deletes is seen to end: before, it
 would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. Nothing is kept for a
@@ -25,6 +26,7 @@ from typing import Final
 from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
 
 #: Causes of evictions in vain.
@@ -45,6 +47,7 @@ class _Preemption:
         unanswered: victims whose eviction began, for this pod or for another one that needs their room too.
         unseen: the UIDs of the victims whose eviction began and has not failed, and that no watch has shown to end.
         is_given_up: whether an eviction failed or was not wanted.
+        has_failed: whether one failed.
     """
 
     preemptor: Pod
@@ -55,6 +58,7 @@ class _Preemption:
     unanswered: dict[str, Pod] = field(default_factory=dict)
     unseen: set[str] = field(default_factory=set)
     is_given_up: bool = False
+    has_failed: bool = False
 
 
 class Preemptions:
@@ -63,12 +67,16 @@ class Preemptions:
 
     Args:
         state: the machine's; only its `preempting` is changed.
+        queue: the machine's.
         pending: the unassigned pods that watches show, by UID.
         is_async: the gate SchedulerAsyncPreemption.
     """
 
-    def __init__(self, state: ClusterState, pending: Mapping[str, Pod], *, is_async: bool = True) -> None:
+    def __init__(
+        self, state: ClusterState, queue: PodQueue, pending: Mapping[str, Pod], *, is_async: bool = True
+    ) -> None:
         self._state = state
+        self._queue = queue
         self._pending = pending
         self.is_async = is_async
         self._running: dict[str, _Preemption] = {}
@@ -115,12 +123,11 @@ class Preemptions:
         """Return whether the pod ends already, or the API server deletes it."""
         return victim.terminating or victim.uid in self._leaving
 
-    def on_ended(self, ended: EvictionEnded) -> tuple[list[Instruction], list[str]]:
-        """Return what follows the end of an eviction, and the UIDs of the pods that are to be tried again."""
+    def on_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
+        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
         told: list[Instruction] = []
-        to_try: list[str] = []
         self._in_flight.pop(ended.victim_uid, None)
-        has_failed = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
+        is_over = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
         for running in self._making_room_by(ended.victim_uid):
             victim = running.unanswered.pop(ended.victim_uid, None)
             if victim is None:
@@ -129,19 +136,19 @@ class Preemptions:
             if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
                 told.append(preempted_event(victim, running.preemptor, running.node_name))
                 self._note_deleted(victim, running)
-            if has_failed or not self._is_shown_to_stay(victim.uid):
+            if is_over or not self._is_shown_to_stay(victim.uid):
                 running.unseen.discard(victim.uid)
             self._settle(running, victim.uid)
-            running.is_given_up |= has_failed
+            running.is_given_up |= is_over
+            running.has_failed |= ended.fate is VictimFate.FAILED
             if running.unanswered:
                 continue
             if running.left is not None and not running.is_given_up and uid in self._pending:
                 told += self._evict_last(running, running.left)
                 continue
             running.left = None
-            if self._is_to_be_tried(running):
-                to_try.append(uid)
-        return told, to_try
+            self._release(running, now_s)
+        return told
 
     @property
     def is_evicting(self) -> bool:
@@ -163,17 +170,14 @@ class Preemptions:
         on_node, evicted = self._made_room.get(uid, ("", ()))
         return evicted if on_node == node_name else ()
 
-    def on_leaving(self, uid: str) -> list[str]:
-        """Note that a pod is gone or ends. Return the UIDs of the pods that are to be tried at once."""
+    def on_leaving(self, uid: str, now_s: float) -> None:
+        """Note that a pod is gone or ends; let the pods for which it was to make room be tried again."""
         self._leaving.discard(uid)
-        to_try = []
         for running in self._making_room_by(uid):
             if uid in running.unseen:
                 running.unseen.remove(uid)
                 self._settle(running, uid)
-                if self._is_to_be_tried(running):
-                    to_try.append(running.preemptor.uid)
-        return to_try
+                self._release(running, now_s)
 
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
@@ -206,15 +210,15 @@ class Preemptions:
         if not preemptors:
             del self._preemptors_of[victim_uid]
 
-    def _is_to_be_tried(self, running: _Preemption) -> bool:
-        """Hold the pod no more once there is nothing to wait for. Return whether it is to be tried at once."""
+    def _release(self, running: _Preemption, now_s: float) -> None:
+        """Hold the pod no more once there is nothing to wait for. Let it be tried if its room is not made."""
         uid = running.preemptor.uid
         if running.left is not None or running.unseen:
-            return False
+            return
         # Not by an answer that is late: its victim is seen to end.
         self._state.preempting -= running.waiting
         if running.unanswered:
-            return False
+            return
         del self._running[uid]
         if uid not in self._pending:
             # The answer comes after the pod was bound, or is gone.
@@ -223,7 +227,13 @@ class Preemptions:
                 self._count_in_vain(uid, GONE)
             else:
                 self.on_placed(uid, self._state.nodes.name_of(placed.row))
-        return running.is_given_up
+        elif running.has_failed:
+            # The next attempt chooses the same victim, which an admission policy may deny for ever. Without the gate
+            # the attempt is reported as failed, and the pod waits for an event, as upstream.
+            if running.waiting:
+                self._queue.back_off(uid, now_s)
+        elif running.is_given_up:
+            self._queue.activate(uid, now_s)
 
     def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
         _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))

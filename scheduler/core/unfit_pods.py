@@ -24,7 +24,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.status import failed
 from scheduler.model.instructions import ClearNomination, Instruction
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.stimuli import EvictionEnded
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
@@ -151,8 +151,8 @@ class UnfitPods:
         return told
 
     def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
-        """Return what follows the end of an eviction, and try the pods that wait for nothing else."""
-        told, to_try = self._preemptions.on_ended(ended)
+        """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
+        told = self._preemptions.on_ended(ended, now_s)
         attempt = self._unreported
         if attempt is not None and attempt.pod.uid == ended.preemptor_uid:
             attempt.problem = attempt.problem or ended.problem
@@ -160,13 +160,6 @@ class UnfitPods:
                 return told
             self._unreported = None
             told += self._report_evicted(attempt)
-            to_try = [] if attempt.problem else to_try
-        for uid in to_try:
-            if ended.fate is VictimFate.FAILED:
-                # The next attempt chooses the same victim, which an admission policy may deny for ever.
-                self._queue.back_off(uid, now_s)
-            else:
-                self._queue.activate(uid, now_s)
         return told
 
     def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:

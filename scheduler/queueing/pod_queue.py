@@ -153,15 +153,15 @@ class PodQueue:
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
-        Let the pod be tried once a backoff is over and no earlier, as after an error, if the queue holds it.
+        Let the last attempt of the pod, a rejection, have ended in an error, if the queue holds the pod.
 
-        The backoff grows with the pod's rejections: the last one is what failed.
+        It is tried once a backoff is over and no earlier, which grows with each attempt in a row of which this is so.
         """
         self._backlog.finish()
         queued = self._pods.get(uid)
         if queued is not None:
             self._remove(queued)
-            queued.error_count = max(0, queued.unschedulable_count - 1)
+            queued.error_count = max(queued.error_count, queued.earlier_errors)
             self.put_back(queued, frozenset(), now_s)
 
     def delete(self, uid: str) -> None:
@@ -255,7 +255,7 @@ class PodQueue:
         queued.after_flush = False
         if unschedulable_plugins:
             queued.unschedulable_count += 1
-            queued.error_count = 0
+            queued.earlier_errors, queued.error_count = queued.error_count, 0
         else:
             queued.error_count += 1
         self._start_wait(queued, now_s)

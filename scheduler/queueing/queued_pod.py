@@ -41,6 +41,7 @@ class QueuedPod:
         initial_attempt_s: when it first became active; None while it has always been gated.
         unschedulable_count: attempts that ended in a rejection; never falls.
         error_count: attempts in a row that ended in an error.
+        earlier_errors: these as they were before the last attempt, if that ended in a rejection.
         unschedulable_plugins: plugins that rejected the last attempt, and the gating plugin; empty after an error.
         gating_plugin: the plugin whose PreEnqueue check the pod failed; '' if none.
         backoff_window_s: the whole second in which the backoff ends; -inf before the first failure.
@@ -58,6 +59,7 @@ class QueuedPod:
     initial_attempt_s: float | None = None
     unschedulable_count: int = 0
     error_count: int = 0
+    earlier_errors: int = 0
     unschedulable_plugins: frozenset[str] = frozenset()
     gating_plugin: str = ""
     backoff_window_s: float = float("-inf")

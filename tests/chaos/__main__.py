@@ -91,6 +91,8 @@ def main() -> int:
         in_vain = sum((one.in_vain for one in outcomes), Counter[str]())
         causes = "".join(f"\n  {number:5} {cause}" for cause, number in in_vain.most_common())
         print(f"{n_evictions} evictions, {in_vain.total()} of them in vain:{causes}")
+        n_flushed = sum(one.n_flushed for one in outcomes)
+        print(f"{n_flushed} pods could evict others, and needed the flush of unschedulable pods")
     for one in failed:
         print(f"  python -m tests.chaos --seed {one.seed} --shape {one.shape.value} --runs 1{more}")
     return 1 if failed else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.state.audit import differences
@@ -28,6 +29,10 @@ class FinalState:
     """
     Waits for the final state.
 
+    No event wakes a pod that may evict others only since a rule changed that its own refusal does not depend on: a
+    label of its own, say, where all nodes refuse it for lack of room. Upstream tries it when it flushes unschedulable
+    pods, after 5 minutes. Where nothing else is left, instances flush once.
+
     Args:
         server: the server.
         instances: our instances.
@@ -42,9 +47,27 @@ class FinalState:
         self._names, self._journal = scheduler_names, journal
         #: What was still wrong when the time was over.
         self.wrongs: list[Wrong] = []
+        #: Pods that evict others, or might have, only after a flush.
+        self.n_flushed = 0
 
     async def settled(self, within_s: float) -> float:
-        """Return the seconds until every pod that fits is placed and every cache current, at most `within_s`."""
+        """
+        Return the seconds until every pod that fits is placed and every cache current, at most `within_s`.
+
+        After a flush it may take as long again, which does not count.
+        """
+        took_s, wrongs = await self._wait(within_s)
+        if wrongs and all(one.verdict is Verdict.UNTRIED for one in wrongs):
+            self.n_flushed += len(wrongs)
+            self._journal.tell(f"flush for {'; '.join(one.text for one in wrongs)}")
+            for instance in self._instances:
+                instance.flush()
+            _, wrongs = await self._wait(within_s)
+        self.wrongs += wrongs
+        return took_s
+
+    async def _wait(self, within_s: float) -> tuple[float, list[Wrong]]:
+        """Return the seconds until all is right, at most `within_s`, and what is still wrong."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         left: list[Wrong] = []
@@ -58,16 +81,18 @@ class FinalState:
                 left = list(left_over(self._objects, self._names))
             # The reference knows nothing of room that is kept for a group for a while.
             if (not left or any(one.holds_room for one in self._instances)) and not stale:
-                return loop.time() - began_s
-        self.wrongs += [*left, *stale]
-        return within_s
+                return loop.time() - began_s, []
+        return within_s, [*left, *stale]
 
 
 def left_over(objects: Objects, scheduler_names: frozenset[str]) -> Iterator[Wrong]:
     """Yield our pending pods and groups that the reference would place. Slow: each is compared with all nodes."""
     there = {kind: objects(kind) for kind in KINDS}
-    for pod, nodes in placeable(there, scheduler_names).items():
-        yield Wrong(Verdict.LEFT, f"{pod}, though {nodes} would take it")
+    for pod, found in placeable(there, scheduler_names).items():
+        if found.evicts:
+            yield Wrong(Verdict.UNTRIED, f"{pod}, though it could evict others from {found.nodes}")
+        else:
+            yield Wrong(Verdict.LEFT, f"{pod}, though {found.nodes} would take it")
     for text in left_groups(there, scheduler_names):
         yield Wrong(Verdict.LEFT, text)
     for text in stale(there["Pod"]):
@@ -186,9 +211,14 @@ def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
             yield Wrong(Verdict.LEFT, f"{instance.name} has {meta['namespace']}/{meta['name']} in no queue")
 
 
-def placeable(
-    objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]
-) -> dict[str, list[str]]:
+class Places(NamedTuple):
+    """Where a pending pod could go, and whether only others' eviction makes room for it there."""
+
+    nodes: list[str]
+    evicts: bool
+
+
+def placeable(objects: Mapping[str, list[JsonObject]], scheduler_names: frozenset[str]) -> dict[str, Places]:
     """
     Return our pending pods without a group that the reference would place, or evict others for, with the nodes.
 
@@ -203,12 +233,13 @@ def placeable(
             question = reference.question(pod)
             refusal = beside_nominated(question, nominated_on)
             feasible = reference.evaluate(pod, NO_SCORES).get("feasible")
-            takes = [node for node in feasible or () if refusal(question, node) is None]
-            if not takes and objects.get("PriorityClass") and not nomination_of(pod):
+            found = Places([node for node in feasible or () if refusal(question, node) is None], evicts=False)
+            if not found.nodes and objects.get("PriorityClass") and not nomination_of(pod):
                 refusals = {
                     node: why for node in question.nodes if (why := refusal(question, node)) is not None
                 }
-                takes = preemption(question, refusals, reference.budgets(), refusal)[0]["winners"]
-            if takes:
-                waiting[f"{meta['namespace']}/{meta['name']}"] = takes
+                winners = preemption(question, refusals, reference.budgets(), refusal)[0]["winners"]
+                found = Places(winners, evicts=True)
+            if found.nodes:
+                waiting[f"{meta['namespace']}/{meta['name']}"] = found
     return waiting

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.journal import Deletion, Journal, Ordered, Preempted, Written, node_of
+from tests.chaos.in_vain import Causes
+from tests.chaos.journal import Deletion, Journal, Preempted, Written, node_of
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
@@ -140,29 +141,11 @@ class EvictionJudge:
             if write.obj is not None and write.obj["metadata"].get("deletionTimestamp") and write.before is not None
             and not write.before["metadata"].get("deletionTimestamp")
         }  # fmt: skip
+        causes = Causes(self._journal, self._group_of)
         counted: set[tuple[str, str]] = set()
         for one in self._journal.ordered:
             if (one.by, one.victim_uid) in accepted and (one.by, one.victim_uid) not in counted:
                 counted.add((one.by, one.victim_uid))
                 self.n_evictions += 1
-                if cause := self._in_vain_because(one):
+                if cause := causes.of(one):
                     self.in_vain[cause] += 1
-
-    def _in_vain_because(self, ordered: Ordered) -> str:
-        for write in self._of_pod.get(ordered.preemptor_uid, ()):
-            if write.at_s < ordered.at_s:
-                continue
-            if write.bound_node:
-                if write.bound_node == ordered.node:
-                    return ""
-                by_us = self._group(write.by) == self._group(ordered.by)
-                return "the pod runs elsewhere" if by_us else "another scheduler bound the pod elsewhere"
-            if write.left(ordered.preemptor_uid):
-                return "the pod is gone"
-        for write in self._journal.written:
-            if write.at_s >= ordered.at_s:
-                if write.kind == "Node" and write.left(ordered.node):
-                    return "the node is gone"
-                if write.bound_node == ordered.node:
-                    return "the room was taken"
-        return "the pod waits still"

@@ -135,6 +135,18 @@ class Instance:
         """Whether it keeps room for a group that has waited for long, which other pods do not get meanwhile."""
         return self.machine is not None and self.machine._groups._nominations.next_wake_s() is not None
 
+    def flush(self) -> None:
+        """Let it try all its unschedulable pods, as it does with pods that are unschedulable for 5 minutes."""
+        if self.life is None:
+            return
+        scheduler = self.life.scheduler
+        queue, now_s = scheduler._machine.queue, asyncio.get_running_loop().time() + self.leapt_s
+        queue._max_in_unschedulable_s, queue._last_flush_tick = 0.0, -1
+        queue.flush(now_s)
+        queue._backlog.finish()
+        queue._max_in_unschedulable_s = _NEVER_FLUSHED_S
+        scheduler._inbox.nudge()
+
     async def live(self) -> None:
         """Run lives one after the other until cancelled."""
         while True:

@@ -119,9 +119,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An instance began to evict a pod from a node for another one."""
+    """An instance began to evict a pod from a node for another one. `version`: the cluster's newest then."""
 
     at_s: float
+    version: int
     by: str
     preemptor_uid: str
     victim_uid: str

@@ -33,6 +33,8 @@ from tests.chaos.world import World
 OURS, THEIRS = "ours", "theirs"
 #: Share of runs in which all nodes return when the faults end.
 _MENDED = 0.5
+#: How often kubelets look at their pods.
+_KUBELET_S = 0.1
 #: Broken promises that are printed of a run.
 _MAX_TOLD = 8
 
@@ -86,6 +88,8 @@ class Outcome:
     n_evictions: int = 0
     #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
     in_vain: Counter[str] = field(default_factory=Counter)
+    #: Pods that could evict others and that no event woke, so that they needed the flush of unschedulable pods.
+    n_flushed: int = 0
     #: Seconds from the end of the faults until all that fits was placed.
     settled_s: float = 0.0
     n_lives: int = 0
@@ -231,6 +235,8 @@ class Run:
                 async for at_s, happening in self._trouble(world, [one.name for one in instances]):
                     if at_s > 0 and not lives:
                         lives += [group.create_task(one.live(), name=one.name) for one in instances]
+                        if self._is_ranked:
+                            lives.append(group.create_task(self._refuse_pods(world, stage, journal)))
                     await self._happen(stage, at_s, happening)
                 stage.end_faults()
                 if self._is_ranked:
@@ -242,6 +248,7 @@ class Run:
                     if not final_state.wrongs:
                         await self._last_events(world, stage, final_state)
                     self._outcome.wrongs += final_state.wrongs
+                    self._outcome.n_flushed = final_state.n_flushed
                     self._compare(instances)
                 for life in lives:
                     life.cancel()
@@ -294,6 +301,20 @@ class Run:
             for one in together:
                 yield one
         await self._wait_until(self._pace.trouble_s)
+
+    async def _refuse_pods(self, world: World, stage: Stage, journal: Journal) -> None:
+        """
+        Let kubelets refuse pods whose host port is taken.
+
+        Where two pods have one port, Kubernetes' dry run takes it for free once one of them leaves, and evicts pods for
+        others that fit no better then.
+        """
+        n_seen = 0
+        while True:
+            await asyncio.sleep(_KUBELET_S)
+            if n_seen != (n_seen := len(journal.written)):
+                for event in world.refuse_pods():
+                    await stage.perform(event)
 
     async def _end_pods(self, world: World, stage: Stage) -> None:
         """Let pods end within a second, as a quick kubelet does, once the faults are over."""

@@ -92,6 +92,7 @@ class Told:
                 case EvictVictim(preemptor, victim):
                     ordered = Ordered(
                         self._journal.now_s(),
+                        self._journal.version,
                         self._agent,
                         preemptor.uid,
                         victim.uid,

@@ -18,6 +18,7 @@ class Verdict(Enum):
     AGAIN = "a pod was evicted twice"
     STALE = "a nomination that will not come true"
     LEFT = "a pod that can be placed was left over"
+    UNTRIED = "a pod that can evict others was left over"
     CACHE = "the cache is not what the server has"
     COUNTS = "counts differ from a recount"
     CRASH = "an instance crashed"

@@ -76,6 +76,8 @@ class World:
         self._weights[0] = actions[0][0]
         self._shapes = shapes
         self._shape_weights = [chance.choice(_MIXTURE) + 0.1 for _ in self._shapes]
+        #: The pods that kubelets have found ports for, by UID.
+        self._admitted: set[str] = set()
         #: The newest pods, which are being scheduled about now.
         self._newest: deque[str] = deque(maxlen=5)
 
@@ -134,6 +136,21 @@ class World:
         """Return the end of every terminating pod."""
         pods = self._objects("Pod")
         return [Remove("Pod", _key(pod)) for pod in pods if pod["metadata"].get("deletionTimestamp")]
+
+    def refuse_pods(self) -> list[WorldEvent]:
+        """Return the failure of pods whose host port another pod of the node has: no kubelet starts them."""
+        bound = [pod for pod in self._objects("Pod") if node_of(pod) and not _is_over(pod)]
+        bound.sort(key=lambda pod: pod["metadata"]["uid"] not in self._admitted)
+        taken: set[tuple[str, int]] = set()
+        refused: list[WorldEvent] = []
+        for pod in bound:
+            wanted = {(node_of(pod), port) for port in _host_ports(pod)}
+            if wanted & taken:
+                refused.append(Change("Pod", _key(pod), {"status": {"phase": "Failed"}}, "status"))
+            else:
+                taken |= wanted
+                self._admitted.add(pod["metadata"]["uid"])
+        return refused
 
     def _missing_nodes(self) -> list[WorldEvent]:
         there = {node["metadata"]["name"] for node in self._objects("Node")}
@@ -284,6 +301,15 @@ class World:
             return []
         team = self._chance.choice(("x", "y", None))
         return [Change("Namespace", _key(namespace), {"metadata": {"labels": {"team": team}}})]
+
+
+def _is_over(pod: JsonObject) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _host_ports(pod: JsonObject) -> list[int]:
+    ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
+    return [port["hostPort"] for port in ports if port.get("hostPort")]
 
 
 def _key(obj: JsonObject) -> str:

@@ -182,18 +182,45 @@ def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
     assert _evictions(cluster.cycle()) == ["low"]
 
 
-def test_a_deletion_that_is_denied_is_tried_again_only_after_a_backoff(cluster: Driver):
+def test_the_pauses_between_deletions_that_are_denied_grow(cluster: Driver):
     low = _pod(cluster, "low", 0, cpu="2", node="n")
     high = _pod(cluster, "high", 9, cpu="2")
     assert _evictions(cluster.cycle()) == ["low"]
-    for _ in range(5):
+    for wait_s in (1, 2, 4, 8, 10, 10):
         _end(cluster, high, low, VictimFate.FAILED, "denied by a policy")
+        cluster.pass_time(wait_s - 0.5)
         assert cluster.cycle() == []
-        cluster.pass_time(0.5)
-        assert cluster.cycle() == []
-        cluster.pass_time(20)
+        # Backoffs end with a whole second.
+        cluster.pass_time(1.5)
         assert _evictions(cluster.cycle()) == ["low"]
     _end(cluster, high, low)
+
+
+@pytest.mark.parametrize("is_shown_first", [False, True])
+@pytest.mark.parametrize("others", [VictimFate.DELETED, VictimFate.SPARED])
+def test_one_eviction_that_fails_among_several_means_a_backoff(
+    cluster: Driver, others: VictimFate, *, is_shown_first: bool
+):
+    """It is not the last one that is answered, nor the one whose end is seen last."""
+    cluster.node("n", allocatable={"cpu": "3"})
+    first, second = _pod(cluster, "first", 3, node="n"), _pod(cluster, "second", 2, node="n")
+    _pod(cluster, "third", 1, node="n")
+    high = _pod(cluster, "high", 9, cpu="3")
+    assert _evictions(cluster.cycle()) == ["first", "second"]
+    assert _end(cluster, high, first, VictimFate.FAILED, "denied by a policy") == []
+    if is_shown_first:
+        _show(cluster, second, terminating=True)
+    _end(cluster, high, second, others)
+    if others is VictimFate.DELETED and not is_shown_first:
+        held = cluster.queue.get(high.uid)
+        assert held is not None
+        assert held.sub_queue is SubQueue.UNSCHEDULABLE
+        _show(cluster, second, terminating=True)
+    held = cluster.queue.get(high.uid)
+    assert held is not None
+    assert held.sub_queue is SubQueue.BACKOFF
+    assert held.error_count == 1
+    assert not cluster.state.preempting
 
 
 def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):

@@ -147,16 +147,18 @@ def test_errors_in_a_row_lengthen_the_backoff_and_a_rejection_ends_the_row():
     assert (queued.error_count, queued.unschedulable_count, queued.backoff_window_s) == (0, 2, 42)
 
 
-def test_a_rejected_pod_that_is_told_to_back_off_waits_longer_after_every_rejection():
+def test_rejections_that_turn_out_to_be_errors_lengthen_the_backoff():
     queue = queue_of(pod("p"))
-    now_s, waits_s = 0.0, []
-    for _ in range(6):
+    for now_s, wait_s in ((10.0, 1), (20.0, 2), (30.0, 4), (40.0, 8), (60.0, 10), (80.0, 10)):
         queued = reject(queue, "NodeName", now_s=now_s)
-        queue.back_off(queued.uid, now_s)
-        waits_s.append(queued.backoff_window_s - now_s)
-        assert queue.pop(queued.backoff_window_s) is None
-        now_s = queued.backoff_window_s + 1
-    assert waits_s == [1, 2, 4, 8, 10, 10]
+        queue.back_off("p", now_s)
+        assert (queued.sub_queue, queued.backoff_window_s) == (SubQueue.BACKOFF, now_s + wait_s)
+    reject(queue, "NodeName", now_s=100.0)
+    queue.on_event(NODE_ADD, None, None, 120.0)
+    queued = reject(queue, "NodeName", now_s=120.0)
+    queue.back_off("p", 120.0)
+    assert queued.backoff_window_s == 121, "another attempt came between"
+    queue.back_off("gone", 130.0)
 
 
 def test_a_pod_whose_binding_failed_comes_back_for_a_retry_after_backoff():

@@ -89,6 +89,7 @@ class ReferencePod:
     arrival: int
     sub_queue: str = "none"
     errors: int = 0
+    earlier_errors: int = 0
     rejections: int = 0
     rejecting: frozenset[str] = frozenset()
 
@@ -203,7 +204,20 @@ class QueueModel(RuleBasedStateMachine):
 
     def put_back(self, queued: QueuedPod, each: ReferencePod, rejecting: frozenset[str]) -> None:
         self.queue.put_back(queued, rejecting, self.now_s)
+        self.wait(each, rejecting)
+
+    @rule(uid=uids)
+    def back_off(self, uid):
+        self.queue.back_off(uid, self.now_s)
+        if each := self.known(uid):
+            self.pods.remove(each)
+            each.errors = max(each.errors, each.earlier_errors)
+            self.wait(each, frozenset())
+
+    def wait(self, each: ReferencePod, rejecting: frozenset[str]) -> None:
         each.rejecting = rejecting
+        if rejecting:
+            each.earlier_errors = each.errors
         each.errors = 0 if rejecting else each.errors + 1
         each.rejections += bool(rejecting)
         self.stamp(each)
