@@ -18,7 +18,9 @@ from typing import Final
 import msgspec
 
 from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.listing import recorded_decision
+from scheduler.cli.query.priority_class import add_priorities
 from scheduler.cli.query.report import report_text
 from scheduler.cli.query.sources import (
     PodQuery,
@@ -37,6 +39,7 @@ from scheduler.explain.manifests import Manifest
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.resolved import Settings
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     if args.pod is None:
         manifest_file = read_manifest_file(args, settings)
-        cluster, _ = asyncio.run(read_cluster(args, settings, None))
+        cluster = asyncio.run(_read(args, settings, manifest_file))
         manifest_file.add_other_objects(cluster)
         answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
     else:
@@ -75,6 +78,12 @@ def run(args: argparse.Namespace) -> int:
         answers = [answer]
     _print(answers, args.output, as_list=args.pod is None)
     return 0 if all(answer.is_ok for answer in answers) else 1
+
+
+async def _read(args: argparse.Namespace, settings: Settings, manifest_file: ManifestFile) -> LoadedCluster:
+    cluster, _ = await read_cluster(args, settings, None)
+    await add_priorities(args, manifest_file, cluster)
+    return cluster
 
 
 def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | None:

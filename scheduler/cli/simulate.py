@@ -25,8 +25,9 @@ import msgspec
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.drain import drain_lines, simulate_drain
+from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.more_groups import count_more
-from scheduler.cli.query.priority_class import PriorityClass, read_priority_class
+from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
@@ -87,7 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--priority-class",
         metavar="CLASS",
-        help="name or value of the new pods' PriorityClass; pods of lower priority are evicted where that is needed",
+        help="name or value of the new pods' PriorityClass, by default the manifest's; pods of lower priority are"
+        " evicted where that is needed",
     )
     parser.add_argument(
         "--seed",
@@ -107,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if args.filename is None:
         return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
-    priority_class, cluster = asyncio.run(_read(args, settings))
+    priority_class, cluster = asyncio.run(_read(args, settings, manifest_file))
     manifest_file.add_other_objects(cluster)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng, priority_class)
@@ -120,9 +122,13 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
-async def _read(args: argparse.Namespace, settings: Settings) -> tuple[PriorityClass | None, LoadedCluster]:
+async def _read(
+    args: argparse.Namespace, settings: Settings, manifest_file: ManifestFile
+) -> tuple[PriorityClass | None, LoadedCluster]:
     priority_class = await read_priority_class(args)
     cluster, _ = await read_cluster(args, settings, None)
+    if priority_class is None:
+        await add_priorities(args, manifest_file, cluster)
     return priority_class, cluster
 
 
@@ -151,7 +157,8 @@ def simulate_manifests(
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
     Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. With a
-    PriorityClass they evict pods of lower priority; those of a group evict nobody. Raises SettingsError.
+    PriorityClass, theirs or the given one, they evict pods of lower priority; those of a group evict nobody. Raises
+    SettingsError.
     """
     simulations: list[Simulation] = []
     found_by_group: dict[GroupKey, GroupPlaces] = {}
@@ -229,7 +236,7 @@ def _simulate(
             cluster.build_profile(profile, Snapshot(cluster.state)),
             rng,
             go_on=manifest.is_daemon_set,
-            preempts=priority_class is not None,
+            preempts=priority_class is not None or "priority" in manifest.spec,
         )
         notes = placed.notes()
     node_names = [node_name for _, node_name in placed.pods]

@@ -38,7 +38,7 @@ async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         yield cluster, str(tmp_path / "kubeconfig")
 
 
-def _deployment() -> build.Json:
+def _deployment(**spec: str) -> build.Json:
     pod = _pod("urgent", "3")
     return {
         "apiVersion": "apps/v1",
@@ -48,7 +48,7 @@ def _deployment() -> build.Json:
             "selector": {"matchLabels": {"app": "urgent"}},
             "template": {
                 "metadata": {"labels": {"app": "urgent"}},
-                "spec": {"containers": pod["spec"]["containers"]},
+                "spec": {"containers": pod["spec"]["containers"], **spec},
             },
         },
     }
@@ -95,6 +95,53 @@ async def test_without_a_priority_class_nobody_is_evicted(
         code, out, _ = await called(capsys, *command)
     assert code == 1
     assert "0 of 2 replicas fit" in out
+
+
+def _write(path: Path, *documents: build.Json) -> str:
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    return str(path)
+
+
+@pytest.mark.asyncio
+async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "own"},
+        "value": 7,
+    }
+    manifests = {
+        name: _write(
+            tmp_path / f"of-{name}.json", own, {**_deployment(priorityClassName=name), "kind": "Deployment"}
+        )
+        for name in ("urgent", "gentle", "own", "system-node-critical", "none")
+    }
+    snapshot = str(tmp_path / "snapshot.json")
+    async with _full(tmp_path) as (_, kubeconfig):
+        source = ("--kubeconfig", kubeconfig)
+        found = {
+            name: await called(capsys, "simulate", "-f", path, *source) for name, path in manifests.items()
+        }
+        explained = {
+            name: (await called(capsys, "explain", "-f", path, *source))[1]
+            for name, path in manifests.items()
+        }
+        assert (await called(capsys, "snapshot", "-o", snapshot, *source))[0] == 0
+    for name in ("urgent", "own", "system-node-critical"):
+        assert found[name][0] == 0, found[name]
+        assert "EVICTED" in found[name][1], name
+        assert "it evicts default/batch-" in explained[name], name
+    assert found["gentle"][0] == 1
+    assert "not eligible due to preemptionPolicy=Never" in explained["gentle"]
+    line = "Deployment default/urgent, spec.priorityClassName: found none, expected the name of a PriorityClass\n"
+    assert found["none"] == (2, "", line)
+    for command in ("simulate", "explain"):
+        code, out, err = await called(capsys, command, "-f", manifests["urgent"], "--on", snapshot)
+        assert (code, err) == (1, "")
+        assert "a snapshot has no PriorityClasses: priority 0 is assumed, not urgent's" in out
+    assert (await called(capsys, "simulate", "-f", manifests["own"], "--on", snapshot))[0] == 0
 
 
 @pytest.mark.parametrize(

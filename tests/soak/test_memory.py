@@ -49,7 +49,8 @@ def test_the_probe_sees_every_room() -> None:
         "PodQueue", "UnschedulablePods", "OrderedPods", "QueueingHints",
         "NodeTable", "LabelColumn", "PodColumns", "LabelSet", "LabelSets", "ExistingTerms", "ExistingPodTerm",
         "DerivedValues", "ChangeLog", "Workloads", "ClusterState", "KubeletRefusals",
-        "Machine", "InterPodAffinity", "MemoBySpec",
+        "UnfitPods", "Preemptions", "Fallbacks", "VolumeBindings", "GroupCycles", "GroupNominations",
+        "InterPodAffinity", "MemoBySpec",
         "PodDecoder",
     } <= rooms  # fmt: skip
 
