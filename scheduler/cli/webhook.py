@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=_WEBHOOK_PORT,
         metavar="N",
-        help="HTTPS port of /mutate and /validate, on the same address (default %(default)s)",
+        help="HTTPS port of /mutate, /validate and /validate-reach, on the same address (default %(default)s)",
     )
     _add_rules(parser)
     _add_certificate(parser)

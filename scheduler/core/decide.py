@@ -4,8 +4,7 @@ Makes one decision: given a pod, the state and a profile, returns a node, or why
     PreFilter -> Filter (a mask over all nodes) -> PreScore -> Score (integers over all nodes) -> weighted sum -> argmax
 
 A decision changes no state: the same arguments give the same answer. Source: schedule_one.go, schedulingAlgorithm
-(kubernetes 1.36). Difference: all nodes are filtered and scored unless percentageOfNodesToScore
-asks for fewer.
+(kubernetes 1.36). Difference: all nodes are filtered and scored unless percentageOfNodesToScore asks for fewer.
 """
 
 from __future__ import annotations

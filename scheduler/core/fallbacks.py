@@ -76,33 +76,33 @@ class Fallbacks:
         return Relaxation(self._relaxed(pod, due), tuple(RelaxedRule(one.name, why(one)) for one in due))
 
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
-        """Return what is to be saved of the clocks of an unfit pod, and the event if only annotations keep it."""
-        told: list[Instruction] = [*self._saves(pod)]
+        """Return the saves of an unfit pod's clocks, and the event if only annotations keep the pod pending."""
+        reports: list[Instruction] = [*self._saves(pod)]
         if self._is_kept_by_annotations(pod, error, profile):
             if pod.uid not in self._kept_by_annotations:
                 self._kept_by_annotations.add(pod.uid)
-                told.append(
+                reports.append(
                     EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS)
                 )
         else:
             self._kept_by_annotations.discard(pod.uid)
-        return told
+        return reports
 
     def on_time(self, now_s: float) -> tuple[list[str], list[Instruction]]:
         """
-        Return the pods to try at once, and what is to be saved and to be asked.
+        Return the pods to try at once, and the instructions that save clocks and ask about autoscalers.
 
         They are pods with rules that are due, and pods whose clocks are saved: nothing wakes a pod when its rules
         become only one of several reasons, so that it is asked again before more time counts.
         """
         reached = self._clocks.on_time(now_s)
         due = [pod.uid for pod in reached if self._clocks.due(pod.uid) is not None]
-        told = [save for pod in reached for save in self._saves(pod)]
-        saved = [save.pod.uid for save in told]
+        saves = [save for pod in reached for save in self._saves(pod)]
+        saved = [save.pod.uid for save in saves]
         questions = [
             FindScaleUpEvents(pod.namespace) for pod in reached if self._clocks.take_question(pod.uid)
         ]
-        return [*due, *saved], [*told, *questions]
+        return [*due, *saved], [*saves, *questions]
 
     def on_interrupted(self, now_s: float) -> None:
         """Let no clock count for a while, since a watch was interrupted."""

@@ -7,7 +7,7 @@ The cycle of a group: its members leave the queue together, one search places th
                                                                     may be evicted for them: `group_nominations`
 
 A member whose bind fails later, or that is recreated, is placed by the same cycle: members on nodes count. So nothing
-has to be kept for a restart between two binds. An incomplete group that waits for a while is reported.
+has to be kept for a restart between two binds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from scheduler.core.decide import ScheduleResult
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
 from scheduler.core.group_nominations import GroupNominations, Nominations
-from scheduler.core.group_preemption import Question
-from scheduler.core.group_search import Outcome, search
+from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
+from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.volume_binding import VolumeBindings
@@ -40,9 +40,6 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
-
-#: How long a group may be incomplete before its members are reported: those of a Job come within a second or two.
-REPORT_INCOMPLETE_S: Final = 5.0
 
 #: Most members of one cycle, if the group does not need more at once: 0.2 ms each. The others come in later cycles.
 MOST_AT_ONCE: Final = 1_000
@@ -65,7 +62,7 @@ class GroupResult:
 
     placed: Mapping[str, QueuedPod]
     trial: GroupTrial | None
-    told: list[Instruction]
+    reports: list[Instruction]
     preemptor: Pod | None = None
     nominations: Nominations = _NO_NOMINATIONS
     members: Collection[str] = ()
@@ -94,13 +91,10 @@ class GroupCycles:
         self._rng = rng
         self._observer = observer
         self._annotate = annotate
-        #: Groups with members that are gated because there are too few, and since when; the first is the oldest.
-        self._incomplete_since_s: dict[GroupKey, float] = {}
-        #: Incomplete groups that were reported.
-        self._reported: set[GroupKey] = set()
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
         self._nominations = GroupNominations(state)
+        self._incomplete = IncompleteGroups(state.groups, queue)
         self._lost = LostMembers(state.groups)
 
     # The cycle.
@@ -148,30 +142,32 @@ class GroupCycles:
             problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
         n_needed = self._n_needed(key, group, n_running)
         if group is None or problem or n_needed > len(entries):
-            self._incomplete_since_s.setdefault(key, now_s)
+            self._incomplete.note(key, now_s)
             text = waiting_message(key, group, problem)
             return self._put_back_all(
                 entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
             )
         before = self._nominations.withdraw(one.pod for one in entries.values())
         members = [_unnominated(one.pod) for one in entries.values()]
-        question = Question(members, n_needed, group.topology_key, self._rows(key, group))
+        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
         trial = self._trial(profile, len(entries) + profile.max_search_decisions)
-        outcome = search(members, n_needed, group.topology_key, question.rows, trial)
+        outcome = search(request, trial)
         if not outcome.is_placed:
-            return self._on_unplaced(entries, key, question, outcome, before, profile, now_s)
+            return self._on_unplaced(entries, key, request, outcome, before, profile, now_s)
         self._lost.note_decided(key)
         self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
-        told = [one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)]
-        return GroupResult(placed, trial, [attempt, *told])
+        reports = [
+            one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)
+        ]
+        return GroupResult(placed, trial, [attempt, *reports])
 
     def _on_unplaced(
         self,
         entries: Mapping[str, QueuedPod],
         key: GroupKey,
-        question: Question,
+        request: SearchRequest,
         outcome: Outcome,
         before: Mapping[str, str],
         profile: Profile,
@@ -183,11 +179,11 @@ class GroupCycles:
             unschedulable = outcome.error.unschedulable
             return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
         n_running = sum(1 for _ in self._groups.placed(key))
-        text = unplaced_message(key, question.n_needed, n_running, outcome, profile.max_search_decisions)
+        text = unplaced_message(key, request.n_needed, n_running, outcome, profile.max_search_decisions)
         n_decisions = len(entries) + profile.max_search_decisions
         nominations = self._nominations.next_step(
             key,
-            question,
+            request,
             before,
             profile,
             lambda: self._trial(profile, n_decisions, is_observed=False),
@@ -197,7 +193,7 @@ class GroupCycles:
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
         self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
-        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in question.members) else ""]
+        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
         text = " ".join([text, *filter(None, notes)])
         return self._put_back_all(
             entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
@@ -230,7 +226,8 @@ class GroupCycles:
             return True
         before = self._nominations.withdraw(members)
         trial = self._trial(profile, 2 * len(members), is_observed=False)
-        outcome = search(members, n_needed, group.topology_key, self._rows(key, group), trial)
+        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
+        outcome = search(request, trial)
         trial.take_all_back()
         self._nominations.nominate((pod for pod in self._groups.pending(key) if pod.uid in before), before)
         return not outcome.is_placed and outcome.error is None
@@ -269,12 +266,9 @@ class GroupCycles:
         victims = nominations.victims
         preemption = PostFiltered(SUCCESS, None, victims, nominations.n_violations) if victims else None
         n_victims = 0 if all(pod.terminating for pod in victims) else len(victims)
-        told: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
-        told += report_group(self._groups.get(key), reason, text)
-        # Whatever helps one member may help the group. Without a refusal it is tried again after its backoff.
-        of_group = frozenset().union(*outcome.rejecting.values())
-        if of_group or is_incomplete:
-            of_group |= _BY_GANG_SCHEDULING
+        reports: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
+        reports += report_group(self._groups.get(key), reason, text)
+        of_group = _rejecting(outcome, is_incomplete=is_incomplete)
         for index, queued in enumerate(entries.values()):
             own = outcome.rejecting.get(queued.uid)
             rejecting = own | _BY_GANG_SCHEDULING if own else of_group
@@ -282,17 +276,17 @@ class GroupCycles:
             nominated = None if shown is None else shown.get(queued.uid, "")
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
             if not index:
-                told.append(
+                reports.append(
                     attempted(queued, result, now_s, message=text, preemption=preemption, n_victims=n_victims)
                 )
-                told += reported
+                reports += reported
             elif len(reported) > 1:
-                told += reported
+                reports += reported
         if not victims:
-            return GroupResult({}, None, told)
+            return GroupResult({}, None, reports)
         pods = [one.pod for one in entries.values()]
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
-        return GroupResult({}, None, told, preemptor, nominations, entries.keys())
+        return GroupResult({}, None, reports, preemptor, nominations, entries.keys())
 
     def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
         """Put back a member that has no place although its group is placed without it."""
@@ -318,20 +312,15 @@ class GroupCycles:
         self._lost.note(key, changed, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
-            self._incomplete_since_s.pop(key, None)
-            self._reported.discard(key)
+            self._incomplete.forget(key)
             self._unequal.discard(key)
             self._nominations.forget(key)
         elif not self._groups.is_complete(first):
-            self._incomplete_since_s.setdefault(key, now_s)
+            self._incomplete.note(key, now_s)
             self._nominations.forget(key)
             self._release(self._nominations.withdraw_all(key), now_s)
-        elif key in self._incomplete_since_s or key in self._reported:
-            self._incomplete_since_s.pop(key, None)
-            self._reported.discard(key)
-            for pod in self._groups.pending(key):
-                if self._waits_for_group(pod):
-                    self._queue.activate(pod.uid, now_s)
+        else:
+            self._incomplete.note_complete(key, now_s)
         if first is not None:
             self._rank(key, first, first if changed is None else changed)
 
@@ -345,10 +334,6 @@ class GroupCycles:
             for pod in pods:
                 self._queue.rank(pod.uid, lowest)
 
-    def _waits_for_group(self, pod: Pod) -> bool:
-        queued = self._queue.get(pod.uid)
-        return queued is not None and queued.waits_only_for(GANG_SCHEDULING)
-
     def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
         """
         Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
@@ -361,7 +346,7 @@ class GroupCycles:
             return []
         if (
             self._groups.is_whole(key)
-            and not self._lost.is_told(key)
+            and not self._lost.is_reported(key)
             and (group.was_scheduled or not group.api_version)
         ):
             return []
@@ -369,8 +354,8 @@ class GroupCycles:
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key)
-        told = report_group(group, "Scheduled") if group.api_version else []
-        return [*told, *self._lost.on_bound(key, group, n_bound)]
+        reports = report_group(group, "Scheduled") if group.api_version else []
+        return [*reports, *self._lost.on_bound(key, group, n_bound)]
 
     # Time.
 
@@ -380,7 +365,7 @@ class GroupCycles:
         for key in self._lost.due(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
-        return [*self._report_incomplete(now_s), *self._lost.on_time(now_s)]
+        return [*self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
 
     def _release(self, members: list[Pod], now_s: float) -> None:
         """Wake the pods that wait for room which these members were nominated for."""
@@ -392,28 +377,19 @@ class GroupCycles:
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
-        oldest = next(iter(self._incomplete_since_s.values()), None)
-        report_s = None if oldest is None else oldest + REPORT_INCOMPLETE_S
-        due_s = (report_s, self._nominations.next_wake_s(), self._lost.next_wake_s(now_s))
+        due_s = (
+            self._incomplete.next_wake_s(),
+            self._nominations.next_wake_s(),
+            self._lost.next_wake_s(now_s),
+        )
         return min((one for one in due_s if one is not None), default=None)
 
-    def _report_incomplete(self, now_s: float) -> list[Instruction]:
-        """Return the conditions of the members of groups that have been incomplete for a while, once each."""
-        told: list[Instruction] = []
-        for key, since_s in list(self._incomplete_since_s.items()):
-            if since_s + REPORT_INCOMPLETE_S > now_s:
-                break
-            del self._incomplete_since_s[key]
-            self._reported.add(key)
-            group = self._groups.get(key)
-            told += report_group(group, "Unschedulable", waiting_message(key, group, ""))
-            for pod in self._groups.pending(key):
-                if self._waits_for_group(pod):
-                    problem = pod.group.problem if pod.group is not None else ""
-                    text = waiting_message(key, group, problem)
-                    reported = report_failure(pod, text, unschedulable=True)
-                    told += reported if len(reported) > 1 else []
-        return told
+
+def _rejecting(outcome: Outcome, *, is_incomplete: bool) -> frozenset[str]:
+    """Return the plugins that rejected the group; none if it is to be tried again after its backoff."""
+    # What helps one member may help the group.
+    of_members: frozenset[str] = frozenset().union(*outcome.rejecting.values())
+    return of_members | _BY_GANG_SCHEDULING if of_members or is_incomplete else of_members
 
 
 def _unnominated(pod: Pod) -> Pod:

@@ -57,7 +57,7 @@ class Component:
 
 
 def kinds_of(members: Sequence[Pod], snapshot: Snapshot) -> list[Kind]:
-    """Return the kinds, those that take the largest share of the cluster first."""
+    """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))
     by_identity: dict[object, list[Pod]] = {}
     for pod in members:

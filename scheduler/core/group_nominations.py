@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scheduler.core.group_preemption import Question, make_room
+from scheduler.core.group_preemption import make_room
+from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
 from scheduler.framework.post_filter import GroupPreemptor
 from scheduler.framework.profile import Profile
@@ -38,7 +39,7 @@ NO_ROOM: Final = "preemption: no pods of lower priority were found whose evictio
 @dataclass(frozen=True, slots=True)
 class Nominations:
     """
-    What is done for a group without places.
+    The next step for a group without places.
 
     `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
     leaves that as it is. `victims`: pods to evict. `note`: ends the message; may be empty.
@@ -92,32 +93,32 @@ class GroupNominations:
     def next_step(
         self,
         key: GroupKey,
-        question: Question,
+        request: SearchRequest,
         before: Mapping[str, str],
         profile: Profile,
         new_trial: Callable[[], GroupTrial],
         now_s: float,
     ) -> Nominations:
-        """Return what is done for a group that has no places. `before`: its nominations, withdrawn."""
+        """Return the next step for a group that has no places. `before`: its nominations, withdrawn."""
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = next((one for one in profile.post_filters if isinstance(one, GroupPreemptor)), None)
         if preemptor is None:
             return Nominations()
-        members, note = question.members, ""
+        members, note = request.members, ""
         priority = min(pod.priority for pod in members)
         reason = preemptor.group_ineligibility(members, set(before.values()), self._snapshot)
         if reason is None:
-            room = make_room(question, priority, self._state, preemptor, new_trial)
+            room = make_room(request, priority, self._state, preemptor, new_trial)
             if room is not None:
                 return Nominations(room.nodes, room.nodes, room.victims, room.n_violations)
-            if (self._snapshot.has_lower(priority) & question.rows).any():
+            if (self._snapshot.has_lower(priority) & request.rows).any():
                 note = NO_ROOM
         else:
             note = f"preemption: {reason}"
             if before and self._hold is None:
                 return Nominations(before, None, note=note)
         if self._hold is None and self._may_hold(key, now_s):
-            room = make_room(question, priority + 1, self._state, preemptor, new_trial)
+            room = make_room(request, priority + 1, self._state, preemptor, new_trial)
             if room is not None:
                 self._hold = _Hold(key, now_s + HOLD_FOR_S)
                 return Nominations(room.nodes, note=HELD)

@@ -1,13 +1,13 @@
 """
 The pods that have to leave so that a whole group has places: found on a trial state, which is as before afterwards.
 
-    lift       all pods of lower priority leave, in a large cluster those of the nodes where that costs least
-    search     the group is placed as ever; if it has no places now, nobody is evicted
-    return     pods of nodes that no member takes come back at once, the others one by one, the most important first and
+    remove     all pods of lower priority leave, in a large cluster only from the nodes where that costs least
+    search     the group is placed as usual; if it has no places now, no pod is evicted
+    reprieve   pods of nodes that no member takes come back at once, the others one by one, the most important first and
                before them the ones whose eviction breaks a budget; a pod stays if the group still has places, which may
                be other ones
 
-So nobody is evicted unless the whole group then fits, and no pod of which the group could spare the room. The work is
+So no pod is evicted unless the whole group then fits, nor one of which the group could spare the room. The work is
 bounded: beyond `_MOST_DECISIONS`, a pod comes back only if every member keeps its node.
 
 Source of the method: kubernetes 1.36, framework/preemption, podGroupEvaluator (KEP-5710). Differences: groups with
@@ -16,14 +16,14 @@ affinity or a topology constraint may preempt too; the group's priority is that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler.core.group_members import shared_key
-from scheduler.core.group_search import Outcome, search
+from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.post_filter import GroupPreemptor
 from scheduler.model.pods import Pod
@@ -42,16 +42,6 @@ _MOST_DOMAINS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The arguments of `core.group_search.search` but for the trial."""
-
-    members: Sequence[Pod]
-    n_needed: int
-    topology_key: str
-    rows: Mask
-
-
-@dataclass(frozen=True, slots=True)
 class GroupRoom:
     """
     Where the members go once the victims have left.
@@ -66,7 +56,7 @@ class GroupRoom:
 
 
 def make_room(
-    question: Question,
+    request: SearchRequest,
     below_priority: int,
     state: ClusterState,
     preemptor: GroupPreemptor,
@@ -77,13 +67,13 @@ def make_room(
 
     Cost: a search, and one more for each pod that may have to leave, within the bounds above.
     """
-    attempt = _Attempt(question, state, preemptor, new_trial)
-    for rows in _clearings(question, below_priority, Snapshot(state)):
+    attempt = _Attempt(request, state, preemptor, new_trial)
+    for rows in _clearings(request, below_priority, Snapshot(state)):
         try:
-            attempt.lift(rows, below_priority)
+            attempt.remove_lower(rows, below_priority)
             room = attempt.room()
         finally:
-            attempt.put_all_back()
+            attempt.restore_all()
         if room is not None:
             return room
     return None
@@ -92,38 +82,38 @@ def make_room(
 class _Attempt:
     def __init__(
         self,
-        question: Question,
+        request: SearchRequest,
         state: ClusterState,
         preemptor: GroupPreemptor,
         new_trial: Callable[[], GroupTrial],
     ) -> None:
-        self._question, self._state = question, state
+        self._request, self._state = request, state
         self._preemptor, self._new_trial = preemptor, new_trial
         self._snapshot = Snapshot(state)
-        group = question.members[0].group
+        group = request.members[0].group
         self._key = None if group is None else group.key
-        self._lifted: dict[str, PlacedPod] = {}
+        self._removed: dict[str, PlacedPod] = {}
         self._n_decisions = 0
 
     # Pods that leave and come back.
 
-    def lift(self, rows: Mask, below_priority: int) -> None:
-        """Let the pods of lower priorities leave these rows."""
+    def remove_lower(self, rows: Mask, below_priority: int) -> None:
+        """Remove the pods of lower priorities from these rows."""
         having = rows & self._snapshot.has_lower(below_priority)
         for row in np.flatnonzero(having).tolist():
             for placed in list(self._snapshot.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
                 if placed.pod.priority < below_priority and not is_sibling:
-                    self._lift(placed)
+                    self._remove(placed)
 
-    def put_all_back(self) -> None:
-        """Let every pod come back that has not."""
-        for placed in list(self._lifted.values()):
-            self._put_back(placed)
+    def restore_all(self) -> None:
+        """Bring back every pod that is still removed."""
+        for placed in list(self._removed.values()):
+            self._restore(placed)
 
-    def _lift(self, placed: PlacedPod) -> None:
+    def _remove(self, placed: PlacedPod) -> None:
         uid = placed.pod.uid
-        self._lifted[uid] = placed
+        self._removed[uid] = placed
         group = self._state.groups.key_of(placed.pod)
         was_whole = group is not None and self._state.groups.is_whole(group)
         if placed.assumed:
@@ -133,8 +123,8 @@ class _Attempt:
         if group is not None and was_whole:
             self._state.groups.note_whole(group)
 
-    def _put_back(self, placed: PlacedPod) -> None:
-        del self._lifted[placed.pod.uid]
+    def _restore(self, placed: PlacedPod) -> None:
+        del self._removed[placed.pod.uid]
         if placed.assumed:
             self._state.assume(placed.pod, placed.pod.node_name)
         else:
@@ -143,76 +133,76 @@ class _Attempt:
     # The search.
 
     def room(self) -> GroupRoom | None:
-        """Return the room if the group has places without the lifted pods; some of these are back afterwards."""
-        if not self._lifted or (nodes := self._places()) is None:
+        """Return the room if the group has places without the removed pods; some of these are back afterwards."""
+        if not self._removed or (nodes := self._places()) is None:
             return None
         nodes = self._without_elsewhere(nodes)
-        order, n_violating = self._preemptor.order_of_return(list(self._lifted.values()), self._snapshot)
-        n_before = len(self._lifted) + 1
+        order, n_violating = self._preemptor.reprieve_order(list(self._removed.values()), self._snapshot)
+        n_before = len(self._removed) + 1
         # A pod may be spared once others are back: the one that a member's affinity needs.
-        while len(self._lifted) < n_before:
-            n_before = len(self._lifted)
+        while len(self._removed) < n_before:
+            n_before = len(self._removed)
             late: list[PlacedPod] = []
-            for placed in [one for one in order if one.pod.uid in self._lifted]:
-                if self._n_decisions + len(self._question.members) > _MOST_DECISIONS:
+            for placed in [each for each in order if each.pod.uid in self._removed]:
+                if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
                     late.append(placed)
                     continue
-                self._put_back(placed)
+                self._restore(placed)
                 if (found := self._places()) is None:
-                    self._lift(placed)
+                    self._remove(placed)
                 else:
                     nodes = found
         if late:
             if (found := self._in_place(late)) is None:
                 return None
             nodes = found
-        n_violations = sum(placed.pod.uid in self._lifted for placed in order[:n_violating])
-        victims = tuple(one.pod for one in reversed(order) if one.pod.uid in self._lifted)
+        n_violations = sum(placed.pod.uid in self._removed for placed in order[:n_violating])
+        victims = tuple(one.pod for one in reversed(order) if one.pod.uid in self._removed)
         return GroupRoom(nodes, victims, n_violations) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> dict[str, str]:
-        """Let the pods come back that are on nodes without a member, if the group then has places."""
+        """Bring back the pods on nodes without a member, if the group then still has places."""
         taken = set(nodes.values())
-        elsewhere = [one for one in self._lifted.values() if one.pod.node_name not in taken]
+        elsewhere = [one for one in self._removed.values() if one.pod.node_name not in taken]
         if not elsewhere:
             return nodes
         for placed in elsewhere:
-            self._put_back(placed)
+            self._restore(placed)
         if (found := self._places()) is not None:
             return found
         for placed in elsewhere:
-            self._lift(placed)
+            self._remove(placed)
         return nodes
 
     def _places(self) -> dict[str, str] | None:
-        """Return the nodes of the members without the lifted pods, None if the group has none."""
+        """Return the nodes of the members without the removed pods, None if the group has none."""
         outcome, trial = self._search()
         nodes = {place.pod.uid: place.node_name for place in trial.places}
         trial.take_all_back()
         return nodes if outcome.is_placed else None
 
     def _search(self) -> tuple[Outcome, GroupTrial]:
-        trial, asked = self._new_trial(), self._question
-        outcome = search(asked.members, asked.n_needed, asked.topology_key, asked.rows, trial)
+        trial = self._new_trial()
+        outcome = search(self._request, trial)
         self._n_decisions += outcome.n_decisions
         return outcome, trial
 
     def _in_place(self, late: Iterable[PlacedPod]) -> dict[str, str] | None:
-        """Let the pods come back beside which every member keeps its node; return the nodes, None if there are none."""
+        """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
         outcome, trial = self._search()
         if not outcome.is_placed:
             return None
         by_node: dict[str, list[Place]] = {}
         for place in trial.places:
             by_node.setdefault(place.node_name, []).append(place)
-        is_local = all(_matters_on_its_node_only(pod) for pod in self._question.members)
+        is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)
         for placed in late:
             beside = by_node.get(placed.pod.node_name, ())
             if not is_local or placed.terms or placed.pod.spec.claim_volumes:
                 continue
-            self._put_back(placed)
+            self._restore(placed)
             if not all(trial.still_takes(place) for place in beside):
-                self._lift(placed)
+                self._remove(placed)
         holds = all(trial.still_takes(place) for place in trial.places)
         nodes = {place.pod.uid: place.node_name for place in trial.places}
         trial.take_all_back()
@@ -228,9 +218,9 @@ def _matters_on_its_node_only(pod: Pod) -> bool:
 # Which pods leave.
 
 
-def _clearings(question: Question, below_priority: int, snapshot: Snapshot) -> Iterator[Mask]:
+def _clearings(request: SearchRequest, below_priority: int, snapshot: Snapshot) -> Iterator[Mask]:
     """Yield sets of rows that may make room if their pods of lower priority leave, at most `_MOST_LIFTED` of them."""
-    rows = question.rows & snapshot.alive
+    rows = request.rows & snapshot.alive
     lower = snapshot.lower_pods(below_priority, rows)
     if not len(lower.rows):
         return
@@ -240,18 +230,18 @@ def _clearings(question: Question, below_priority: int, snapshot: Snapshot) -> I
     top = np.full(snapshot.n_rows, np.iinfo(np.int64).min)
     np.maximum.at(top, lower.rows, lower.priorities)
     n_lower = np.bincount(lower.rows, minlength=snapshot.n_rows)
-    key = question.topology_key or shared_key(question.members, snapshot)
-    copies = _copies(question, rows, key, lower, snapshot)
+    key = request.topology_key or shared_key(request.members, snapshot)
+    copies = _copies(request, rows, key, lower, snapshot)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
     found: list[tuple[tuple[int, int], Rows]] = []
     for of_domain in _by_domain(order, key, snapshot):
         n_copies = np.cumsum(copies[of_domain])
-        if not len(n_copies) or n_copies[-1] < question.n_needed:
+        if not len(n_copies) or n_copies[-1] < request.n_needed:
             continue
         # Twice as many as are needed, since more than room may keep members out.
-        n_rows = 1 + int(np.searchsorted(n_copies, 2 * len(question.members)))
+        n_rows = 1 + int(np.searchsorted(n_copies, 2 * len(request.members)))
         chosen = of_domain[:n_rows]
         chosen = chosen[np.cumsum(n_lower[chosen]) <= _MOST_LIFTED]
         if len(chosen):
@@ -272,12 +262,12 @@ def _by_domain(order: Rows, key: str, snapshot: Snapshot) -> Iterator[Rows]:
         yield order[ids == number]
 
 
-def _copies(question: Question, rows: Mask, key: str, lower: PodsByRow, snapshot: Snapshot) -> Amounts:
+def _copies(request: SearchRequest, rows: Mask, key: str, lower: PodsByRow, snapshot: Snapshot) -> Amounts:
     """Return how many copies of the member of the largest requests each row would take: an upper bound."""
-    nodes, largest = snapshot.nodes, max(question.members, key=lambda pod: sum(filter_request(pod).values()))
+    nodes, largest = snapshot.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
     spec = largest.spec
     eligible = rows & snapshot.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
-    most: Amounts = np.where(eligible, len(question.members), 0).astype(np.int64)
+    most: Amounts = np.where(eligible, len(request.members), 0).astype(np.int64)
     every = np.arange(snapshot.n_rows)
     for name, amount in filter_request(largest).items():
         allocatable = nodes.allocatable(name)

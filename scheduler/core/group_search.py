@@ -42,6 +42,21 @@ _NO_DOMAINS: Final = Domains(None, np.zeros(1, dtype=np.int64), np.zeros(0, dtyp
 _PARTIAL_DOMAINS: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """
+    A group that needs places.
+
+    `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `topology_key`: a node label
+    of which all members share the value; empty for none. `rows`: the only nodes that may be chosen.
+    """
+
+    members: Sequence[Pod]
+    n_needed: int
+    topology_key: str
+    rows: Mask
+
+
 class Stuck(NamedTuple):
     """The most members that one attempt placed, in which domain, and why the next member was refused."""
 
@@ -88,46 +103,37 @@ class _Frame:
     is_deferring: bool = False
 
 
-def search(
-    members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
-) -> Outcome:
+def search(request: SearchRequest, trial: GroupTrial) -> Outcome:
     """
     Place at least `n_needed` of the members, and as many as it can.
 
-    Args:
-        members: pending pods of one profile.
-        n_needed: from 1 to their number.
-        topology_key: a node label of which all members share the value; empty for none.
-        rows: the only nodes that may be chosen.
-        trial: without places; has the places afterwards if the outcome `is_placed`, none otherwise.
-
-    Cost: one decision per member if the first domain has room for all.
+    `trial`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
+    per member if the first domain has room for all.
     """
-    one = _Search(members, n_needed, topology_key, rows, trial)
+    attempt = _Search(request, trial)
+    outcome = attempt.outcome
     try:
-        one.outcome.is_placed = one.run()
+        outcome.is_placed = attempt.run()
     except OutOfDecisionsError:
-        one.outcome.is_cut_short = True
+        outcome.is_cut_short = True
     except CycleBrokenError as broken:
-        one.outcome.error = broken.error
-    one.outcome.n_decisions = trial.n_decisions
-    if not one.outcome.is_placed:
-        one.end()
-    return one.outcome
+        outcome.error = broken.error
+    outcome.n_decisions = trial.n_decisions
+    if not outcome.is_placed:
+        attempt.end()
+    return outcome
 
 
 class _Search:
-    def __init__(
-        self, members: Sequence[Pod], n_needed: int, topology_key: str, rows: Mask, trial: GroupTrial
-    ) -> None:
-        self.outcome = Outcome(key=topology_key)
+    def __init__(self, request: SearchRequest, trial: GroupTrial) -> None:
+        self.outcome = Outcome(key=request.topology_key)
         self._trial = trial
         self._snapshot = trial.snapshot
-        self._rows = rows
-        self._n_members = len(members)
-        self._n_needed = n_needed
-        self._key = topology_key
-        self._kinds = kinds_of(members, self._snapshot)
+        self._rows = request.rows
+        self._n_members = len(request.members)
+        self._n_needed = request.n_needed
+        self._key = request.topology_key
+        self._kinds = kinds_of(request.members, self._snapshot)
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
         self._components = components_of(self._kinds, self._snapshot)
         self._liftable = {one.name for one in trial.profile.filters if is_lifted_by_siblings(one)}

@@ -1,7 +1,7 @@
 """
 Reports placed groups that have lost members and now have too few on nodes; by choice releases them.
 
-    a member is lost --TELL_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
+    a member is lost --REPORT_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
                      `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
 
 A member that has succeeded is not lost; a group with such a member is no longer watched. A group is released only if
@@ -18,7 +18,7 @@ from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups
 
 #: How long a group may have too few members: one that is replaced comes within seconds.
-TELL_AFTER_S: Final = 30.0
+REPORT_AFTER_S: Final = 30.0
 
 #: Ends the message of a group whose members on nodes are evicted.
 RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
@@ -33,7 +33,7 @@ class LostMembers:
         self._below_since_s: dict[GroupKey, float] = {}
         #: Groups that a decision placed, whole or not yet.
         self._decided: set[GroupKey] = set()
-        self._told: set[GroupKey] = set()
+        self._reported: set[GroupKey] = set()
         #: By group with too few members that is to be released: when.
         self._release_at_s: dict[GroupKey, float] = {}
         #: Groups of which a member has succeeded.
@@ -48,7 +48,7 @@ class LostMembers:
         if not self._groups.n_placed(key):
             for times in (self._below_since_s, self._release_at_s):
                 times.pop(key, None)
-            for keys in (self._told, self._ending, self._decided):
+            for keys in (self._reported, self._ending, self._decided):
                 keys.discard(key)
             return
         if changed is not None and changed.phase == "Succeeded":
@@ -85,20 +85,22 @@ class LostMembers:
         return is_due
 
     def next_wake_s(self, now_s: float) -> float | None:
-        """Return when a group is to be told or released, None if none waits for that. O(groups with too few)."""
+        """Return when a group is to be reported or released, None if none waits for that. O(groups with too few)."""
         times = [at_s for at_s in self._release_at_s.values() if at_s > now_s]
-        times += [one + TELL_AFTER_S for key, one in self._below_since_s.items() if key not in self._told]
+        times += [
+            one + REPORT_AFTER_S for key, one in self._below_since_s.items() if key not in self._reported
+        ]
         return min(times, default=None)
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """Return the events and conditions of groups that have had too few members for a while, once each."""
-        told: list[Instruction] = []
+        instructions: list[Instruction] = []
         for key, since_s in self._below_since_s.items():
-            if key in self._told:
+            if key in self._reported:
                 continue
-            if since_s + TELL_AFTER_S > now_s:
+            if since_s + REPORT_AFTER_S > now_s:
                 break
-            self._told.add(key)
+            self._reported.add(key)
             group, placed = self._groups.get(key), list(self._groups.placed(key))
             if group is None or not placed:
                 continue
@@ -106,19 +108,19 @@ class LostMembers:
                 f"pod group {key.text} was placed and has lost members: {len(placed)} of the {group.min_count} that it"
                 " needs are on nodes"
             )
-            told.append(EmitEvent(placed[0], "Warning", "PodGroupNotWhole", "Scheduling", text))
-            told += _condition(group, text, is_whole=False)
-        return told
+            instructions.append(EmitEvent(placed[0], "Warning", "PodGroupNotWhole", "Scheduling", text))
+            instructions += _condition(group, text, is_whole=False)
+        return instructions
 
-    def is_told(self, key: GroupKey) -> bool:
-        """Return whether it was said that the group has too few members."""
-        return key in self._told
+    def is_reported(self, key: GroupKey) -> bool:
+        """Return whether the group has been reported as one with too few members."""
+        return key in self._reported
 
     def on_bound(self, key: GroupKey, group: PodGroup, n_bound: int) -> list[Instruction]:
         """Return the condition of a group that has enough members again."""
-        if key not in self._told or n_bound < group.min_count:
+        if key not in self._reported or n_bound < group.min_count:
             return []
-        self._told.discard(key)
+        self._reported.discard(key)
         return _condition(group, "", is_whole=True)
 
 

@@ -308,7 +308,7 @@ class Machine:
         evictions: list[Instruction] = []
         if result.preemptor is not None:
             evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return [*orders, *result.told, *evictions]
+        return [*orders, *result.reports, *evictions]
 
     def _assume_and_bind(
         self,
@@ -364,8 +364,12 @@ class Machine:
             *report_failure(pod, message, unschedulable=unschedulable),
         ]
 
+    def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
+        """Return whether the pod is still pending and the victim still runs; asked before an eviction begins."""
+        return self._unfit.awaits_room_of(preemptor_uid, victim_uid)
+
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod still needs the victim's place; asked right before a write of an eviction."""
+        """Return whether the pod still needs the victim's place; asked right before the victim is deleted. O(nodes)."""
         return self._unfit.wants_eviction(preemptor_uid, victim_uid)
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:

@@ -171,22 +171,23 @@ class UnfitPods:
         attempt.error = replace(attempt.error, postfilter=why)
         return self._report_unfit(attempt)
 
+    def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
+        """Return whether the pod is still pending, and the victim still runs on a node that exists. O(1)."""
+        pod, placed = self._pending.get(preemptor_uid), self._state.placed.get(victim_uid)
+        if pod is None or pod.terminating or preemptor_uid in self._binding or placed is None:
+            return False
+        return not self._preemptions.is_leaving(placed.pod) and bool(self._snapshot.alive.item(placed.row))
+
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
         Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
-        Not if the pod is gone, bound, or fits somewhere by now, if a plugin fails to say so, or if the victim ends
-        already or is being deleted. O(nodes). Of a group, not if the group fits by now.
+        Not if `awaits_room_of` says no, if the pod fits somewhere by now, or if a plugin fails to say so. O(nodes). Of
+        a group, not if the group fits by now.
         """
-        pod, placed = self._pending.get(preemptor_uid), self._state.placed.get(victim_uid)
-        if pod is None or pod.terminating or preemptor_uid in self._binding:
+        if not self.awaits_room_of(preemptor_uid, victim_uid):
             return False
-        if (
-            placed is None
-            or self._preemptions.is_leaving(placed.pod)
-            or not self._snapshot.alive.item(placed.row)
-        ):
-            return False
+        pod, placed = self._pending[preemptor_uid], self._state.placed[victim_uid]
         profile = self._profiles[pod.scheduler_name]
         if pod.group is not None and (key := self._state.groups.key_of(pod)) is not None:
             return self._groups.needs_room(key, profile)

@@ -8,7 +8,7 @@ The pods between Reserve and Bind: their claims are written, and they wait until
 A waiting pod fails when the pod, its node, a claim or a volume is gone or changed, the provisioner gave up, or the time
 is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
 
-What was written stays written, as upstream: a claim keeps its node until its provisioner gives it up, and a volume its
+A write is not undone, as upstream: a claim keeps its node until its provisioner gives it up, and a volume its
 claim. So a restart needs no memory: the filters lead the pod to the same node and volumes.
 
 Source: plugins/volumebinding/binder.go, AssumePodVolumes, BindPodVolumes, checkBindings (kubernetes 1.36). Differences:
@@ -50,7 +50,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
 
 _TIME_IS_OVER: Final = "context deadline exceeded"
-_NOBODY: Final[Mapping[str, None]] = {}
+_NO_PODS: Final[Mapping[str, None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,13 @@ class VolumeBindings:
             self._to_check[uid] = None
 
     def _note_node(self, name: str) -> None:
-        self._to_check.update(self._waiting_for.get(("Node", name), _NOBODY))
+        self._to_check.update(self._waiting_for.get(("Node", name), _NO_PODS))
 
     def _note_storage(self, kind: StorageKind, key: str) -> None:
         if kind is StorageKind.CSI_NODE:
             self._note_node(key)
         else:
-            self._to_check.update(self._waiting_for.get((kind, key), _NOBODY))
+            self._to_check.update(self._waiting_for.get((kind, key), _NO_PODS))
 
     def _note_written(self, uid: str, versions: tuple[str, ...], problem: str, now_s: float) -> None:
         """Let the pod wait for the objects of these versions, or fail."""

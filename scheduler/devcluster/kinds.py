@@ -226,18 +226,18 @@ def kind_of(api_version: str, kind: str) -> Kind | None:
 
 
 class ServedKinds:
-    """The kinds that are built in, and those that CustomResourceDefinitions define."""
+    """The built-in kinds, and the kinds that CustomResourceDefinitions define."""
 
     def __init__(self) -> None:
         #: Name of a definition -> a kind for each of its served versions.
         self._custom: dict[str, tuple[Kind, ...]] = {}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
-        """Serve `kinds` from now on, in place of those that the definition of this name had."""
+        """Serve `kinds` from now on, in place of the former kinds of the definition of this name."""
         self._custom[name] = kinds
 
     def remove(self, name: str) -> None:
-        """Serve the kinds of this definition no longer."""
+        """Stop serving the kinds of this definition."""
         self._custom.pop(name, None)
 
     def defined_by(self, name: str) -> tuple[Kind, ...]:
@@ -245,7 +245,7 @@ class ServedKinds:
         return self._custom.get(name, ())
 
     def all(self) -> tuple[Kind, ...]:
-        """Return every kind, those that are built in first."""
+        """Return every kind, the built-in ones first."""
         return (*KINDS, *(kind for kinds in self._custom.values() for kind in kinds))
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:

@@ -170,10 +170,6 @@ class Enforcer:
         self._evicted_uids.discard(uid)
         self._announced.discard(uid)
 
-    def sweep(self) -> None:
-        """Drop what no pod uses any more. O(derived values + label sets)."""
-        self.state.sweep()
-
     # Restarts.
 
     def lost_since(self) -> Mapping[str, float]:

@@ -1,9 +1,9 @@
 """
-The share of its pods that a namespace may lose at once, for its own rules and for those of others.
+The share of its pods that a namespace may lose at once, for its own rules and for other namespaces' rules.
 
-A plan that evicts many pods is more often a mistake, such as a wrong label on nodes, than a wish. It is looked at by
-namespace, since nobody else may decide whether a namespace's rules are enforced: neither by rules that cannot hold,
-which would stop the enforcement of all, nor by many trivial rules, which would raise everybody's share.
+A plan that evicts many pods is more often a mistake, such as a wrong label on nodes, than a wish. It is judged by
+namespace, since no other namespace may decide whether a namespace's rules are enforced: neither by rules that cannot
+hold, which would stop the enforcement of all, nor by many trivial rules, which would raise the share of all.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Rebalancer:
             restored: called with the UID of a pod that was taken out of the state and put back.
         """
         self._state, self._snapshot = state, Snapshot(state)
-        # All nodes are compared, and nobody is evicted to make room.
+        # All nodes are compared, and no pod is evicted to make room.
         self._profiles = {
             name: replace(profile, percentage_of_nodes_to_score=0, post_filters=())
             for name, profile in profiles.items()

@@ -45,7 +45,7 @@ def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
 
 
 def _first_pods(rule: BlockingRule, pods: Iterable[tuple[Pod, int]], name_of: Callable[[int], str]) -> Pods:
-    """Return the total and the first few pods: those of the fullest domains, since they block most."""
+    """Return the total and the first few pods, from the fullest domains, since they block most."""
     in_domain, ids = rule.column.per_domain(rule.counts).amounts, rule.column.ids
     found = list(pods)
 

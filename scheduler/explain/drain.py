@@ -80,8 +80,8 @@ class Drain(JsonStruct, frozen=True, kw_only=True):
     """
     The result of `simulate --drain` and `--without-zone`; `-o json` prints it.
 
-    `leaving`: all pods that have to leave, in the order of rounds, those that budgets hold last. `next`: explains the
-    first pod that finds no place; null if there is none.
+    `leaving`: all pods that have to leave, in the order of rounds; pods that budgets hold come last. `next`: explains
+    the first pod that finds no place; null if there is none.
     """
 
     api_version: str = API_VERSION
@@ -273,7 +273,7 @@ def _renew_ephemeral_claims(pod: Pod, state: ClusterState) -> None:
 
 
 def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:
-    """Return what became of each pod, in the order of rounds; those that budgets hold come last."""
+    """Return the place of each pod, or why it has none, in the order of rounds; pods that budgets hold come last."""
     found = [
         LeavingPod(
             namespace=pod.namespace,

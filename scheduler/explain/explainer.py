@@ -22,6 +22,7 @@ from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
+from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.framework.diagnosis import FitError
@@ -39,7 +40,6 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
-_SHOWN_VICTIMS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,20 +151,6 @@ def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
     )
 
 
-def _preemption_notes(error: FitError) -> tuple[str, ...]:
-    """Return the pods that preemption would evict, and their node. If there are none, the message says why."""
-    found = error.postfilter
-    if found is None or not found.victims:
-        return ()
-    pods = [f"{victim.key} (priority {victim.priority})" for victim in found.victims[:_SHOWN_VICTIMS]]
-    if n_more := len(found.victims) - len(pods):
-        pods.append(f"{n_more} more")
-    broken = f", against a PodDisruptionBudget for {found.n_violations} of them" if found.n_violations else ""
-    return (
-        f"preemption makes room on node {found.nominated_node_name}: it evicts {', '.join(pods)}{broken}",
-    )
-
-
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation with state "gated" if the pod has gates; a note says what would happen without them."""
     if not pod.gates:
@@ -176,11 +162,11 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
+    snapshot = Snapshot(request.state)
     explanation = with_parts(
         _explanation(request, "unschedulable", error.message()),
-        notes=(*request.notes, *_preemption_notes(error)),
+        notes=(*request.notes, *preemption_notes(request.pod, error, snapshot)),
     )
-    snapshot = Snapshot(request.state)
     profile = request.new_profile(snapshot)
     fallbacks = tuple(pending_notes(request.pod, snapshot, profile))
     explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
-from scheduler.core.group_search import search
+from scheduler.core.group_search import SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.explain.manifests import Manifest
@@ -63,7 +63,7 @@ def place_group(
     n_decisions = len(members) + profile.max_search_decisions
     trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
     rows = rows_for(state, key, group.topology_key)
-    outcome = search(members, n_needed, group.topology_key, rows, trial)
+    outcome = search(SearchRequest(members, n_needed, group.topology_key, rows), trial)
     if outcome.error is not None:
         return GroupPlaces((), outcome.error.message)
     if not outcome.is_placed:

@@ -34,7 +34,7 @@ class Inspection:
 
     @cached_property
     def explanations(self) -> Mapping[str, PluginExplanation]:
-        """What each plugin tells of its refusals, by its name."""
+        """The explanation of each plugin that refuses, by its name."""
         return {
             plugin.name: plugin.explain(self.context)
             for plugin, _ in self.refusals

@@ -33,7 +33,7 @@ from scheduler.state.volumes import Volumes
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A claim, its volume if it has one, and what was assumed about it; empty if nothing was."""
+    """A claim, its volume if it has one, and the sentence about assumptions; empty without any."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume | None = None
@@ -55,7 +55,7 @@ def add_claim(state: ClusterState, document: Json) -> str:
     """
     Add a claim to the state as its pod finds it, unless it exists.
 
-    Return the sentence about what is assumed of it, '' if nothing is. Raises MalformedObjectError.
+    Return the sentence about the assumptions, '' without any. Raises MalformedObjectError.
     """
     volumes = state.volumes
     claim = StorageDecoder().decode(StorageKind.CLAIM, msgspec.json.encode(document))
@@ -102,7 +102,7 @@ def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
 
 
 def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[PersistentVolume]:
-    """Yield the free volumes that fit, or those that were made for the claim."""
+    """Yield the free volumes that fit, or the volumes that were made for the claim."""
     promised = [volumes.volume(name) for name in volumes.promised_to(claim.key)]
     made_for_it = [volume for volume in promised if volume is not None and volume.is_for(claim)]
     if made_for_it:

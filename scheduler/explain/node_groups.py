@@ -23,7 +23,7 @@ _EXAMPLES: Final = 3
 
 def node_groups(inspection: Inspection, error: FitError) -> tuple[tuple[NodeGroup, ...], int]:
     """
-    Return the largest groups and the number left out. The counts per reason are those of the error's message.
+    Return the largest groups and the number left out. The counts per reason are the same as in the error's message.
 
     A node belongs to the first plugin that refuses it, in the profile's order.
     """

@@ -1,8 +1,8 @@
 """
 A state together with its last changes, each of which can be taken back and made again.
 
-Another scheduler may have known a change later than our watch showed it, or earlier: what it decided is then what would
-be decided here without the change, or with it.
+Another scheduler may have known a change later than our watch showed it, or earlier: its decision is then the one that
+would be made here without the change, or with it.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
     """
     Return the removal of as many pods from the row's domain as the rule demands; None if one of them must stay.
 
-    Pods on the node itself come first, then those of lowest priority.
+    Pods on the node itself come first, then pods of the lowest priority.
     """
     name_of, ids = context.snapshot.nodes.name_of, rule.column.ids
     near = sorted(

@@ -23,7 +23,7 @@ from scheduler.model.wording import amount_text, taint_text
 
 
 def rule_text(rule: Rule) -> str:
-    """Return what the rule requires, who declares it, and how many nodes it closes."""
+    """Return what the rule requires, which pods declare it, and how many nodes it closes."""
     nodes = f"closes {rule.n_nodes} node{'' if rule.n_nodes == 1 else 's'}"
     pods = f"{rule.selects} in {rule.namespaces}"
     match rule.kind:

@@ -10,8 +10,8 @@ The other scheduler knows its own binds before a watch shows them, and does not 
 two changes within `race_s` may have been in the other order for it. Pods that it bound and that were not seen pending
 before are counted, not compared.
 
-While a watch is interrupted, the state is of no one moment, and what is seen when it goes on happened in another order:
-nothing is compared for `INTERRUPTED_S`, and binds count as those of pods that were not seen pending.
+While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
+nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
 
 A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
 `nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
@@ -140,7 +140,7 @@ class Shadow:
         self._take_over(event, now_s)
 
     def report(self) -> ShadowReport:
-        """Return what was compared until now."""
+        """Return the comparison until now."""
         counts = self.counts
         return ShadowReport(
             scheduler=self.scheduler_name,

@@ -42,10 +42,6 @@ class Resource(StrEnum):
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
-    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
-    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
-    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
-    POD_GROUP = "scheduling.k8s.io/PodGroup"
     WILDCARD = "*"
 
 

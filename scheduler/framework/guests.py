@@ -27,7 +27,8 @@ from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered
 from scheduler.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind
-from scheduler.state.read_only import ReadOnlySnapshot, read_only
+from scheduler.state.read_only import ReadOnlySnapshot
+from scheduler.state.read_only_views import read_only
 from scheduler.state.snapshot import Snapshot
 
 #: The method by which a plugin runs at an extension point.

@@ -72,9 +72,10 @@ class FilterTrials:
     @cached_property
     def room_only(self) -> RoomOnly | None:
         """
-        Where only room matters. None if no filter is about room, or the state has no columns for what the pod asks for.
+        The filters where only room matters; None if they have to be tried node by node.
 
-        None also if a filter may need the pods that leave.
+        None if no filter is about room, the state has no columns for the resources that the pod requests, or a filter
+        may need the pods that leave.
         """
         found = [(plugin, one) for plugin, one in self._filters if isinstance(one, RoomFilter)]
         if len(found) != 1 or any(resource not in COUNTED for resource, _ in found[0][1].request):

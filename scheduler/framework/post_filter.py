@@ -44,10 +44,10 @@ class GroupPreemptor(Protocol):
         """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
         ...
 
-    def order_of_return(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+    def reprieve_order(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
         """
-        Return the pods in the order in which they come back where there is room for them.
+        Return the pods in the order in which they are reprieved where there is room for them.
 
-        And how many of them, the first ones, would break a PodDisruptionBudget if they left.
+        The second value is how many of them, the first ones, would break a PodDisruptionBudget if they left.
         """
         ...

@@ -51,7 +51,7 @@ class _Shard:
     """The last published `Version.packed` of each object of the shard, by key; malformed objects included."""
 
     def __init__(self) -> None:
-        #: All objects; while a list runs, only those that the list has returned.
+        #: All objects; while a list runs, only the ones that it has returned.
         self.listed: dict[str, bytes] = {}
         #: While a list runs, the objects that it has not returned yet. They are deleted at its end.
         self.unlisted: dict[str, bytes] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from scheduler.model import wire
+from scheduler.model import pod_wire, wire
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -45,17 +45,17 @@ def label_selector(raw: wire.LabelSelector | None) -> Selector:
     )
 
 
-def parse_affinity(namespace: str, raw: wire.Affinity | None) -> PodAffinity:
+def parse_affinity(namespace: str, raw: pod_wire.Affinity | None) -> PodAffinity:
     """Return the four term lists of a pod in `namespace`; a list with a bad term is a Problem."""
     if raw is None:
         return PodAffinity()
-    affinity = raw.pod_affinity or wire.PodAffinity()
-    anti_affinity = raw.pod_anti_affinity or wire.PodAffinity()
+    affinity = raw.pod_affinity or pod_wire.PodAffinity()
+    anti_affinity = raw.pod_anti_affinity or pod_wire.PodAffinity()
 
-    def weighted(preferred: wire.WeightedTerm) -> AffinityTerm:
+    def weighted(preferred: pod_wire.WeightedTerm) -> AffinityTerm:
         return _term(namespace, preferred.pod_affinity_term, preferred.weight)
 
-    def required(term: wire.AffinityTerm) -> AffinityTerm:
+    def required(term: pod_wire.AffinityTerm) -> AffinityTerm:
         return _term(namespace, term, 0)
 
     return PodAffinity(
@@ -73,7 +73,7 @@ def _terms(raw: Iterable[_W] | None, parse: Callable[[_W], AffinityTerm]) -> Ter
         return Problem(str(error))
 
 
-def _term(namespace: str, raw: wire.AffinityTerm, weight: int) -> AffinityTerm:
+def _term(namespace: str, raw: pod_wire.AffinityTerm, weight: int) -> AffinityTerm:
     is_own_only = not raw.namespaces and raw.namespace_selector is None
     return AffinityTerm(
         selector=label_selector(raw.label_selector),
@@ -84,7 +84,7 @@ def _term(namespace: str, raw: wire.AffinityTerm, weight: int) -> AffinityTerm:
     )
 
 
-def parse_spread(raw: wire.SpreadConstraint) -> SpreadConstraint:
+def parse_spread(raw: pod_wire.SpreadConstraint) -> SpreadConstraint:
     """Return a spread constraint with its defaults: minDomains 1, node affinity honoured, taints ignored."""
     selector: Selector | Problem
     try:
@@ -104,7 +104,7 @@ def parse_spread(raw: wire.SpreadConstraint) -> SpreadConstraint:
 
 
 def parse_required_node_affinity(
-    node_selector: Mapping[str, str] | None, affinity: wire.Affinity | None
+    node_selector: Mapping[str, str] | None, affinity: pod_wire.Affinity | None
 ) -> RequiredNodeAffinity:
     """Return nodeSelector and required node affinity of a pod."""
     required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
@@ -118,7 +118,7 @@ def parse_required_node_affinity(
     )
 
 
-def parse_preferred_nodes(affinity: wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
+def parse_preferred_nodes(affinity: pod_wire.NodeAffinity | None) -> tuple[PreferredNodeTerm, ...] | None:
     """Return the preferred node terms; None if the pod has no such list."""
     if affinity is None or affinity.preferred is None:
         return None

@@ -64,8 +64,6 @@ _LIMIT_BYTES: Final = 64 * 1024
 _LIMIT_TERMS: Final = 64
 #: Expressions of node affinity in one annotation; each is evaluated on every node.
 _LIMIT_NODE_EXPRESSIONS: Final = 256
-#: Node selector terms after combining those of the spec with those of the annotation.
-_LIMIT_NODE_TERMS: Final = 64
 #: Longest problem text, which may quote user input and is copied into conditions, events and logs.
 _LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
@@ -235,6 +233,14 @@ def _parsed_affinity(
     )
 
 
+def reach_problem(namespace: str) -> str:
+    """Return why a pod of this namespace may not have terms about others by annotation, as pods and users read it."""
+    return (
+        f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
+        f" configuration does not allow pods of namespace {namespace}"
+    )
+
+
 def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
     required = () if raw.required is None else raw.required.node_selector_terms
     return (*required, *(each.preference for each in raw.preferred))
@@ -379,56 +385,3 @@ def _parsed_selector(path: str, raw: _LabelSelector | None) -> Selector:
         )
     except SelectorError as error:
         raise _MalformedError(f"{path}: {error}") from error
-
-
-def combined_pod_affinity(spec: PodAffinity, annotated: AnnotatedAffinity) -> PodAffinity:
-    """Return the terms of spec and annotation; a list of the spec that does not parse stays a problem."""
-    added = annotated.pod_affinity
-    if annotated.replaces:
-        return added
-    return PodAffinity(
-        required=_joined(spec.required, added.required),
-        required_anti=_joined(spec.required_anti, added.required_anti),
-        preferred=_joined(spec.preferred, added.preferred),
-        preferred_anti=_joined(spec.preferred_anti, added.preferred_anti),
-    )
-
-
-def _joined(first: TermList, second: TermList) -> TermList:
-    if isinstance(first, Problem):
-        return first
-    return first if isinstance(second, Problem) else (*first, *second)
-
-
-def combined_required_node_affinity(
-    spec: RequiredNodeAffinity, annotated: AnnotatedAffinity
-) -> RequiredNodeAffinity | Problem:
-    """
-    Return what a node has to satisfy by spec and annotation: the terms of both are combined pairwise.
-
-    nodeSelector is never replaced.
-    """
-    terms = annotated.required_node_affinity.terms
-    if annotated.replaces or terms is None or spec.terms is None:
-        only = terms if annotated.replaces or spec.terms is None else spec.terms
-        if spec.node_selector is None and only is None:
-            return ANY_NODE
-        return RequiredNodeAffinity(spec.node_selector, only)
-    if len(spec.terms) * len(terms) > _LIMIT_NODE_TERMS:
-        return Problem(
-            f"annotation {AFFINITY}: $.nodeAffinity: more than {_LIMIT_NODE_TERMS} alternatives with the spec's"
-        )
-    return RequiredNodeAffinity(
-        spec.node_selector, tuple(_both(first, second) for first in spec.terms for second in terms)
-    )
-
-
-def _both(first: NodeTerm, second: NodeTerm) -> NodeTerm:
-    """Return the term that matches the nodes that both match: no node if one of them is empty."""
-    if first.is_empty or second.is_empty:
-        return NodeTerm((), ())
-    return NodeTerm(
-        (*first.expressions, *second.expressions),
-        (*first.names, *second.names),
-        first.problem or second.problem,
-    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
-from scheduler.model import wire
+from scheduler.model import pod_wire
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
@@ -68,25 +68,25 @@ class Disk:
     monitors: tuple[str, ...] = ()
 
 
-def disk(source: wire.DiskSource) -> Disk:
+def disk(source: pod_wire.DiskSource) -> Disk:
     """Return the disk of a volume source."""
     match source:
-        case wire.GcePersistentDisk():
+        case pod_wire.GcePersistentDisk():
             return Disk(GCE_PD, source.pd_name, source.read_only is True)
-        case wire.AwsElasticBlockStore():
+        case pod_wire.AwsElasticBlockStore():
             return Disk(AWS_EBS, source.volume_id)
-        case wire.Iscsi():
+        case pod_wire.Iscsi():
             return Disk(ISCSI, source.iqn, source.read_only is True)
-        case wire.Rbd():
+        case pod_wire.Rbd():
             read_only, monitors = source.read_only is True, source.monitors or ()
             return Disk(RBD, source.image, read_only, source.pool or _RBD_POOL, monitors)
-        case wire.AzureDisk():
+        case pod_wire.AzureDisk():
             return Disk(AZURE_DISK, source.disk_uri)
-        case wire.Cinder():
+        case pod_wire.Cinder():
             return Disk(CINDER, source.volume_id)
-        case wire.VsphereVolume():
+        case pod_wire.VsphereVolume():
             return Disk(VSPHERE, source.volume_path)
-        case wire.PortworxVolume():
+        case pod_wire.PortworxVolume():
             return Disk(PORTWORX, source.volume_id)
         case _:
             assert_never(source)
@@ -111,7 +111,7 @@ def ebs_handle(volume_id: str) -> str:
     """
     Return the volume's id without zone: `aws://zone/vol-1` names the same as `vol-1`.
 
-    Upstream ends the cycle with an error if what is left is no volume id.
+    Upstream ends the cycle with an error if the rest is no volume id.
     """
     if not volume_id.startswith("aws://"):
         return volume_id

@@ -94,7 +94,7 @@ class Fallback:
 
     @property
     def name(self) -> str:
-        """What messages, the mark and the condition call the entry: its rule, key and labels."""
+        """The entry's name in messages, the mark and the condition: its rule, key and labels."""
         key = f" by {self.topology_key}" if self.topology_key else ""
         labels = ",".join(f"{key}={value}" for key, value in self.labels)
         return f"{self.kind}{key}{f' of {labels}' if labels else ''}"

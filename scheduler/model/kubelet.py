@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from scheduler.model import wire
+from scheduler.model import pod_wire
 
 #: Reasons of rejection other than OutOf<resource>, for messages that do not say that the pod was rejected.
 _REASONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionError"})
@@ -13,7 +13,7 @@ _REASONS: Final = frozenset({"NodeAffinity", "NodePorts", "UnexpectedAdmissionEr
 _FORM: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 
-def rejection_reason(status: wire.PodStatus) -> str:
+def rejection_reason(status: pod_wire.PodStatus) -> str:
     """
     Return why the kubelet rejected the pod, such as OutOfcpu; empty if it did not.
 

@@ -17,11 +17,11 @@ from scheduler.model.pods import Container, PodSpec
 from scheduler.model.terms import ANY_NODE, NodeTerm, PodAffinity, SpreadConstraint, usable
 from scheduler.syntax.selectors import Selector
 
-#: Terms of pod affinity and anti-affinity together, those of the annotation included.
+#: Terms of pod affinity and anti-affinity together, terms of the annotation included.
 MAX_TERMS: Final = 128
 #: Terms whose labelSelector requires no value of any label: each is compared with every label set.
 MAX_OPEN_TERMS: Final = 16
-#: Values in the labelSelectors of pod affinity, in those of spread constraints, and in namespaceSelectors.
+#: Values in the labelSelectors of pod affinity and of spread constraints, and in namespaceSelectors.
 MAX_VALUES: Final = 2048
 MAX_NAMESPACE_VALUES: Final = 256
 #: Requirements of node affinity and nodeSelector together.

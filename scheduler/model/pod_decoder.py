@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from scheduler.model import nesting, wire
+from scheduler.model import nesting, pod_wire, wire
 from scheduler.model.affinity import (
     parse_affinity,
     parse_preferred_nodes,
@@ -26,11 +26,10 @@ from scheduler.model.annotations import (
     MERGED_LABELS,
     MODE,
     AnnotatedAffinity,
-    combined_pod_affinity,
-    combined_required_node_affinity,
     parse_affinity_annotation,
     parse_grace_period,
 )
+from scheduler.model.combined_affinity import DeclaredAffinity, combined
 from scheduler.model.disks import disk
 from scheduler.model.fallback import (
     CONDITION,
@@ -76,7 +75,7 @@ class PodDecoder:
     """
 
     def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder(wire.Pod)
+        self._decoder = msgspec.json.Decoder(pod_wire.Pod)
         #: Weak values: a spec is dropped with its last pod.
         self._specs: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 
@@ -87,7 +86,7 @@ class PodDecoder:
         except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedObjectError(f"pod: {error}") from error
 
-    def _pod(self, raw: wire.Pod) -> Pod:
+    def _pod(self, raw: pod_wire.Pod) -> Pod:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         if not meta.name or not meta.namespace:
             raise MalformedObjectError("pod: metadata.name and metadata.namespace are required")
@@ -126,7 +125,7 @@ class PodDecoder:
             ),
         )
 
-    def _spec(self, meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
+    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
         key = _spec_key(namespace, raw)
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
@@ -155,7 +154,7 @@ class PodDecoder:
         return relaxed
 
 
-def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec:
+def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
     annotations = meta.annotations or {}
     annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
     spec = within_limits(_parse_spec(namespace, raw, annotated))
@@ -168,19 +167,19 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: wire.PodSpec) -> PodSpec
     fallbacks = parse_fallbacks(annotations)
     if isinstance(fallbacks, Problem):
         return replace(spec, annotation_problem=fallbacks.cause)
-    of_spec = parse_required_node_affinity(None, wire.decode_affinity(raw.affinity))
+    of_spec = parse_required_node_affinity(None, pod_wire.decode_affinity(raw.affinity))
     marked = yielding(rules_of(spec), fallbacks, spec_requires_nodes=of_spec.terms is not None)
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
 
 
-def _scheduling_group(raw: wire.PodSpec) -> str:
+def _scheduling_group(raw: pod_wire.PodSpec) -> str:
     """Return the name of the PodGroup, empty if there is none."""
     return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
-def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
+def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
     """Return the key that equal specs share; volumes that no plugin reads are left out, as their names are random."""
     return (
         namespace,
@@ -203,7 +202,7 @@ def _spec_key(namespace: str, raw: wire.PodSpec) -> tuple[object, ...]:
     )
 
 
-def _container_key(raw: wire.Container) -> tuple[object, ...]:
+def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:
     return (
         raw.name,
         raw.image,
@@ -214,38 +213,27 @@ def _container_key(raw: wire.Container) -> tuple[object, ...]:
     )
 
 
-def _parse_spec(namespace: str, raw: wire.PodSpec, annotated: AnnotatedAffinity | Problem | None) -> PodSpec:
-    affinity = wire.decode_affinity(raw.affinity)
-    required_node_affinity = parse_required_node_affinity(wire.decode_labels(raw.node_selector), affinity)
-    preferred_nodes = parse_preferred_nodes(affinity.node_affinity if affinity else None)
-    pod_affinity = parse_affinity(namespace, affinity)
-    problem = annotated.cause if isinstance(annotated, Problem) else None
-    if isinstance(annotated, AnnotatedAffinity):
-        combined = combined_required_node_affinity(required_node_affinity, annotated)
-        if isinstance(combined, Problem):
-            problem = combined.cause
-        else:
-            required_node_affinity = combined
-            pod_affinity = combined_pod_affinity(pod_affinity, annotated)
-            from_spec = None if annotated.replaces else preferred_nodes
-            preferred_nodes = (*(from_spec or ()), *annotated.preferred_nodes) or from_spec
-    pod_resources = wire.decode_resources(raw.resources)
+def _parse_spec(
+    namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
+) -> PodSpec:
+    affinity, problem = _declared_affinity(namespace, raw, annotated)
+    pod_resources = pod_wire.decode_resources(raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(
         namespace=namespace,
-        required_node_affinity=required_node_affinity,
-        preferred_nodes=preferred_nodes,
-        affinity=pod_affinity,
+        required_node_affinity=affinity.required_nodes,
+        preferred_nodes=affinity.preferred_nodes,
+        affinity=affinity.pod_affinity,
         spread=tuple(
-            parse_spread(constraint) for constraint in wire.decode_spread(raw.topology_spread_constraints)
+            parse_spread(constraint) for constraint in pod_wire.decode_spread(raw.topology_spread_constraints)
         ),
         tolerations=tuple(
             Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
-            for t in wire.decode_tolerations(raw.tolerations)
+            for t in pod_wire.decode_tolerations(raw.tolerations)
         ),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
-        overhead=_quantities(wire.decode_quantities(raw.overhead)),
+        overhead=_quantities(pod_wire.decode_quantities(raw.overhead)),
         pod_requests=None
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
@@ -257,22 +245,38 @@ def _parse_spec(namespace: str, raw: wire.PodSpec, annotated: AnnotatedAffinity 
         ),
         disks=tuple(disk(v.disk) for v in volumes if v.disk is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
-        resource_claims=tuple(claim.name for claim in wire.decode_named(raw.resource_claims)),
+        resource_claims=tuple(claim.name for claim in pod_wire.decode_named(raw.resource_claims)),
         annotation_problem=problem,
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,
     )
 
 
-def _container(raw: wire.Container) -> Container:
-    resources = wire.decode_resources(raw.resources)
+def _declared_affinity(
+    namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
+) -> tuple[DeclaredAffinity, str | None]:
+    """Return the affinity, and why the annotation counts as absent; None if it does not."""
+    of_spec = pod_wire.decode_affinity(raw.affinity)
+    affinity = DeclaredAffinity(
+        parse_affinity(namespace, of_spec),
+        parse_required_node_affinity(pod_wire.decode_labels(raw.node_selector), of_spec),
+        parse_preferred_nodes(of_spec.node_affinity if of_spec else None),
+    )
+    if annotated is None:
+        return affinity, None
+    of_both = annotated if isinstance(annotated, Problem) else combined(affinity, annotated)
+    return (affinity, of_both.cause) if isinstance(of_both, Problem) else (of_both, None)
+
+
+def _container(raw: pod_wire.Container) -> Container:
+    resources = pod_wire.decode_resources(raw.resources)
     return Container(
         name=raw.name,
         image=raw.image or "",
         requests=_quantities(resources.requests if resources else None),
         host_ports=tuple(
             HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104  (a wildcard to compare with, nothing listens)
-            for port in wire.decode_ports(raw.ports)
+            for port in pod_wire.decode_ports(raw.ports)
             if port.host_port
         ),
         restart_always=raw.restart_policy == "Always",
@@ -293,21 +297,21 @@ def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
     return None
 
 
-def _scheduled_condition(conditions: tuple[wire.Condition, ...] | None) -> PodCondition | None:
+def _scheduled_condition(conditions: tuple[pod_wire.Condition, ...] | None) -> PodCondition | None:
     for condition in conditions or ():
         if condition.type == "PodScheduled":
             return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
     return None
 
 
-def _waited_s(conditions: tuple[wire.Condition, ...] | None) -> tuple[tuple[str, int], ...]:
+def _waited_s(conditions: tuple[pod_wire.Condition, ...] | None) -> tuple[tuple[str, int], ...]:
     for condition in conditions or ():
         if condition.type == CONDITION:
             return tuple(read_waited(condition.message or "").items())
     return ()
 
 
-def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:
+def _disruption(conditions: tuple[pod_wire.Condition, ...] | None) -> str:
     """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
     for condition in conditions or ():
         if condition.type == "DisruptionTarget":
@@ -315,7 +319,7 @@ def _disruption(conditions: tuple[wire.Condition, ...] | None) -> str:
     return ""
 
 
-def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
+def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None:
     """Return what the pod's status says it holds on its node; None if that agrees with the spec."""
     declared = {c.name: c for c in (*(spec.containers or ()), *(spec.init_containers or ()))}
     containers: dict[str, ContainerResize] = {}
@@ -325,18 +329,18 @@ def _resize(spec: wire.PodSpec, status: wire.PodStatus) -> Resize | None:
             continue
         if bytes(reported.resources) == bytes(own.resources) and not reported.allocated_resources:
             continue
-        held = wire.decode_resources(reported.resources)
+        held = pod_wire.decode_resources(reported.resources)
         containers[reported.name] = ContainerResize(
             requests=_quantities(held.requests if held else None),
-            allocated=_quantities(wire.decode_quantities(reported.allocated_resources)),
+            allocated=_quantities(pod_wire.decode_quantities(reported.allocated_resources)),
         )
-    pod_held = wire.decode_resources(status.resources)
+    pod_held = pod_wire.decode_resources(status.resources)
     if not containers and pod_held is None:
         return None
     return Resize(
         containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
-        pod_allocated=_quantities(wire.decode_quantities(status.allocated_resources)),
+        pod_allocated=_quantities(pod_wire.decode_quantities(status.allocated_resources)),
         infeasible=any(
             c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ()
         ),

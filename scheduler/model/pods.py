@@ -31,7 +31,7 @@ Requests = Mapping[str, Quantity]
 #: The start rank of a pod that has not started, which counts as starting now: behind every time of the API server.
 NOT_STARTED: Final = 1 << 62
 
-#: Deletes what is between the digits of a time, such as 2026-01-02T03:04:05Z.
+#: Deletes all but the digits of a time, such as 2026-01-02T03:04:05Z.
 _DIGITS_ONLY: Final = dict.fromkeys(map(ord, "-:TZ"))
 
 

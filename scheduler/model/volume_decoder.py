@@ -44,7 +44,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class StorageDecoder:
-    """Decodes JSON into these objects; those of one decoder share equal topologies, so use one per process."""
+    """Decodes JSON into these objects. Objects of one decoder share equal topologies, so use one per process."""
 
     def __init__(self) -> None:
         self._claim = msgspec.json.Decoder(volume_wire.Claim)

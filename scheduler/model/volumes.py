@@ -54,7 +54,7 @@ class StorageKind(StrEnum):
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class VolumeTopology:
     """
-    The nodes that can reach a volume or a pool: those that match one of the terms.
+    The nodes that can reach a volume or a pool: all that match one of the terms.
 
     Compared and hashed by identity: a decoder returns the same object for equal terms.
     """
@@ -217,7 +217,7 @@ class CsiDriver:
 @dataclass(frozen=True, slots=True)
 class CsiStorageCapacity:
     """
-    What is left for volumes of a class in a pool.
+    The room for volumes of a class in a pool.
 
     Attributes:
         limit_bytes: of one volume; None if unknown, which is not enough for any.
@@ -265,13 +265,13 @@ def is_older(version: str, than: str) -> bool:
 
 
 def no_such(kind: StorageKind, name: str) -> str:
-    """Return what is said of an object that is not there."""
+    """Return the message about an object that does not exist."""
     group = ".storage.k8s.io" if kind is StorageKind.CLASS else ""
     return f'{kind.lower()}{group} "{name}" not found'
 
 
 def not_owned(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """Return what is said of an ephemeral volume's claim that belongs to another pod."""
+    """Return the message about an ephemeral volume's claim that belongs to another pod."""
     return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 

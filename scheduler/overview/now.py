@@ -1,4 +1,4 @@
-"""The state of the scheduler itself: who leads, how far its caches are, its queue and its rates."""
+"""The state of the scheduler itself: its leader, the age of its caches, its queue and its rates."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class PendingGroup(JsonStruct, frozen=True, kw_only=True):
 
 
 class Pending(JsonStruct, frozen=True, kw_only=True):
-    """The groups with the oldest pod first. `n_pods`: pods in the queue; `n_matching`: those that the search finds."""
+    """The groups with the oldest pod first. `n_pods`: pods in the queue; `n_matching`: pods that the search finds."""
 
     api_version: str = API_VERSION
     kind: str = "Pending"

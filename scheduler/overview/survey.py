@@ -63,7 +63,7 @@ class RuleSummary(JsonStruct, frozen=True, kw_only=True):
 
 
 class Rules(JsonStruct, frozen=True, kw_only=True):
-    """All rules: broken ones first, then those that pending pods declare. `age_seconds`: since they were gathered."""
+    """All rules: broken ones first, then rules of pending pods. `age_seconds`: since they were gathered."""
 
     api_version: str = API_VERSION
     kind: str = "Rules"

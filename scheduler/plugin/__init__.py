@@ -32,8 +32,8 @@ from scheduler.plugin.args import Args
 from scheduler.plugin.node_by_node import NodeByNode
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.matching import PodMatcher
-from scheduler.state.read_only import NodeView
 from scheduler.state.read_only import ReadOnlySnapshot as Snapshot
+from scheduler.state.read_only_views import NodeView
 
 #: A plugin may name the version that it needs as `contract_version`.
 CONTRACT_VERSION: Final = 1

@@ -19,7 +19,8 @@ from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Codes, Mask
-from scheduler.state.read_only import NodeView, ReadOnlySnapshot
+from scheduler.state.read_only import ReadOnlySnapshot
+from scheduler.state.read_only_views import NodeView
 
 #: Different statuses of one rule; further ones get the rule's `reason`.
 _MAX_STATUSES: Final = 1000

@@ -32,7 +32,7 @@ from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import default_normalized
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
-from scheduler.model import wire
+from scheduler.model import pod_wire
 from scheduler.model.affinity import parse_int64, parse_preferred_nodes, parse_required_node_affinity
 from scheduler.model.changes import Changes, LabelNode
 from scheduler.model.nodes import Node
@@ -82,7 +82,9 @@ class NodeAffinity:
     args_type: ClassVar = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs, _context: PluginContext) -> None:
-        added = wire.Affinity(node_affinity=msgspec.convert(args.added_affinity or {}, wire.NodeAffinity))
+        added = pod_wire.Affinity(
+            node_affinity=msgspec.convert(args.added_affinity or {}, pod_wire.NodeAffinity)
+        )
         #: Its `terms` are None if the profile adds no required term.
         self._added = parse_required_node_affinity(None, added)
         self._added_preferred = parse_preferred_nodes(added.node_affinity) or ()

@@ -1,8 +1,8 @@
 """
 NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
 
-Counted are the volumes of the node's pods, by driver and handle, those that are still to be provisioned for them, and
-volumes that are attached without a pod. Inline `csi` volumes are not counted.
+The volumes of the node's pods count, by driver and handle, also before they are provisioned; so do volumes that are
+attached without a pod. Inline `csi` volumes do not.
 
 Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 """
@@ -180,7 +180,7 @@ def _fits(driver: str, volumes: set[AttachedVolume], snapshot: Snapshot) -> Mask
 
 def _needed(volumes: set[AttachedVolume], snapshot: Snapshot) -> Amounts:
     """
-    Return how many of the volumes each row would have to attach: those that no pod of the node uses.
+    Return how many of the volumes each row would have to attach, because no pod of the node uses them.
 
     Quirk of kubernetes 1.36: one that is attached already, but that no pod there uses, is counted twice.
     """

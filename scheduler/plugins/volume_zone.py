@@ -44,7 +44,7 @@ NAME: Final = "VolumeZone"
 
 OTHER_ZONE: Final = unresolvable("node(s) had no available volume zone")
 
-#: The labels that stand in on a node for those that a volume has from older days; not the other way round.
+#: Beta label of a volume -> the label of a node that counts as the same; not the other way round.
 _STANDS_IN: Final[Mapping[str, str]] = {BETA_ZONE_KEY: ZONE_KEY, BETA_REGION_KEY: REGION_KEY}
 
 #: A label, and the values of which a node must have one.

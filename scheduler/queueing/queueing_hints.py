@@ -100,7 +100,7 @@ class QueueingHints:
             yield from by_plugin.get(plugin, ())
 
     def _interested(self, event: ClusterEvent) -> tuple[InterestedPlugins, _Narrowed]:
-        """Return the plugins whose hints may help any pod, and what narrows those of the others."""
+        """Return the plugins whose hints may help any pod, and by each other plugin what narrows its hints."""
         if event not in self._interested_by_event:
             registered_events = [
                 (plugin, registered)

@@ -3,10 +3,10 @@ How long rules with a fallback have kept pending pods pending, and when a fallba
 
  1. The clock of a pod's rule runs from an attempt that found the pod unschedulable although it would fit if this rule
     were a preference, until the next attempt, which may find otherwise and comes at the latest when the clock is saved.
-    It never starts over: what it counted stays.
+    It never starts over: its count stays.
  2. Only time that a live scheduler saw counts. Time is seen in steps, at least every `TICK_S` while a clock runs; a
     longer step counts as `MAX_STEP_S`. So neither a scheduler that was stopped, nor one that was not there, counts.
-    Nor does the time for `BLIND_S` after a watch was interrupted: room may have come and gone that nobody saw.
+    Nor does the time for `BLIND_S` after a watch was interrupted: room may have come and gone unseen.
  3. What a clock has counted is saved on the pod when it starts, and whenever it has grown by `save_step_s`. A scheduler
     that starts continues from there: a restart costs the pod at most that step, and never gives it time.
  4. A set of rules is due once each of them is: its time is over, or an autoscaler has said NotTriggerScaleUp about the
@@ -49,7 +49,7 @@ def save_step_s(after_s: int) -> int:
 
 @dataclass(slots=True)
 class _Wait:
-    """The clocks of one pod. Those of `rule_sets` run since `since_s`, in seconds of the live time."""
+    """The clocks of one pod. The clocks of `rule_sets` run since `since_s`, in seconds of the live time."""
 
     pod: Pod
     counted_s: dict[str, float]

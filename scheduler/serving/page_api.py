@@ -7,11 +7,11 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/rules/{id}?groupBy=LABEL                  overview.domains.DomainMap
     GET  /api/v1/rules/{id}/cell?domain=VALUE              overview.domains.Cell
     GET  /api/v1/node-labels                               overview.domains.NodeLabels
-    GET  /api/v1/weights                                   overview.questions.Weights
+    GET  /api/v1/weights                                   overview.what_if.Weights
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
-    POST /api/v1/what-if                                   overview.questions.Question -> Answer; writes nothing
+    POST /api/v1/what-if                                   overview.what_if.WhatIfRequest -> WhatIf; writes nothing
 
 Errors are {"message": text}. A name of a pod is left out where its namespace's pods may not be listed; numbers stay.
 """
@@ -33,8 +33,8 @@ from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search
-from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.survey import Rules
+from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.serving.delegated_auth import Rejection
 from scheduler.serving.page_access import PageAccess, Visible, everything
 from scheduler.serving.page_files import SECURITY_HEADERS, PageFiles
@@ -118,7 +118,7 @@ class PageSource(Protocol):
         """Return the explanation of a pod, None if there is no such pod. Raises BusyError."""
         ...
 
-    async def what_if(self, question: Question, may_see: Visible) -> Answer | None:
+    async def what_if(self, request: WhatIfRequest, may_see: Visible) -> WhatIf | None:
         """Return the answer, None if its pod is unknown. Raises SettingsError, BusyError."""
         ...
 
@@ -260,17 +260,17 @@ class PageApi:
         if (request.content_length or 0) > _MAX_QUESTION_BYTES:
             return _error(413, f"expected at most {_MAX_QUESTION_BYTES} bytes")
         try:
-            question = msgspec.json.decode(await request.read(), type=Question)
+            what_if = msgspec.json.decode(await request.read(), type=WhatIfRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _error(400, str(error))
-        wanted = question.like.namespace if question.like is not None else ""
+        wanted = what_if.like.namespace if what_if.like is not None else ""
         may_see = await self._visible(request, wanted)
         if isinstance(may_see, Rejection):
             return may_see.response()
         if wanted and not may_see(wanted):
             return _error(403, f"you may not list the pods of namespace {wanted}")
         try:
-            return _found(await self._source.what_if(question, may_see), "pod")
+            return _found(await self._source.what_if(what_if, may_see), "pod")
         except SettingsError as error:
             return _error(400, str(error))
 

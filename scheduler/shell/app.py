@@ -18,7 +18,7 @@ from typing import Any, Final
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
-from scheduler.model.instructions import Attempted
+from scheduler.model.instructions import Attempted, EvictVictim
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PluginFailing, WatchInterrupted
 from scheduler.observe.logs import Logger, configure
@@ -311,9 +311,11 @@ class Scheduler:
             self._client,
             clock_s=self._clock_s,
             pause=binder.pause,
+            is_awaited=self._machine.awaits_room_of,
             is_wanted=self._machine.wants_eviction,
             may_write=self._leads,
             on_failed=self._on_eviction_failed,
+            on_deleted=self._on_evicted,
         )
 
     def _new_binder(self, limit: BindLimit) -> Binder:
@@ -418,6 +420,16 @@ class Scheduler:
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
+
+    def _on_evicted(self, done: EvictVictim) -> None:
+        # In upstream's words (framework/preemption/executor.go, kubernetes 1.36).
+        self._log.info(
+            2,
+            "Preemptor Pod preempted victim Pod",
+            preemptor=done.preemptor.key,
+            victim=done.victim.key,
+            node=done.victim.node_name,
+        )
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)

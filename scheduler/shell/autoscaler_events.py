@@ -71,7 +71,7 @@ class AutoscalerEvents:
                     self._problem = ""
                 except ApiError as error:
                     self._report(namespace, error)
-                # Only now: who asks meanwhile gets the answer that is on its way.
+                # Not before the answer: a request in between is served by the one that is on its way.
                 self._asked.pop(namespace, None)
 
     async def _read(self, namespace: str) -> None:

@@ -42,6 +42,7 @@ from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import connect
 from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
@@ -54,6 +55,7 @@ from scheduler.shell.profiles import (
 )
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
+from scheduler.shell.sweeper import Sweeper
 from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
 from scheduler.state.snapshot import Snapshot
 
@@ -64,7 +66,6 @@ _CHECK_PERIOD_FACTOR: Final = 10.0
 _STIMULI_PER_SLICE: Final = 200
 #: Of the choice between equally good nodes, none of which is a reason to move.
 _SEED: Final = 1
-_SWEEP_PERIOD_S: Final = 60.0
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.
 _INTERRUPTED_S: Final = 40.0
@@ -115,6 +116,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
 
     Raises SettingsError for mistakes that the user can correct.
     """
+    disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = EnforcementMetrics(version=product_version())
     async with connect(
@@ -197,7 +199,7 @@ class EnforcerDaemon:
         #: Earliest times of the next eviction and the next check.
         self._evict_from_s = 0.0
         self._check_from_s = 0.0
-        self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
+        self._sweeper = Sweeper(self._enforcer.state.sweeping, now_s=now_s)
         self._rebalance_at_s = self._now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
@@ -269,6 +271,7 @@ class EnforcerDaemon:
         """Run everything in the group until `stop` is called, then shut down in order."""
         background = [
             group.create_task(self._recorder.run(), name="events"),
+            group.create_task(freeze_periodically(), name="garbage collection"),
             *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
         ]
         if self._elector is not None:
@@ -298,9 +301,7 @@ class EnforcerDaemon:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
             self._enforcer.apply(stimulus)
             self._needs_check = True
-        if self._now_s() >= self._sweep_at_s:
-            self._sweep_at_s = self._now_s() + _SWEEP_PERIOD_S
-            self._enforcer.sweep()
+        self._sweeper.sweep()
 
     def _check(self, group: asyncio.TaskGroup) -> None:
         now_s = self._now_s()
@@ -359,7 +360,7 @@ class EnforcerDaemon:
 
     def _idle_s(self) -> float:
         now_s = self._now_s()
-        wake_times_s = [self._sweep_at_s]
+        wake_times_s = [self._sweeper.next_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
         wake_s = self._enforcer.next_wake_s()

@@ -1,7 +1,7 @@
 """
 What the page and its API show, from the state between two iterations of the scheduling loop.
 
-What concerns all pods or all rules is computed in slices, and only while somebody looks.
+Views of all pods or all rules are computed in slices, and only while a page asks for them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from scheduler.overview.decisions import DecisionFeed, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
-from scheduler.overview.questions import Answer, Question, Weights
 from scheduler.overview.redaction import redacted
 from scheduler.overview.survey import RuleRecord, Rules, Survey, survey_pieces
 from scheduler.overview.throughput import Window
+from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
@@ -40,7 +40,7 @@ from scheduler.state.cluster import ClusterState
 _NOW_S: Final = 0.4
 #: A watch that was silent for longer is behind: bookmarks come once a minute.
 _FRESH_S: Final = 90.0
-#: Rules are gathered while somebody asked in this time, and this long after the last time.
+#: Rules are gathered for this long after the last request for them.
 _WATCHED_S: Final = 15.0
 _SURVEY_PERIOD_S: Final = 1.0
 #: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
@@ -110,7 +110,7 @@ class ClusterPage:
         self._window.add_decision(seconds, self._now_s())
 
     async def run(self) -> None:
-        """Gather the rules again and again while somebody looks."""
+        """Gather the rules again and again while a page asks for them."""
         while True:
             if self._now_s() - self._asked_at_s > _WATCHED_S:
                 self._asked.clear()
@@ -143,7 +143,7 @@ class ClusterPage:
         return self._feed.after(after, may_see, most)
 
     def namespaces(self) -> set[str]:
-        """Return the namespaces of remembered attempts and of pending pods, for the question who may see them."""
+        """Return the namespaces of remembered attempts and of pending pods, of which a viewer may see some."""
         return self._feed.namespaces() | {queued.pod.namespace for queued in self._explainer.pending()}
 
     async def rules(self) -> Rules:
@@ -194,18 +194,18 @@ class ClusterPage:
         pending = [other.pod for other in self._explainer.pending()]
         return self._redacted(await self._rehearsals.explain(pod, pending), queued, may_see)
 
-    async def what_if(self, question: Question, may_see: Visible) -> Answer | None:
+    async def what_if(self, request: WhatIfRequest, may_see: Visible) -> WhatIf | None:
         """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
         template = None
-        if question.like is not None:
-            queued = self._explainer.find(question.like.namespace, question.like.name)
+        if request.like is not None:
+            queued = self._explainer.find(request.like.namespace, request.like.name)
             if queued is not None:
                 template = queued.pod
             else:
-                template = await self._placed(question.like.namespace, question.like.name)
+                template = await self._placed(request.like.namespace, request.like.name)
             if template is None:
                 return None
-        return await self._rehearsals.answer(question, template, may_see)
+        return await self._rehearsals.answer(request, template, may_see)
 
     # Parts.
 
@@ -271,7 +271,7 @@ class ClusterPage:
         return self._now_s() - self._surveyed_at_s <= _CURRENT_S
 
     def _survey_pause(self) -> float:
-        """A survey that somebody waits for, or will open next, goes faster, also one that has begun before."""
+        """Return the pause between slices: shorter once a page waits for the survey, also one that has begun."""
         if self._survey is None:
             return _AT_FIRST if self._n_waiting else _ON_REQUEST
         return _ON_REQUEST if self._n_waiting else _IN_BACKGROUND

@@ -30,7 +30,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.overview.pending import Visible
-from scheduler.overview.questions import MAX_REPLICAS, Answer, Question, Rehearsal, Replicas, like
+from scheduler.overview.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
@@ -97,21 +97,21 @@ class Rehearsals:
             )
             return await asyncio.to_thread(explain, request)
 
-    async def answer(self, question: Question, template: Pod | None, may_see: Visible) -> Answer:
+    async def answer(self, request: WhatIfRequest, template: Pod | None, may_see: Visible) -> WhatIf:
         """
         Return what would happen. `template`: the pod that the question names.
 
         Raises SettingsError for a question that makes no sense, and BusyError.
         """
-        self._check(question)
-        changed = self._with_weights(question.weights)
+        self._check(request)
+        changed = self._with_weights(request.weights)
         async with self.turn():
             # Not in the event loop: to read a large manifest and to decode its pods takes a second.
-            manifests = await asyncio.to_thread(self._manifests, question)
+            manifests = await asyncio.to_thread(self._manifests, request)
             state = await self._copied()
-            replicas = await asyncio.to_thread(self._all_replicas, manifests, question, state)
+            replicas = await asyncio.to_thread(self._all_replicas, manifests, request, state)
             if template is not None:
-                copies = like(template, 1 if question.replicas is None else question.replicas)
+                copies = like(template, 1 if request.replicas is None else request.replicas)
                 replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
 
             def new_profile(name: str, snapshot: Snapshot, is_changed: bool) -> Profile:  # noqa: FBT001
@@ -121,7 +121,7 @@ class Rehearsals:
             rehearsal = Rehearsal(
                 state=state, new_profile=new_profile, rng=random.Random(_SEED), may_see=may_see
             )
-            return await asyncio.to_thread(rehearsal.answer, question, replicas, ())
+            return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
 
     async def _copied(self) -> ClusterState:
         copy = ClusterState(
@@ -135,24 +135,24 @@ class Rehearsals:
         names = [profile.scheduler_name for profile in self._settings.profiles]
         return pod.scheduler_name if pod.scheduler_name in names else names[0]
 
-    def _check(self, question: Question) -> None:
-        n_replicas = question.replicas
+    def _check(self, request: WhatIfRequest) -> None:
+        n_replicas = request.replicas
         if n_replicas is not None and not 0 <= n_replicas <= MAX_REPLICAS:
             raise SettingsError("replicas", "", str(n_replicas), f"a number from 0 to {MAX_REPLICAS}")
-        if len(question.cordon) > _MAX_NODES or len(question.without) > _MAX_NODES:
+        if len(request.cordon) > _MAX_NODES or len(request.without) > _MAX_NODES:
             raise SettingsError("cordon", "", "too many nodes", f"at most {_MAX_NODES}")
-        for name in question.cordon:
+        for name in request.cordon:
             if self._state.node(name) is None:
                 raise SettingsError("cordon", "", name, "the name of a node")
-        if not (question.manifest.strip() or question.like or question.without):
+        if not (request.manifest.strip() or request.like or request.without):
             raise SettingsError(
                 "question", "", "nothing to place", "a manifest, a pod, or nodes to take away"
             )
 
-    def _manifests(self, question: Question) -> list[Manifest]:
-        if not question.manifest.strip():
+    def _manifests(self, request: WhatIfRequest) -> list[Manifest]:
+        if not request.manifest.strip():
             return []
-        documents = numbered_documents(question.manifest, _SOURCE)
+        documents = numbered_documents(request.manifest, _SOURCE)
         manifests, _ = sorted_documents(
             documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
         )
@@ -161,10 +161,10 @@ class Rehearsals:
         return manifests
 
     def _all_replicas(
-        self, manifests: Sequence[Manifest], question: Question, state: ClusterState
+        self, manifests: Sequence[Manifest], request: WhatIfRequest, state: ClusterState
     ) -> list[Replicas]:
         """Return the pods of each manifest, and add what they need to the copied state."""
-        counts = [one.n_replicas if question.replicas is None else question.replicas for one in manifests]
+        counts = [one.n_replicas if request.replicas is None else request.replicas for one in manifests]
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
         return [

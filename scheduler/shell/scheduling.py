@@ -17,6 +17,7 @@ from scheduler.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import YoungCollector
 from scheduler.shell.inbox import Inbox
+from scheduler.shell.sweeper import SWEEP_PAUSE_S, SWEEP_PERIOD_S
 
 #: Limits of a slice of stimuli: their number, about 40 µs each, and its time.
 _STIMULI_PER_SLICE: Final = 100
@@ -34,11 +35,6 @@ _ITERATION_S: Final = 0.006
 #: How often a loop with work checks again if it is ready. Most causes end with a nudge; the others, such as a Lease
 #: that was renewed late, cost up to this time.
 _READY_CHECK_S: Final = 1.0
-
-#: How often unused cached state is dropped.
-_SWEEP_PERIOD_S: Final = 60.0
-#: Between two pieces of a sweep.
-_SWEEP_PAUSE_S: Final = 0.05
 
 
 class SchedulingLoop:
@@ -73,7 +69,7 @@ class SchedulingLoop:
         self._young_collector = YoungCollector()
         #: When to stop waiting for binds and evictions in flight; None before `stop`.
         self._give_up_at_s: float | None = None
-        self._sweep_at_s = now_s() + _SWEEP_PERIOD_S
+        self._sweep_at_s = now_s() + SWEEP_PERIOD_S
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
@@ -168,7 +164,7 @@ class SchedulingLoop:
                 self._execute(instruction)
         if now_s >= self._sweep_at_s:
             self._machine.handle(SweepDue(), now_s)
-            pause_s = _SWEEP_PAUSE_S if self._machine.is_sweeping else _SWEEP_PERIOD_S
+            pause_s = SWEEP_PAUSE_S if self._machine.is_sweeping else SWEEP_PERIOD_S
             self._sweep_at_s = now_s + pause_s
 
     def _may_cycle(self) -> bool:

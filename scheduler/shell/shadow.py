@@ -21,10 +21,12 @@ from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import connect
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.signals import on_termination
+from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
 from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _STIMULI_PER_SLICE: Final = 200
-_SWEEP_PERIOD_S: Final = 60.0
 _TICK_S: Final = 1.0
 _SEED: Final = 1
 
@@ -64,6 +65,7 @@ class Options:
 
 async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
+    disable_full_collections()
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ShadowMetrics(version=product_version())
     stopped = asyncio.Event()
@@ -111,6 +113,7 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
+                tasks.append(group.create_task(freeze_periodically(), name="garbage collection"))
                 await _compare(shadow, options, inbox, sync, stopped, log)
                 for task in tasks:
                     task.cancel()
@@ -122,7 +125,7 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
 def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]]) -> ShadowReport:
     """Return what is compared of a recording: its events and marks with their seconds."""
     shadow = new_shadow(options)
-    end_s, sweep_s, told_s = float("inf"), _SWEEP_PERIOD_S, time.monotonic()
+    end_s, sweep_s, told_s = float("inf"), SWEEP_PERIOD_S, time.monotonic()
     for at_s, event in changes:
         if event is Mark.SYNCED:
             shadow.compares = True
@@ -135,7 +138,7 @@ def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]])
             continue
         if at_s >= sweep_s:
             shadow.state.sweep()
-            sweep_s = at_s + _SWEEP_PERIOD_S
+            sweep_s = at_s + SWEEP_PERIOD_S
         shadow.apply(event, at_s)
         if (now_s := time.monotonic()) >= told_s:
             options.on_progress(shadow.report())
@@ -161,7 +164,8 @@ async def _compare(
     shadow: Shadow, options: Options, inbox: Inbox, sync: InitialSync, stopped: asyncio.Event, log: Logger
 ) -> None:
     """Hand every stimulus to the shadow, until it is time to stop. The time counts from the first lists on."""
-    end_s = sweep_s = told_s = float("inf")
+    end_s = told_s = float("inf")
+    sweeper = Sweeper(shadow.state.sweeping, now_s=time.monotonic)
     while not stopped.is_set() and (now_s := time.monotonic()) < end_s:
         for stimulus in inbox.take(_STIMULI_PER_SLICE):
             if not isinstance(stimulus, WatchEvent):
@@ -173,12 +177,10 @@ async def _compare(
         if not shadow.compares and sync.check():
             shadow.compares = True
             log.info(0, "Comparing decisions", of=options.of)
-            sweep_s, told_s = now_s + _SWEEP_PERIOD_S, now_s
+            told_s = now_s
             end_s = float("inf") if options.duration_s is None else now_s + options.duration_s
-        if now_s >= sweep_s:
-            shadow.state.sweep()
-            sweep_s = now_s + _SWEEP_PERIOD_S
+        sweeper.sweep()
         if now_s >= told_s:
             options.on_progress(shadow.report())
             told_s = now_s + _TICK_S
-        await inbox.wait(max(0.0, min(_TICK_S, end_s - now_s)))
+        await inbox.wait(max(0.0, min(_TICK_S, end_s - now_s, sweeper.next_s - now_s)))

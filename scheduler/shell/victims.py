@@ -1,7 +1,7 @@
 """
 Evicts the pods that are in the way of one of higher priority. Outcomes are values; no failure of the server raises.
 
-    wanted? --no--> spared
+    awaited? --no--> spared
        |
      PATCH condition DisruptionTarget --> wanted? --no--> spared
        `--404--> gone; 409: again            |
@@ -37,9 +37,13 @@ class VictimEvictor:
         client: sends the requests.
         clock_s: the time since the epoch.
         pause: waits after the failed attempt of this number.
-        is_wanted: returns True while a pod, by its UID, still needs the place of another one.
+        is_awaited: returns True while a pod, by its UID, is pending and another one still runs; asked before the PATCH,
+            which follows the decision at once. The disruption controller takes back a condition that no DELETE follows
+            within two minutes.
+        is_wanted: returns True while the pod still needs the place of the other one; asked before the DELETE.
         may_write: returns True while this instance may write; called before a write and after the rate limit.
         on_failed: called with the victim and the error of an eviction that is given up.
+        on_deleted: called with the eviction of a pod that this deleted.
     """
 
     def __init__(
@@ -48,19 +52,29 @@ class VictimEvictor:
         *,
         clock_s: Callable[[], float],
         pause: Callable[[int, ApiError], Awaitable[None]],
+        is_awaited: Callable[[str, str], bool],
         is_wanted: Callable[[str, str], bool],
         may_write: Callable[[], bool] = lambda: True,
         on_failed: Callable[[Pod, str], None] = lambda _pod, _why: None,
+        on_deleted: Callable[[EvictVictim], None] = lambda _instruction: None,
     ) -> None:
         self._client, self._clock_s, self._pause = client, clock_s, pause
-        self._is_wanted, self._may_write, self._on_failed = is_wanted, may_write, on_failed
+        self._is_awaited, self._is_wanted, self._may_write = is_awaited, is_wanted, may_write
+        self._on_failed, self._on_deleted = on_failed, on_deleted
 
     async def evict(self, instruction: EvictVictim) -> EvictionEnded:
         """Evict the victim and return its fate."""
+        ended = await self._evict(instruction)
+        if ended.fate is VictimFate.DELETED:
+            self._on_deleted(instruction)
+        return ended
+
+    async def _evict(self, instruction: EvictVictim) -> EvictionEnded:
         preemptor, victim = instruction.preemptor, instruction.victim
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
-        for request in (self._condition(preemptor, victim), deletion):
-            if not self._may_write() or not self._is_wanted(preemptor.uid, victim.uid):
+        condition = self._condition(preemptor, victim)
+        for request, is_needed in ((condition, self._is_awaited), (deletion, self._is_wanted)):
+            if not self._may_write() or not is_needed(preemptor.uid, victim.uid):
                 return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
             problem, in_doubt = await self._send(request, preemptor, victim)
             if problem is None:

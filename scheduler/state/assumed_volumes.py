@@ -54,7 +54,7 @@ class _Assumption:
         raise InvariantViolation(f"{self.seen.kind} {self.seen.key} cannot be assumed as {self.value}")
 
     def is_over(self) -> bool:
-        """Return whether a watch shows the written version or that the object is taken, or nobody holds it."""
+        """Return whether a watch shows the written version, the object is taken, or no pod holds it."""
         if self.version:
             if not is_older(self.seen.resource_version, self.version):
                 return True

@@ -48,7 +48,7 @@ from scheduler.state.workloads import Workloads
 
 @dataclass(slots=True)
 class PlacedPod:
-    """A pod on a node row, and what it was counted as, so that exactly that is subtracted when it leaves."""
+    """A pod on a node row, and the values it was counted with: the same are subtracted when it leaves."""
 
     pod: Pod
     row: int
@@ -275,8 +275,8 @@ class ClusterState:
 
     def sweeping(self) -> Iterator[None]:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
-        self.derived.sweep()
         self.nodes.sweep()
+        yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 
     def placed_on(self, row: int) -> Collection[PlacedPod]:

@@ -124,7 +124,7 @@ class TermSums:
     The weighted sums of the existing terms that select one label set.
 
     `by_key`: sums per domain by topology key, not to be written to. `weights`: of terms that were weighed one by one,
-    the weight, 0 if the term does not select the label set or is left out; for limiting terms all that select it.
+    the weight, 0 if the term does not select the label set; for limiting terms all that select it.
     """
 
     by_key: dict[str, PerDomain] = field(default_factory=dict)
@@ -220,6 +220,8 @@ class PodCounter:
         or 20 ns for each term and row if very many may.
         """
         terms = self._terms
+        if not limiting:
+            label_set = terms.alike(label_set)
 
         def compute() -> TermSums:
             if not limiting and terms.n_may_select(label_set) > _FEW_TERMS:
@@ -236,18 +238,20 @@ class PodCounter:
 
         def patch(found: TermSums, changes: Sequence[Change]) -> None:
             weights = found.weights
-            if not limiting and sum(len(change.terms) for change in changes) + len(weights) > _MANY_TERMS:
+            if not limiting and sum(len(change.terms) for change in changes) > _MANY_TERMS:
                 fresh = compute()
                 found.by_key, found.weights = fresh.by_key, fresh.weights
                 return
+            if not limiting and len(weights) > _MANY_TERMS:
+                weights.clear()
             for row, delta, _, _, changed in changes:
                 for term in changed:
-                    weight = weights.get(term)
-                    if weight is None:
-                        weight = weight_of(term) if term.is_limiting is limiting else 0
-                        if weight and not self._label_sets.matches(term.key.matcher, label_set):
-                            weight = 0
-                        weights[term] = weight
+                    if term.is_limiting is not limiting or not (weight := weight_of(term)):
+                        continue
+                    if term not in weights:
+                        matches = self._label_sets.matches(term.key.matcher, label_set)
+                        weights[term] = weight if matches else 0
+                    weight = weights[term]
                     if weight and self._is_somewhere(term):
                         self._sums(found, term).add(row, weight * delta)
                     if not term.pods_by_row:

@@ -8,7 +8,7 @@ is patched with the changes since, or recomputed. Plugins keep nothing themselve
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -19,9 +19,8 @@ from scheduler.state.change_log import Change, ChangeLog
 
 #: Bytes of an entry beside its value: the key, two functions and what they hold. Measured: 1,400.
 ENTRY_BYTES: Final = 1400
-#: Values that one sweep of bounded ones drops at most, 10 µs each: so many, or this share of all.
-_DROPPED_AT_ONCE: Final = 500
-_DROPPED_SHARE: Final = 8
+#: Values that a piece of a sweep drops, 10 to 100 µs each.
+_DROPPED_AT_ONCE: Final = 50
 #: Bytes of all entries together: 1,600 counts at 5,000 nodes. The least recently used go first.
 MAX_BYTES: Final = 64 * 2**20
 
@@ -31,7 +30,7 @@ class Sized(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes, including those of dictionaries that belong to the value."""
+        """Bytes, dictionaries of the value included."""
         ...
 
 
@@ -108,20 +107,16 @@ class DerivedValues:
         self._resize(entry, value.nbytes + ENTRY_BYTES)
         return value
 
-    def sweep(self) -> None:
-        """
-        Drop the values that nothing has asked for since the last sweep. O(values dropped).
-
-        With a bound of bytes only so many at once that the event loop is not held: the bound takes care of the rest.
-        """
+    def sweeping(self) -> Iterator[None]:
+        """Drop what nothing has asked for since the last sweep. Yield after every piece. O(values dropped)."""
         self._n_sweeps += 1
-        n = len(self._entries)
-        at_once = n if self._max_bytes is None else max(_DROPPED_AT_ONCE, n // _DROPPED_SHARE)
-        for key, entry in list(islice(self._entries.items(), at_once)):
-            # The least recently used come first.
-            if entry.used_at >= self._n_sweeps - 1:
-                return
-            self.n_bytes -= self._entries.pop(key).n_bytes
+        while oldest := list(islice(self._entries.items(), _DROPPED_AT_ONCE)):
+            for key, entry in oldest:
+                # The least recently used come first.
+                if entry.used_at >= self._n_sweeps - 1:
+                    return
+                self.n_bytes -= self._entries.pop(key).n_bytes
+            yield
 
     def keys(self) -> list[Hashable]:
         """Return the keys of all values, the least recently used first."""

@@ -194,6 +194,14 @@ class ExistingTerms:
         """Return the number of terms that `may_select` yields, limiting ones left out. O(labels)."""
         return sum(len(self._by_anchor.get(anchor, ())) for anchor in _anchors_of(label_set))
 
+    def alike(self, label_set: LabelSet) -> LabelSet:
+        """
+        Return a label set that the same terms select, limiting ones left out; many share one. O(labels).
+
+        Without the labels that no term reads, such as a StatefulSet's names of pods.
+        """
+        return self._label_sets.of(label_set.namespace, self._table.read(label_set.labels))
+
     def sums(
         self,
         label_set: LabelSet,
@@ -211,6 +219,8 @@ class ExistingTerms:
             0 if is_exempt and one.key.kind is TermKind.REQUIRED_ANTI else weight_of(one)
             for one in self._effect_terms
         ]
+        if not any(weights):
+            return {}
         labels = self._label_sets.namespace_labels.get(label_set.namespace)
         return self._table.sums(label_set, labels, np.array(weights, dtype=np.int64), columns_of, n_rows)
 

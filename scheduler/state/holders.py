@@ -7,7 +7,7 @@ from typing import Final
 
 from scheduler.state.partitioned_dict import PartitionedDict
 
-_NOBODY: Final[Mapping[str, int]] = {}
+_NO_HOLDERS: Final[Mapping[str, int]] = {}
 
 
 class Holders:
@@ -49,7 +49,7 @@ class Holders:
         """Return how often each holder holds the key."""
         held = self._by_key.get(key)
         if held is None:
-            return _NOBODY
+            return _NO_HOLDERS
         return {held: 1} if isinstance(held, str) else held
 
     def holds(self, key: str, holder: str) -> bool:

@@ -106,6 +106,9 @@ class Postings(Generic[K]):
     def __init__(self) -> None:
         self._by_key: dict[K, int | IdSet] = {}
 
+    def __contains__(self, key: K) -> bool:
+        return key in self._by_key
+
     def add(self, key: K, number: int) -> None:
         """Add an id that the key does not have. O(1) in the mean."""
         found = self._by_key.get(key)

@@ -34,7 +34,7 @@ class _Exclusion:
 
     @property
     def next_s(self) -> float:
-        """When it ends or, if it has ended, is forgotten."""
+        """The second at which it ends or, if it has ended, is forgotten."""
         return self.ends_s + LONGEST_S if self.has_ended else self.ends_s
 
 
@@ -65,7 +65,7 @@ class KubeletRefusals:
 
     @property
     def next_s(self) -> float | None:
-        """When `expire` next has something to do; None if never."""
+        """The second at which `expire` next has something to do; None if never."""
         return self._next_s
 
     def excluded_nodes(self, spec: PodSpec) -> Mapping[str, str]:

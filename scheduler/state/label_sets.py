@@ -110,12 +110,13 @@ class LabelSets:
 
     def _selected_by(self, matcher: PodMatcher) -> set[LabelSet]:
         """Return the label sets for which `matches` is true."""
+        if any(selector.is_nothing for _, selector in matcher.parts):
+            return set()
         found = self._superset(matcher)
-        for rule, selector in matcher.parts:
-            if selector.is_nothing:
-                return set()
-            for requirement in selector.requirements:
-                self._keep_satisfying(found, requirement)
+        # Terms of one pod have much in common.
+        for requirement in {one for _, selector in matcher.parts for one in selector.requirements}:
+            self._keep_satisfying(found, requirement)
+        for rule in {rule for rule, _ in matcher.parts}:
             found = self._covered(found, rule)
         if matcher.exempt:
             found = {one for one in found if one.namespace not in matcher.exempt}

@@ -19,7 +19,7 @@ COUNTED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class PodsByRow(NamedTuple):
-    """Some of the pods, sorted by row; those of one row by importance. Each array has an entry per pod."""
+    """Some of the pods, sorted by row and within a row by importance. Each array has an entry per pod."""
 
     rows: Rows
     priorities: Amounts

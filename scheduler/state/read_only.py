@@ -1,8 +1,8 @@
 """
 The snapshot that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
 
-A guest is code of the user's that runs in our process. What it computes is kept beside what we compute, under keys of
-its own, and is not audited.
+A guest is code of the user's that runs in our process. Its computed values are kept beside ours, under keys of its own,
+and are not audited.
 """
 
 from __future__ import annotations
@@ -10,36 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.requests import PODS
-from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Taint, Toleration
-from scheduler.model.volumes import (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    StorageKind,
-    StorageObject,
-)
-from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
+from scheduler.model.pods import PodSpec
+from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
+from scheduler.model.volumes import PersistentVolumeClaim
+from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
 from scheduler.state.node_masks import HARD_EFFECTS
-from scheduler.state.node_table import ImageState, NodeTable
+from scheduler.state.read_only_views import (
+    NodeColumns,
+    NodeView,
+    ReadOnlyColumn,
+    ReadOnlyCounts,
+    VolumesView,
+    read_only,
+    read_only_amounts,
+)
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.topology_rows import TopologyRows
-from scheduler.state.volumes import Volumes
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
 
 class GuestKey(NamedTuple):
@@ -47,135 +45,6 @@ class GuestKey(NamedTuple):
 
     owner: Hashable
     key: Hashable
-
-
-def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Return a view of the array that cannot be written to. 0.2 µs."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-class NodeView:
-    """
-    One node and what is on it, for rules that look at nodes one by one. Valid during the call that it is passed to.
-
-    Amounts are in scheduler units: cpu in milli, all others in whole units.
-    """
-
-    __slots__ = ("_node", "_row", "_state")
-
-    def __init__(self, state: ClusterState, row: int, node: Node) -> None:
-        self._state, self._row, self._node = state, row, node
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self._node.name
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The node's labels."""
-        return self._node.labels
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """The node's annotations whose keys a plugin names in `node_annotations`."""
-        return self._node.annotations
-
-    @property
-    def taints(self) -> tuple[Taint, ...]:
-        """The node's taints."""
-        return self._node.taints
-
-    @property
-    def unschedulable(self) -> bool:
-        """Whether the node is cordoned."""
-        return self._node.unschedulable
-
-    @property
-    def created(self) -> str:
-        """The creationTimestamp, such as 2026-01-31T12:00:00Z: texts in the order of time."""
-        return self._node.created
-
-    @property
-    def pods(self) -> list[Pod]:
-        """The pods on the node, assumed ones included. O(pods)."""
-        return [placed.pod for placed in self._state.placed_on(self._row)]
-
-    def allocatable(self, resource: str) -> int:
-        """Return how much of the resource the node has."""
-        return self._node.allocatable.get(resource, 0)
-
-    def requested(self, resource: str) -> int:
-        """Return how much of the resource the node's pods request; of `pods`, their number."""
-        nodes = self._state.nodes
-        return (
-            nodes.pod_count.item(self._row) if resource == PODS else nodes.requested_at(resource, self._row)
-        )
-
-
-class NodeColumns:
-    """The nodes as columns. Arrays have one entry per row; the methods are those of `NodeTable`."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: NodeTable) -> None:
-        self._nodes = nodes
-
-    @property
-    def row_by_name(self) -> Mapping[str, int]:
-        """Row by node name; also of nodes that are gone while pods are on them."""
-        return MappingProxyType(self._nodes.row_by_name)
-
-    @property
-    def images(self) -> Mapping[str, ImageState]:
-        """By image name, its size in bytes and the rows of the nodes that hold it."""
-        return MappingProxyType(self._nodes.images)
-
-    @property
-    def ports(self) -> Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]]:
-        """Host ports in use: (protocol, port) -> row -> address -> number of pods."""
-        return MappingProxyType(self._nodes.ports)
-
-    @property
-    def unschedulable(self) -> Mask:
-        """Rows whose node is cordoned."""
-        return read_only(self._nodes.unschedulable)
-
-    @property
-    def pod_count(self) -> Counts:
-        """Pods per row, assumed ones included."""
-        return read_only(self._nodes.pod_count)
-
-    @property
-    def non_zero(self) -> Amounts:
-        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
-        return read_only(self._nodes.non_zero)
-
-    @property
-    def may_wrap(self) -> bool:
-        """Whether an amount was ever so large that int64 arithmetic may wrap."""
-        return self._nodes.may_wrap
-
-    def allocatable(self, resource: str) -> Amounts | None:
-        """Return the allocatable amount per row, None if no node has the resource."""
-        amounts = self._nodes.allocatable(resource)
-        return None if amounts is None else read_only(amounts)
-
-    def requested(self, resource: str) -> Amounts | None:
-        """Return the amount per row that pods request, None if no node has the resource."""
-        amounts = self._nodes.requested(resource)
-        return None if amounts is None else read_only(amounts)
-
-    def name_of(self, row: int) -> str:
-        """Return the name of the row's node."""
-        return self._nodes.name_of(row)
-
-    def taints_of(self, row: int) -> tuple[Taint, ...]:
-        """Return the taints of the row's node."""
-        node = self._nodes.nodes[row]
-        return _NO_TAINTS if node is None else node.taints
 
 
 class ReadOnlySnapshot(Snapshot):
@@ -214,7 +83,7 @@ class ReadOnlySnapshot(Snapshot):
 
     def column(self, key: str) -> LabelColumn:
         """Return a node label as a column."""
-        return _ReadOnlyColumn(super().column(key))
+        return ReadOnlyColumn(super().column(key))
 
     def matching(self, rule: RequiredNodeAffinity) -> Mask:
         """Return the rows whose node satisfies nodeSelector and required node affinity."""
@@ -249,12 +118,12 @@ class ReadOnlySnapshot(Snapshot):
 
     def selected(self, matcher: PodMatcher, *, live_only: bool = False) -> PodCounts:
         """Return the number of pods per row that the matcher selects; `live_only` leaves terminating pods out."""
-        return _ReadOnlyCounts(super().selected(matcher, live_only=live_only))
+        return ReadOnlyCounts(super().selected(matcher, live_only=live_only))
 
     def pods_by_domain(self, matcher: PodMatcher, key: str) -> PerDomain:
         """Return how many pods, terminating ones included, the matcher selects in each domain of the topology key."""
         counts = super().selected(matcher)
-        return _read_only_amounts(counts.per_domain(Domains(self._state.nodes.column(key))))
+        return read_only_amounts(counts.per_domain(Domains(self._state.nodes.column(key))))
 
     def declaring(self, term: ExistingPodTerm) -> Counts:
         """Return the number of pods per row that declare the term."""
@@ -364,7 +233,7 @@ class _AskedNodes:
         return self.answers.nbytes
 
     def current(self, changed: Mask, version: int) -> npt.NDArray[np.int16]:
-        """Drop the answers of the changed rows, and those of rows that were not there. Return the others."""
+        """Drop the answers of changed rows; new rows have none. Return all of them."""
         n_new = len(changed) - len(self.answers)
         if n_new:
             self.answers = np.append(self.answers, np.full(n_new, -1, np.int16))
@@ -372,56 +241,3 @@ class _AskedNodes:
             self.answers[changed] = -1
             self.version = version
         return self.answers
-
-
-class VolumesView:
-    """Claims, volumes and classes, of which none can be changed."""
-
-    __slots__ = ("_volumes",)
-
-    def __init__(self, volumes: Volumes) -> None:
-        self._volumes = volumes
-
-    def claim(self, key: str) -> PersistentVolumeClaim | None:
-        """Return the claim of `namespace/name`."""
-        return self._volumes.claim(key)
-
-    def volume(self, name: str) -> PersistentVolume | None:
-        """Return the volume."""
-        return self._volumes.volume(name)
-
-    def storage_class(self, name: str) -> StorageClass | None:
-        """Return the class."""
-        return self._volumes.storage_class(name)
-
-    def get(self, kind: StorageKind, key: str) -> StorageObject | None:
-        """Return the object of the kind: its name, or `namespace/name` of a claim."""
-        return self._volumes.get(kind, key)
-
-
-class _ReadOnlyColumn(LabelColumn):
-    """A column of the table whose ids cannot be written to."""
-
-    def __init__(self, column: LabelColumn) -> None:
-        self.__dict__.update(column.__dict__)
-        self.ids: Rows = read_only(column.ids)
-
-    def set(self, row: int, value: str | None) -> None:
-        """Raise AttributeError: labels are changed on the node, in the API server."""
-        raise AttributeError(f"label {self.key} of row {row} cannot be set to {value}: a plugin only reads")
-
-
-class _ReadOnlyCounts(PodCounts):
-    """Counts that cannot be written to."""
-
-    def __init__(self, counts: PodCounts) -> None:
-        super().__init__(read_only(counts.by_row), counts.version)
-        self._counts = counts
-
-    def per_domain(self, domains: Domains) -> PerDomain:
-        """Return the pods in each of the domains."""
-        return _read_only_amounts(self._counts.per_domain(domains))
-
-
-def _read_only_amounts(per_domain: PerDomain) -> PerDomain:
-    return PerDomain(read_only(per_domain.amounts), read_only(per_domain.ids))

@@ -22,6 +22,8 @@ from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule
 from scheduler.syntax.selectors import Selector
 
+#: In place of a value that no selector reads; no label has it.
+ANY_VALUE: Final = "\0"
 _NO_LABELS: Final[Mapping[str, str]] = {}
 #: Required labels of a selector that matches nothing: more than a label set has.
 _NEVER: Final = np.iinfo(np.int32).max
@@ -38,7 +40,7 @@ class SelectorIndex:
     Selectors by id, and which of them match given labels.
 
     A selector matches labels if as many of its requirements In and Exists hold as it has, and none of its requirements
-    NotIn and DoesNotExist is broken. Both are looked up by the labels: those that no label touches cost nothing. All
+    NotIn and DoesNotExist is broken. Both are looked up by the labels: terms that no label touches cost nothing. All
     requirements In of a key count as one, whose values all of them have.
     """
 
@@ -78,6 +80,21 @@ class SelectorIndex:
         for key in keys:
             matches[self._broken.array(key)] = False
         return matches
+
+    def read(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """
+        Return the labels that tell these from others for a selector: the same selectors match both. O(labels).
+
+        The value is `ANY_VALUE` where selectors read that there is the key alone.
+        """
+        return {
+            key: value if self._is_read((key, value)) else ANY_VALUE
+            for key, value in labels.items()
+            if self._is_read((key, value)) or self._is_read(key)
+        }
+
+    def _is_read(self, key: Hashable) -> bool:
+        return key in self._held or key in self._broken
 
     def _keys(self, selector: Selector) -> tuple[tuple[Postings[Hashable], set[Hashable]], ...]:
         return (self._held, _holding(selector)), (self._broken, _breaking(selector))
@@ -199,6 +216,10 @@ class TermTable:
         self._entries[1:, first:end] = ((row,), (delta,))
         self._n_entries = end
 
+    def read(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the part of a pod's labels that the terms' selectors read; see `SelectorIndex.read`."""
+        return self._selectors.read(labels)
+
     def sums(
         self,
         label_set: LabelSet,
@@ -237,7 +258,7 @@ class TermTable:
         return found
 
     def _add_up(self) -> None:
-        """Add up the entries of equal terms and rows, and drop those that cancelled out. O(entries), 0.1 µs each."""
+        """Add up the entries of equal terms and rows, and drop sums of 0. O(entries), 0.1 µs each."""
         term, row, delta = self._entries[:, : self._n_entries].astype(np.int64)
         width = int(row.max(initial=0)) + 1
         places, where = np.unique(term * width + row, return_inverse=True)

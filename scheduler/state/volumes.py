@@ -52,7 +52,7 @@ class Volumes:
         self._capacities: dict[str, dict[str, CsiStorageCapacity]] = {}
         self._class_of_capacity: dict[str, str] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
-        #: Volume name -> claims that name it, but for those that it names too.
+        #: Volume name -> claims that name it and that it does not name.
         self._naming_claims = Holders()
         #: Claim -> volumes that were made for it or promised to it, but for the one that it names too.
         self._promised = Holders()
@@ -378,7 +378,7 @@ class Volumes:
         return {key: self.attached_as(key) for key in claim_keys if self._users.of(key)}
 
     def _recount(self, before: Mapping[str, AttachedVolume | None]) -> None:
-        """Count each claim as what it is now, not as what it was before."""
+        """Count each claim in its present state instead of its former one."""
         for key, old in before.items():
             new = self.attached_as(key)
             if new == old:

@@ -172,7 +172,7 @@ class Cluster:
 
     @property
     def differences(self) -> list[str]:
-        """Where the counts that are kept are not what a recount gives, one line each."""
+        """The counts that differ from a recount, one line each."""
         return differences(self._read.state)
 
     # Questions. None of them changes a node or a pod.

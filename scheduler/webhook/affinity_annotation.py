@@ -13,7 +13,14 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY, GRACE, MODE, parse_affinity_annotation, parse_grace_period
+from scheduler.model.annotations import (
+    AFFINITY,
+    GRACE,
+    MODE,
+    AnnotatedAffinity,
+    parse_affinity_annotation,
+    parse_grace_period,
+)
 from scheduler.model.fallback import FALLBACK
 from scheduler.model.match_label_keys import merged_affinity
 from scheduler.model.pod_decoder import PodDecoder
@@ -69,6 +76,12 @@ def affinity_error(pod: ReviewedPod) -> FieldError | None:
     """Return why the scheduler cannot read the pod's affinity annotations; None if it can."""
     found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
     return _located(pod, found) if isinstance(found, Problem) else None
+
+
+def crosses_namespaces(pod: ReviewedPod) -> bool:
+    """Return whether a term of the pod's annotation is about other namespaces; not if it cannot be read. O(terms)."""
+    found = parse_affinity_annotation(pod.namespace, pod.labels, pod.annotations)
+    return isinstance(found, AnnotatedAffinity) and found.pod_affinity.crosses_by_annotation()
 
 
 def grace_error(pod: ReviewedPod) -> FieldError | None:

@@ -29,7 +29,7 @@ from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import Endpoint, Listener
-from scheduler.webhook.validating import AntiAffinity, validate
+from scheduler.webhook.validating import AntiAffinity, validate, validate_reach
 
 #: How long requests may still arrive after SIGTERM, until proxies know that the pod is not ready.
 _NOT_READY_S: Final = 5.0
@@ -62,6 +62,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         {
             "mutate": partial(mutate, merges_fields=options.merges_fields),
             "validate": partial(validate, refused=options.refused),
+            "validate-reach": validate_reach,
         },
         metrics=metrics,
         log=log,

@@ -58,7 +58,7 @@ class CertificateRotation:
         self._log = log
         self._clock_s = clock_s
         self._served: KeyPair | None = None
-        #: The authorities that trust the served pair, in case somebody empties the Secret.
+        #: The authorities that trust the served pair, in case a user empties the Secret.
         self._authorities = b""
         #: The pair whose authority was published last, and when.
         self._published: tuple[KeyPair, float] | None = None
@@ -113,7 +113,7 @@ class CertificateRotation:
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)
         waited = now_s - self._published[1] >= LEARN_S
-        # If the served pair is not trusted any more, because somebody replaced the Secret, waiting gains nothing.
+        # If a user has replaced the Secret, the served pair is not trusted, and waiting gains nothing.
         is_due = waited or self._served is None or not is_trusted(self._served.cert, trusted.authorities)
         if pair != self._served and is_due:
             self._serving.serve(pair)

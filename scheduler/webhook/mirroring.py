@@ -100,7 +100,7 @@ def _new_terms(
 
 
 def _node_terms(affinity: Json, annotated: Json, left_out: dict[str, None]) -> list[object] | None:
-    """Return the node selector terms that hold for both, None if those of the spec do already."""
+    """Return the node selector terms that hold for both, None if the terms of the spec do already."""
     own, asked = (
         [
             term

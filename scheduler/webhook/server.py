@@ -1,5 +1,5 @@
 """
-The HTTPS server of /mutate and /validate.
+The HTTPS server of /mutate, /validate and /validate-reach.
 
 Time and size of a request are bounded. The answer is an AdmissionReview, or 400, 408 or 413 with one line; then the API
 server applies its failurePolicy.

@@ -1,5 +1,5 @@
 """
-Denies pods whose annotations the scheduler cannot read, and pods whose anti-affinity could block a whole zone.
+Denies pods whose annotations the scheduler cannot read or does not heed, and pods that could block a whole zone.
 
 Required anti-affinity over all namespaces keeps every other pod out of a domain. Source:
 plugin/pkg/admission/antiaffinity/admission.go (kubernetes 1.36), which denies every topology key but the hostname's,
@@ -14,11 +14,17 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model.annotations import AFFINITY, GRACE, MODE
+from scheduler.model.annotations import AFFINITY, GRACE, MODE, reach_problem
 from scheduler.model.fallback import FALLBACK
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.json_fields import list_field, object_field, string_field
-from scheduler.webhook.affinity_annotation import affinity_error, fallback_error, grace_error, required_terms
+from scheduler.webhook.affinity_annotation import (
+    affinity_error,
+    crosses_namespaces,
+    fallback_error,
+    grace_error,
+    required_terms,
+)
 from scheduler.webhook.mutating import IGNORE, kep_3633_terms, merged_labels
 from scheduler.webhook.refusals import forbidden_pod, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
@@ -62,6 +68,21 @@ def validate(review: Review, *, refused: AntiAffinity) -> Response:
             )
         )
     return Allowed()
+
+
+def validate_reach(review: Review) -> Response:
+    """
+    Return the response to the creation or update of a pod in a namespace whose annotations may be about it alone.
+
+    The API server knows the labels of namespaces and asks this only about such ones. An update is denied only for an
+    annotation that it changes. O(terms).
+    """
+    pod, old = review.pod, review.old_pod
+    if pod is None or not crosses_namespaces(pod):
+        return Allowed()
+    if review.operation != "CREATE" and old is not None and _declared(old) == _declared(pod):
+        return Allowed()
+    return Denied(forbidden_pod(pod.name, reach_problem(pod.namespace)))
 
 
 def _declared(pod: ReviewedPod) -> tuple[object, ...]:

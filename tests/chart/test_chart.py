@@ -393,11 +393,52 @@ def test_values_disable_and_narrow_webhooks(chart):
     }
     objects = rendered(chart, {"webhook": values})
     assert "MutatingWebhookConfiguration" not in {each["kind"] for each in objects}
-    (webhook,) = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
-    assert webhook["failurePolicy"] == "Fail"
-    assert "matchConditions" not in webhook
-    (left_out,) = webhook["namespaceSelector"]["matchExpressions"]
-    assert left_out["values"] == ["a", "kube-system"]
+    webhooks = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    assert len(webhooks) == 2
+    for each in webhooks:
+        assert each["failurePolicy"] == "Fail"
+        assert "matchConditions" not in each
+        left_out, *_ = each["namespaceSelector"]["matchExpressions"]
+        assert left_out["values"] == ["a", "kube-system"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "left_out", "requirement"),
+    [
+        pytest.param(
+            None,
+            [],
+            {"key": "affinity-scheduler.io/annotation-reach", "operator": "NotIn", "values": ["cluster"]},
+        ),
+        pytest.param(
+            {"names": ["platform"], "selector": {"matchLabels": {"tier": "infra"}}},
+            ["platform"],
+            {"key": "tier", "operator": "NotIn", "values": ["infra"]},
+        ),
+        pytest.param(
+            {"selector": {"matchExpressions": [{"key": "tenant", "operator": "DoesNotExist"}]}},
+            [],
+            {"key": "tenant", "operator": "Exists"},
+        ),
+        pytest.param({"selector": {}}, [], None, id="everywhere"),
+        pytest.param({"selector": {"matchLabels": {"a": "b", "c": "d"}}}, [], None, id="two requirements"),
+    ],
+)
+def test_the_webhook_refuses_terms_in_the_namespaces_that_the_configuration_does_not_allow(
+    chart, allowed, left_out, requirement
+):
+    """A selector with two requirements has no opposite that a namespaceSelector can say."""
+    args = {} if allowed is None else {"annotationNamespaces": allowed}
+    profile = {"schedulerName": "a", "pluginConfig": [{"name": "InterPodAffinity", "args": args}]}
+    objects = rendered(chart, {"scheduler": {"configuration": {"profiles": [profile]}}})
+    _, *reach = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    selectors = [each["namespaceSelector"]["matchExpressions"] for each in reach]
+    excluded = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": [*left_out, "kube-system"],
+    }
+    assert selectors == ([] if requirement is None else [[excluded, requirement]])
 
 
 def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):

@@ -315,7 +315,7 @@ def test_running_members_are_no_victims_of_their_own_group(cluster: Driver) -> N
     assert _victims(cluster.cycle()) == []
 
 
-def test_a_group_that_was_placed_once_stays_so_when_it_is_lifted_on_trial(cluster: Driver) -> None:
+def test_a_group_that_was_placed_once_stays_so_when_it_is_removed_on_trial(cluster: Driver) -> None:
     cluster.node("n0", allocatable={"cpu": "2"})
     other = {GROUP: "other", MIN_COUNT: "2"}
     containers = [container(requests={"cpu": "1"})]

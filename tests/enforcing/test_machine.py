@@ -669,7 +669,7 @@ def test_a_sweep_keeps_everything_that_is_in_use(cluster: Driver) -> None:
     database = cluster.pod("db", "a2", labels={**DB, "rev": "1"})
     for _ in range(5):
         cluster.check()
-        cluster.enforcer.sweep()
+        cluster.enforcer.state.sweep()
     cluster.gone(database)
     cluster.pod("late", "a2", labels={**DB, "rev": "2"})
     assert cluster.enforce() == []

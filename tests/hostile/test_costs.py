@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,10 +213,6 @@ def test_a_node_with_ten_thousand_labels_taints_and_images_costs_its_own_events_
     town.live({})
     assert town.cost_of({}, tries=5).own < OTHERS * town.plain.own
     town.driver.lose_node("huge")
-
-
-def _absurd(text: str) -> Callable[[], object]:
-    return lambda: text
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import copy
 
 import pytest
 
 from scheduler.cli import webhook
 from scheduler.kube.access_reviews import UserInfo, review_access, review_token
-from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.annotations import AFFINITY, MARKED_NAMESPACES, MODE
 from scheduler.webhook.certificate_store import get_configuration, get_secret, patch_bundle, patch_secret
 from scheduler.webhook.mutating import IGNORE
 from scheduler.webhook.term_lists import TERM_LISTS
@@ -23,8 +24,8 @@ OBJECTS = resources(FOLDER)
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def hook(kind: str) -> Json:
-    found: Json = one(OBJECTS, kind)["webhooks"][0]
+def hook(kind: str, index: int = 0) -> Json:
+    found: Json = one(OBJECTS, kind)["webhooks"][index]
     return found
 
 
@@ -85,6 +86,24 @@ def test_the_match_conditions_name_the_annotations_that_the_program_reads():
     assert f"name == '{AFFINITY}'" in mutating["expression"]
     assert f"name.startsWith('{AFFINITY}')" in validating["expression"]
     assert MODE.startswith(AFFINITY)
+
+
+def test_reach_is_checked_where_the_default_configuration_does_not_allow_it():
+    """The check differs from the other one in its path, its conditions and one requirement on the namespace."""
+    check, reach = copy.deepcopy(hook(KINDS[1])), copy.deepcopy(hook(KINDS[1], 1))
+    (marked,) = MARKED_NAMESPACES.requirements
+    *same, requirement = reach["namespaceSelector"]["matchExpressions"]
+    assert same == check["namespaceSelector"]["matchExpressions"]
+    assert requirement == {"key": marked.key, "operator": "NotIn", "values": list(marked.values)}
+    assert marked.operator == "In"
+    assert reach["clientConfig"]["service"].pop("path") == "/validate-reach"
+    assert check["clientConfig"]["service"].pop("path") == "/validate"
+    (condition,) = reach["matchConditions"]
+    assert f"'{AFFINITY}' in object.metadata.annotations" in condition["expression"]
+    different = ("name", "namespaceSelector", "matchConditions")
+    assert {k: v for k, v in reach.items() if k not in different} == {
+        k: v for k, v in check.items() if k not in different
+    }
 
 
 def test_the_roles_have_exactly_the_rights_that_the_program_uses():

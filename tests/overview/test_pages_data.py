@@ -20,8 +20,8 @@ from scheduler.model.stimuli import PodSeen, WorkloadSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
-from scheduler.overview.questions import NodeLabel, Question, Rehearsal, like
 from scheduler.overview.survey import survey_pieces
+from scheduler.overview.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
@@ -267,20 +267,20 @@ def rehearsal(driver: Driver) -> Rehearsal:
 
 
 def test_a_label_that_no_node_has_is_told(driver: Driver) -> None:
-    question = Question(without=(NodeLabel(build.ZONE, "za"), NodeLabel(build.ZONE, "zz")))
+    request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"), NodeLabel(build.ZONE, "zz")))
     with pytest.raises(SettingsError, match=rf"without: found {build.ZONE}=zz, expected a label of a node"):
-        rehearsal(driver).answer(question, (), ())
+        rehearsal(driver).answer(request, (), ())
 
 
 def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driver) -> None:
     """Where the pod of the zone would go, with a second zone and without."""
-    question = Question(without=(NodeLabel(build.ZONE, "za"),))
-    found = rehearsal(driver).answer(question, (), ())
+    request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"),))
+    found = rehearsal(driver).answer(request, (), ())
     assert found.displaced is not None
     assert (found.displaced.n_pods, found.displaced.n_placed) == (1, 0)
     assert found.displaced.refused[0].examples[0].name == "web-0"
     driver.node("b", labels={build.ZONE: "zb"})
-    found = rehearsal(driver).answer(question, (), ())
+    found = rehearsal(driver).answer(request, (), ())
     assert found.displaced is not None
     assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
     assert differences(driver.state) == []
@@ -291,7 +291,7 @@ def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> Non
     """Cordoned, the second zone takes none of them."""
     driver.node("b", labels={build.ZONE: "zb"})
     template = next(queued.pod for queued in driver.queue.pods() if queued.pod.name == "web-1")
-    found = rehearsal(driver).answer(Question(cordon=("b",)), (like(template, 2),), ())
+    found = rehearsal(driver).answer(WhatIfRequest(cordon=("b",)), (like(template, 2),), ())
     assert [one.n_placed for one in found.now] == [1]
     assert [one.n_placed for one in found.then] == [0]
     assert found.then[0].next is not None

@@ -186,8 +186,8 @@ def _best_by_trying_all(question: Question, node: str, budgets: Sequence[Object]
                 trial.bring_back(pod)
         if trial.refusal() is None:
             victims = [pod for pod, stays in zip(ordered, spared, strict=True) if not stays]
-            in_order = [pod for pod in lower_pods(question, node) if pod in victims]
-            return Candidate(node, in_order, sum(pod in violating for pod in victims))
+            ordered = [pod for pod in lower_pods(question, node) if pod in victims]
+            return Candidate(node, ordered, sum(pod in violating for pod in victims))
     return None
 
 

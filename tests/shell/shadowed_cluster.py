@@ -18,7 +18,8 @@ from tests.support.api_client import Api
 from tests.support.build import ZONE, Json, node_term, toleration
 from tests.support.waiting import until
 
-_PRIORITIES: Final = {"low": -5, "high": 1000}
+#: By PriorityClass. Suites before this one may have left classes with plainer names on the server.
+_PRIORITIES: Final = {"shadowed-low": -5, "shadowed-high": 1000}
 _LOCAL, _DYNAMIC, _AT_ONCE, _DRIVER = "local", "dynamic", "at-once", "ebs.csi.aws.com"
 _CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
 _VOLUMES: Final = "/api/v1/persistentvolumes"

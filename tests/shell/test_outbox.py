@@ -58,7 +58,11 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
             binder=binder,
             volumes=VolumeWriter(client, pause=binder.pause),
             victims=VictimEvictor(
-                client, clock_s=lambda: 0.0, pause=binder.pause, is_wanted=lambda _pod, _victim: True
+                client,
+                clock_s=lambda: 0.0,
+                pause=binder.pause,
+                is_awaited=lambda _pod, _victim: True,
+                is_wanted=lambda _pod, _victim: True,
             ),
             conditions=conditions,
             autoscalers=AutoscalerEvents(client, inbox, log=configure(verbosity=0, form="text")),

@@ -29,21 +29,37 @@ def refusal(code: int, message: str = "no", **headers: str) -> Any:
     return reply(body(code, "X", message), status=code, headers=headers)
 
 
+def _yes(_pod: str, _victim: str) -> bool:
+    return True
+
+
+def _no(_pod: str, _victim: str) -> bool:
+    return False
+
+
 async def _evicted(
-    answers: list[Any], *, is_wanted: Callable[[str, str], bool] = lambda _pod, _victim: True
+    answers: list[Any],
+    *,
+    is_awaited: Callable[[str, str], bool] = _yes,
+    is_wanted: Callable[[str, str], bool] = _yes,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
-    """Return the fate, the requests, their bodies, and the failures that were told."""
+    """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
+    deleted: list[EvictVictim] = []
+    eviction = EvictVictim(HIGH, LOW)
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
             client,
             clock_s=lambda: 0.0,
             pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
+            is_awaited=is_awaited,
             is_wanted=is_wanted,
             on_failed=lambda pod, why: told.append((pod, why)),
+            on_deleted=deleted.append,
         )
-        ended = await evictor.evict(EvictVictim(HIGH, LOW))
+        ended = await evictor.evict(eviction)
         received = list(script.received)
+    assert deleted == ([eviction] if ended.fate is VictimFate.DELETED else [])
     return ended, [f"{one.method} {one.path}" for one in received], [one.body for one in received], told
 
 
@@ -137,16 +153,18 @@ async def test_the_condition_says_why_and_the_deletion_names_the_pod_and_no_grac
     assert json.loads(delete) == {"preconditions": {"uid": LOW.uid}}
 
 
-async def test_a_victim_that_is_not_wanted_any_more_is_spared() -> None:
-    ended, sent, _, _ = await _evicted([], is_wanted=lambda _pod, _victim: False)
+async def test_a_victim_whose_room_is_not_waited_for_is_spared_without_a_request() -> None:
+    ended, sent, _, _ = await _evicted([], is_awaited=_no)
     assert (ended.fate, sent) == (VictimFate.SPARED, [])
-    looks = iter([True, False])
-    ended, sent, _, _ = await _evicted([reply()], is_wanted=lambda _pod, _victim: next(looks))
+
+
+async def test_a_victim_that_is_not_wanted_any_more_is_not_deleted() -> None:
+    ended, sent, _, _ = await _evicted([reply()], is_wanted=_no)
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])
 
 
 async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
-    looks = iter([True, True, False])
+    looks = iter([True, False])
     ended, sent, _, _ = await _evicted(
         [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
     )

@@ -81,7 +81,8 @@ def test_terms_without_pods_are_forgotten() -> None:
 
     scheduled_in_turn(driver, 50, made)
     sums = kept(driver, TermSums)
-    assert len(sums) == 3
+    # Two of the first pod, whose label no term read yet.
+    assert len(sums) == 3 + 2
     n_terms = len(list(driver.state.terms))
     assert n_terms == 15
     for one in sums:
@@ -119,8 +120,8 @@ def test_small_values_count_with_what_it_takes_to_keep_them() -> None:
     assert len(derived) < 50
 
 
-def test_a_sweep_drops_what_is_not_asked_for_a_few_hundred_at_once() -> None:
-    """And keeps what was asked for since the sweep before."""
+def test_a_sweep_drops_what_is_not_asked_for_in_pieces() -> None:
+    """And keeps what was asked for since the sweep before, and between two pieces."""
     driver = town()
     derived = driver.state.derived
 
@@ -133,8 +134,11 @@ def test_a_sweep_drops_what_is_not_asked_for_a_few_hundred_at_once() -> None:
     assert len(derived) == 1200
     ask("0")
     sizes = []
-    for _ in range(4):
-        driver.state.sweep()
+    for _ in driver.state.sweeping():
+        ask("1199")
         sizes.append(len(derived))
-    assert sizes == [700, 200, 0, 0]
-    assert derived.n_bytes == 0
+    assert sizes == [*range(1150, 0, -50)]
+    assert derived.keys() == ["0", "1199"]
+    driver.state.sweep()
+    driver.state.sweep()
+    assert (len(derived), derived.n_bytes) == (0, 0)

@@ -126,9 +126,9 @@ def test_what_nothing_asked_for_between_two_sweeps_is_dropped() -> None:
     rows = Rows()
     rows.ask("a")
     rows.ask("b")
-    rows.derived.sweep()
+    list(rows.derived.sweeping())
     rows.ask("a")
-    rows.derived.sweep()
+    list(rows.derived.sweeping())
     assert rows.derived.keys() == ["a"]
     assert rows.derived.n_bytes == EACH
 

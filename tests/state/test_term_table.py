@@ -39,6 +39,16 @@ def test_an_index_matches_the_labels_that_its_selectors_match(its, data, some):
     assert [bool(matches[number]) for _, number in kept] == [one.matches(some) for one, _ in kept]
 
 
+@given(st.lists(selectors, max_size=4), labels)
+def test_what_selectors_read_of_labels_is_matched_as_the_labels_are(its, some):
+    index = SelectorIndex()
+    for one in its:
+        index.add(one)
+    read = index.read(some)
+    assert [one.matches(read) for one in its] == [one.matches(some) for one in its]
+    assert read.keys() <= {requirement.key for one in its for requirement in one.requirements}
+
+
 @given(st.lists(rules, max_size=8), namespaces, st.one_of(st.none(), labels))
 def test_an_index_covers_the_namespaces_that_its_rules_cover(its, namespace, some):
     index = RuleIndex()

@@ -67,9 +67,9 @@ class Gathering:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker has ended. One that crashed has nothing to hand over, and stays unheard."""
+        """A worker has ended. One that crashed, or was given a wrong path, hands over nothing and stays unheard."""
         output = getattr(node, "workeroutput", {})
-        if "record" not in output:
+        if not {"record", "last"} <= output.keys():
             return
         _record().read(output["record"])
         _record().unheard.discard(node.gateway.id)

@@ -10,7 +10,7 @@ from typing import Any
 from scheduler.webhook.mutating import mutate
 from scheduler.webhook.reviews import decode_review, encode_response
 from scheduler.webhook.term_lists import TERM_LISTS
-from scheduler.webhook.validating import AntiAffinity, validate
+from scheduler.webhook.validating import AntiAffinity, validate, validate_reach
 from tests.support.build import Json
 
 #: Annotation of kep-3633-alt by its name without the prefix.
@@ -64,6 +64,12 @@ def validated(
     """Return the response of /validate to the creation of a pod, or to its update from `old`."""
     asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
     return answered(pod, encode_response(asked.uid, validate(asked, refused=refused)))
+
+
+def reach_validated(pod: Json, *, old: Json | None = None) -> Answer:
+    """Return the response of /validate-reach to the creation of a pod, or to its update from `old`."""
+    asked = decode_review(review(pod, operation="UPDATE" if old else "CREATE", old=old))
+    return answered(pod, encode_response(asked.uid, validate_reach(asked)))
 
 
 def answered(pod: Json, body: bytes) -> Answer:

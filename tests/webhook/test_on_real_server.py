@@ -39,6 +39,8 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("daemon"), pytest.mark.a
 NAME = "affinity-scheduler-webhook"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutating", "validating")
+#: Paths of the webhooks, by the kind of their configuration.
+PATHS = {"mutating": ("mutate",), "validating": ("validate", "validate-reach")}
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +93,31 @@ async def daemon(
     async with webhook("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1") as (daemon, port):
         said = installed("apply", "--validate=strict", "-k", MANIFESTS / "webhook")
         reapplied.update(said=said, bundles=[await bundle(api, kind) for kind in KINDS])
-        for kind, path in zip(KINDS, ("mutate", "validate"), strict=True):
-            url = f"https://127.0.0.1:{port}/{path}"
+        for kind, paths in PATHS.items():
             change = [
-                {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
-                {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
+                operation
+                for index, path in enumerate(paths)
+                for operation in _call_by_url(index, f"https://127.0.0.1:{port}/{path}")
             ]
             installed("patch", f"{kind}webhookconfiguration", NAME, "--type=json", "-p", json.dumps(change))
 
         async def is_asked() -> bool:
             answer = await create(api, pod_with({ANTI_HARD: "no JSON"}), dry_run=True)
             harmful = await create(api, harmful_pod(), dry_run=True)
-            return answer.code == 422 and harmful.code == 403
+            reaching = await create(api, pod_with({OWN: ACROSS}), dry_run=True)
+            return (answer.code, harmful.code, reaching.code) == (422, 403, 403)
 
         await until(is_asked, what="the API server's asking")
         yield daemon
+
+
+def _call_by_url(index: int, url: str) -> list[Json]:
+    """Return the JSON patch that lets the API server call a webhook by its URL."""
+    client = f"/webhooks/{index}/clientConfig"
+    return [
+        {"op": "remove", "path": f"{client}/service"},
+        {"op": "add", "path": f"{client}/url", "value": url},
+    ]
 
 
 async def create(api: Api, pod: Json, *, dry_run: bool = False) -> Answer:
@@ -126,6 +138,10 @@ async def bundle(api: Api, kind: str) -> str:
     found = (await api.get(f"{CONFIGURATIONS}/{kind}webhookconfigurations/{NAME}")).ok
     text: str = found["webhooks"][0]["clientConfig"].get("caBundle", "")
     return text
+
+
+#: Affinity to pods of another namespace.
+ACROSS: Json = {"podAffinity": {HARD: [{**build.term(build.HOSTNAME, {}), "namespaces": ["kube-system"]}]}}
 
 
 def harmful_pod(name: str = "harmful") -> Json:
@@ -207,6 +223,38 @@ async def test_harmful_anti_affinity_is_refused_at_creation_and_update(api):
     assert (await api.patch(api.pods("later"), change)).code == 403
     labelled = {"metadata": {"labels": {"a": "b"}}}
     (await api.patch(api.pods("later"), labelled)).ok  # noqa: B018 - asserts success
+
+
+async def test_terms_by_annotation_about_other_namespaces_are_refused_until_the_namespace_is_marked(
+    api, kubectl
+):
+    """In one line that kubectl prints; at an update too, but not for an annotation that stays."""
+    (await create(api, build.pod("reaching"))).ok  # noqa: B018 - asserts success
+    across = {"metadata": {"annotations": {OWN: json.dumps(ACROSS)}}}
+    refused = await api.patch(api.pods("reaching"), across)
+    assert (refused.code, refused.body["message"]) == (
+        403,
+        'admission webhook "reach.affinity-scheduler.io" denied the request: pods "reaching" is forbidden: annotation '
+        f"{OWN}: a term is about other namespaces, which annotationNamespaces of the configuration does not allow pods "
+        f"of namespace {api.namespace}",
+    )
+    mark = "affinity-scheduler.io/annotation-reach"
+    kubectl("label", "namespace", api.namespace, f"{mark}=cluster")
+
+    async def is_allowed() -> bool:
+        return bool((await api.patch(api.pods("reaching"), across)).code == 200)
+
+    await until(is_allowed, what="the API server's seeing the label")
+    kubectl("label", "namespace", api.namespace, f"{mark}-")
+
+    async def is_refused() -> bool:
+        pod = pod_with({OWN: ACROSS})
+        pod["metadata"]["name"] = "later-reaching"
+        return (await create(api, pod, dry_run=True)).code == 403
+
+    await until(is_refused, what="the API server's seeing the label gone")
+    labelled = {"metadata": {"labels": {"a": "b"}}}
+    (await api.patch(api.pods("reaching"), labelled)).ok  # noqa: B018 - asserts success
 
 
 async def test_the_server_does_not_send_other_pods(api, daemon):

@@ -13,7 +13,7 @@ from scheduler.model.fallback import FALLBACK
 from scheduler.webhook.validating import AntiAffinity
 from tests.support import build
 from tests.support.build import Json
-from tests.webhook.client import ANNOTATION, OWN, validated
+from tests.webhook.client import ANNOTATION, OWN, reach_validated, validated
 from tests.webhook.test_mutating import ANTI_HARD, ENFORCED, HARD, SOFT
 
 EVERYWHERE: Json = {}
@@ -130,6 +130,53 @@ def test_a_fallback_that_names_a_required_term_is_allowed(place):
     entry = {"rule": "podAntiAffinity", "topologyKey": build.HOSTNAME, "afterSeconds": 5}
     pod["metadata"].setdefault("annotations", {})[FALLBACK] = json.dumps([entry])
     assert validated(pod, refused=AntiAffinity.OFF).status is None
+
+
+# Reach
+
+
+@pytest.mark.parametrize(
+    ("more", "is_refused"),
+    [
+        pytest.param({}, False, id="own namespace"),
+        pytest.param({"namespaces": ["default"]}, False, id="own namespace by name"),
+        pytest.param({"namespaces": ["shop"]}, True, id="another"),
+        pytest.param({"namespaces": ["default", "shop"]}, True, id="its own and another"),
+        pytest.param({"namespaceSelector": {}}, True, id="all"),
+        pytest.param({"namespaceSelector": build.selector("a=b")}, True, id="by label"),
+    ],
+)
+@pytest.mark.parametrize("side", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("kind", [HARD, SOFT, ENFORCED])
+def test_terms_by_annotation_about_other_namespaces_are_refused(side, kind, more, is_refused):
+    """The API server asks only about namespaces whose annotations may not have them."""
+    term = {**build.term(build.ZONE, build.selector("app=web")), **more}
+    affinity = {side: {kind: [{"weight": 1, "podAffinityTerm": term} if kind == SOFT else term]}}
+    assert (reach_validated(in_annotation(affinity)).status is not None) == is_refused
+    assert reach_validated(in_field(affinity)).status is None
+
+
+def test_the_refusal_of_reach_is_the_schedulers_message():
+    status = reach_validated(in_annotation(anti(build.HOSTNAME, EVERYWHERE))).status
+    assert status is not None
+    assert (status["code"], status["message"]) == (
+        403,
+        'pods "web-0" is forbidden: annotation affinity-scheduler.io/affinity: a term is about other namespaces, which'
+        " annotationNamespaces of the configuration does not allow pods of namespace default",
+    )
+
+
+def test_what_cannot_be_read_is_left_to_the_other_check():
+    assert reach_validated(in_annotation({"podAntiAffinity": 1})).status is None
+
+
+def test_only_an_update_that_changes_the_terms_is_refused_for_their_reach():
+    across = json.dumps(anti(build.HOSTNAME, EVERYWHERE))
+    new, old = updated(lambda meta: meta["annotations"].update({OWN: across}))
+    assert reach_validated(new, old=old).status is not None
+    relabelled = copy.deepcopy(new)
+    relabelled["metadata"]["labels"] = {"app": "other"}
+    assert reach_validated(relabelled, old=new).status is None
 
 
 # Updates

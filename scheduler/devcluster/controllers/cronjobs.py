@@ -29,7 +29,7 @@ def plan(cron_job: JsonObject, jobs: Sequence[JsonObject], now_s: float) -> list
 
     Args:
         cron_job: as stored.
-        jobs: those that it controls.
+        jobs: under its control.
         now_s: seconds since 1970.
     """
     spec, status = cron_job["spec"], dict(cron_job.get("status") or {})

@@ -48,7 +48,7 @@ def plan(
 
     Args:
         daemon_set: as stored.
-        pods: those that it controls, and the orphans of its namespace.
+        pods: under its control, and the orphans of its namespace.
         nodes: all of the cluster.
         now_s: seconds since 1970.
     """
@@ -126,7 +126,7 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
 def _management(
     daemon_set: JsonObject, pods_on: dict[str, list[JsonObject]], wanted: set[str]
 ) -> list[Action]:
-    """Make the pod of every node that lacks one; delete those that ended, are surplus or are misplaced."""
+    """Make the pod of every node that lacks one; delete pods that ended, are surplus or are misplaced."""
     actions: list[Action] = []
     for node in sorted(wanted):
         live = [pod for pod in pods_on.get(node, ()) if not is_terminating(pod)]

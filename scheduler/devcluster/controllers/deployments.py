@@ -64,8 +64,8 @@ def plan(
 
     Args:
         deployment: as stored.
-        replica_sets: those that it controls, and the orphans of its namespace.
-        pods: those that its replica sets control; only the Recreate strategy reads them.
+        replica_sets: under its control, and the orphans of its namespace.
+        pods: under the control of its replica sets; only the Recreate strategy reads them.
         now_s: seconds since 1970.
     """
     if not deployment["spec"].get("selector"):

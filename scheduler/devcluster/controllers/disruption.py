@@ -31,7 +31,7 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
 
     Args:
         budget: as stored.
-        pods: those that its selector matches.
+        pods: matched by its selector.
         scaler_of: finds the deployment, replica set or stateful set that a pod belongs to.
         now_s: seconds since 1970.
     """

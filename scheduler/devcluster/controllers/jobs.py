@@ -30,7 +30,7 @@ def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Acti
 
     Args:
         job: as stored.
-        pods: those that it controls, and the orphans of its namespace.
+        pods: under its control, and the orphans of its namespace.
         now_s: seconds since 1970.
     """
     claim = claim_dependents(job, POD, pods)

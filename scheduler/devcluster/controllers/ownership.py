@@ -1,5 +1,5 @@
 """
-Owner references: who controls an object, and which objects a controller may claim.
+Owner references: the controller of an object, and the objects that a controller may claim.
 
 Source: pkg/controller/controller_ref_manager.go, pkg/apis/meta/v1/controller_ref.go (kubernetes 1.36).
 """

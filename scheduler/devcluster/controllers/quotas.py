@@ -24,7 +24,7 @@ def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Ac
 
     Args:
         quota: as stored.
-        pods: those of its namespace.
+        pods: of its namespace.
         now_s: seconds since 1970.
     """
     status = recount(quota, pods, now_s)

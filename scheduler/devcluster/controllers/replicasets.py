@@ -43,7 +43,7 @@ def plan(
 
     Args:
         replica_set: as stored.
-        pods: those that it controls, and the orphans of its namespace.
+        pods: under its control, and the orphans of its namespace.
         related: pods of all replica sets with the same controller; read when pods are to go.
         now_s: seconds since 1970.
         failure: why its pods could not be created the last time; None if they could.

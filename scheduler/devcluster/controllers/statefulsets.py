@@ -43,7 +43,7 @@ def plan(
 
     Args:
         stateful_set: as stored.
-        pods: those that it controls, and the orphans of its namespace.
+        pods: under its control, and the orphans of its namespace.
         find_claim: finds a claim of its namespace by name.
         now_s: seconds since 1970.
     """

@@ -1,8 +1,8 @@
 """
 The nodes on which a pod would fit if some pods of lower priority left, and which pods these are.
 
-On each node all of them leave first. If the pod fits then, as many as possible come back, one by one: first the ones
-whose removal would break a PodDisruptionBudget, and of these and of the others the most important first.
+On each node all of them leave first. If the pod fits then, as many as possible are reprieved, one by one: first the
+ones whose removal would break a PodDisruptionBudget, and of these and of the others the most important first.
 
 Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation (kubernetes
 1.36).
@@ -48,7 +48,7 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
         trial.count(placed.pod, -1)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
-    violating, others = in_order(lower, snapshot)
+    violating, others = reprieve_order(lower, snapshot)
     evicted = _reprieve(violating, trial)
     n_violations = len(evicted)
     evicted += _reprieve(others, trial)
@@ -60,7 +60,7 @@ def candidate_at(row: int, unfit: UnfitPod, snapshot: Snapshot) -> Candidate | S
     return Candidate(row, tuple(evicted), n_violations)
 
 
-def in_order(pods: Iterable[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], list[PlacedPod]]:
+def reprieve_order(pods: Iterable[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], list[PlacedPod]]:
     """Return the pods whose removal would break a budget, and the others, both with the most important first."""
     # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
     # not even that), where pods are appended as watches bring them and the last one fills the gap of one that goes.
@@ -76,7 +76,7 @@ def importance(pod: Pod) -> tuple[int, int]:
 
 
 def _reprieve(pods: Iterable[PlacedPod], trial: NodeUnderTrial) -> list[Pod]:
-    """Bring back each pod beside which the incoming one still fits. Return the others."""
+    """Reprieve each pod beside which the incoming one still fits. Return the others."""
     evicted = []
     for placed in pods:
         trial.count(placed.pod, 1)

@@ -23,7 +23,7 @@ from scheduler.state.snapshot import Snapshot
 
 #: More pods than any row has.
 _UNLIMITED: Final = 1 << 40
-#: The number that stands for no budget; and those of the pods that no budget protects, or of which a trial has to tell.
+#: Budget numbers: of no budget; of a pod that no budget protects; of a pod that only a trial decides.
 _NO_BUDGET: Final = 0
 _UNPROTECTED: Final = 0
 _UNDECIDED: Final = 1

@@ -22,7 +22,7 @@ from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import candidate_at, in_order
+from scheduler.plugins.default_preemption.candidates import candidate_at, reprieve_order
 from scheduler.plugins.default_preemption.choice import Harm
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Found, Search, find_candidates
@@ -79,9 +79,9 @@ class DefaultPreemption:
         """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
         return group_ineligibility(members, node_names, snapshot)
 
-    def order_of_return(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
-        """Return the pods in the order in which they come back, and how many, the first ones, a budget protects."""
-        violating, others = in_order(pods, snapshot)
+    def reprieve_order(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+        """Return the pods in the order of their reprieve, and how many, the first ones, a budget protects."""
+        violating, others = reprieve_order(pods, snapshot)
         return [*violating, *others], len(violating)
 
 

@@ -29,7 +29,7 @@ from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
-from scheduler.model.annotations import AFFINITY
+from scheduler.model.annotations import reach_problem
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import AffinityTerm, Problem, usable
@@ -110,10 +110,7 @@ class InterPodAffinity:
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
         if terms.crosses_by_annotation and not snapshot.may_cross(pod.namespace):
-            return unresolvable(
-                f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
-                f" configuration does not allow pods of namespace {pod.namespace}"
-            )
+            return unresolvable(reach_problem(pod.namespace))
         rules = list(own_rules(context, snapshot, terms))
         is_exempt, is_limited = pod.namespace in self._exempt, False
         if not is_exempt:

@@ -45,7 +45,7 @@ class CountedPods(NamedTuple):
         return self.counts.per_domain(Domains(self.column, self.eligible))
 
     def domains(self) -> Rows:
-        """Return the ids of the domains: those of eligible nodes."""
+        """Return the ids of the domains of eligible nodes."""
         return self.column.per_domain(self.eligible).amounts.nonzero()[0]
 
     def fewest(self, per_domain: PerDomain, domains: Rows) -> int:

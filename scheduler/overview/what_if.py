@@ -57,7 +57,7 @@ class PodName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
-class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WhatIfRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     A manifest, or a pod that stands for one, or neither; and changes of the cluster.
 
@@ -79,7 +79,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Weights(JsonStruct, frozen=True, kw_only=True):
-    """The weights of each profile's scoring plugins, by schedulerName: what a question may change."""
+    """The weights of each profile's scoring plugins, by schedulerName: what a request may change."""
 
     api_version: str = API_VERSION
     kind: str = "Weights"
@@ -108,7 +108,7 @@ class Displaced(JsonStruct, frozen=True, kw_only=True):
     refused: tuple[Refused, ...]
 
 
-class Answer(JsonStruct, frozen=True, kw_only=True):
+class WhatIf(JsonStruct, frozen=True, kw_only=True):
     """`now`: the simulations without the changes, one per document; `then`: with them. Both are empty without one."""
 
     api_version: str = API_VERSION
@@ -135,7 +135,7 @@ class Rehearsal:
     """
     A copy of the cluster and what decides on it.
 
-    `new_profile` returns a profile, by name, with the question's weights if its third argument is true.
+    `new_profile` returns a profile, by name, with the request's weights if its third argument is true.
     """
 
     state: ClusterState
@@ -143,18 +143,18 @@ class Rehearsal:
     rng: Rng
     may_see: Visible
 
-    def answer(self, question: Question, replicas: Sequence[Replicas], notes: tuple[str, ...]) -> Answer:
+    def answer(self, request: WhatIfRequest, replicas: Sequence[Replicas], notes: tuple[str, ...]) -> WhatIf:
         """Return the answer; the copy is used up. One decision per pod, 0.3 ms at 5,000 nodes. Raises SettingsError."""
         now: tuple[Simulation, ...] = ()
-        if question.changes_cluster:
+        if request.changes_cluster:
             now = tuple(self._simulate(one, is_changed=False) for one in replicas)
             for one in replicas:
                 for pod in one.pods:
                     self.state.remove_pod(pod.uid)
-        lost = self._change(question)
-        displaced = self._displace(lost) if question.without else None
+        lost = self._change(request)
+        displaced = self._displace(lost) if request.without else None
         then = tuple(self._simulate(one, is_changed=True) for one in replicas)
-        return Answer(now=now, then=then, displaced=displaced, notes=notes)
+        return WhatIf(now=now, then=then, displaced=displaced, notes=notes)
 
     def _simulate(self, replicas: Replicas, *, is_changed: bool) -> Simulation:
         def new_profile(snapshot: Snapshot) -> Profile:
@@ -186,14 +186,14 @@ class Rehearsal:
             notes=placed.notes(),
         )
 
-    def _change(self, question: Question) -> list[str]:
+    def _change(self, request: WhatIfRequest) -> list[str]:
         """Cordon nodes; return the names of the nodes to remove. Raises SettingsError for a label without a node."""
-        for name in question.cordon:
+        for name in request.cordon:
             node = self.state.node(name)
             if node is not None and not node.unschedulable:
                 taint = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
                 self.state.upsert_node(replace(node, unschedulable=True, taints=(*node.taints, taint)))
-        wanted = {(label.key, label.value) for label in question.without}
+        wanted = {(label.key, label.value) for label in request.without}
         missing, lost = set(wanted), list[str]()
         for node in self.state.nodes.nodes:
             if node is not None and (found := wanted & node.labels.items()):
@@ -204,7 +204,7 @@ class Rehearsal:
         return lost
 
     def _displace(self, lost: Sequence[str]) -> Displaced:
-        """Remove the nodes and place their pods again, those of high priority first."""
+        """Remove the nodes and place their pods again, by descending priority."""
         rows = [self.state.nodes.row_by_name[name] for name in lost]
         pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
         for pod in pods:

@@ -1,0 +1,390 @@
+"""
+Pods as they are in JSON: only the fields that a scheduler reads, decoded by msgspec.
+
+Parts that repeat across pods stay raw bytes, so a known spec is not decoded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from scheduler.model.wire import (
+    LabelSelector,
+    Metadata,
+    Named,
+    NodeSelector,
+    NodeTerm,
+    QuantityText,
+    Wire,
+)
+
+
+class RestartRule(Wire, frozen=True):
+    """containers[].restartPolicyRules[]."""
+
+    action: str = ""
+
+
+class Container(Wire, frozen=True):
+    """containers[] and initContainers[]."""
+
+    name: str = ""
+    image: str | None = None
+    resources: Raw = Raw()
+    ports: Raw = Raw()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
+
+
+class ClaimVolume(Wire, frozen=True):
+    """volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
+class ImageVolume(Wire, frozen=True):
+    """volumes[].image."""
+
+    reference: str | None = None
+
+
+class GcePersistentDisk(Wire, frozen=True):
+    """volumes[].gcePersistentDisk."""
+
+    pd_name: str = ""
+    read_only: bool | None = None
+
+
+class AwsElasticBlockStore(Wire, frozen=True):
+    """volumes[].awsElasticBlockStore."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class Iscsi(Wire, frozen=True):
+    """volumes[].iscsi."""
+
+    iqn: str = ""
+    read_only: bool | None = None
+
+
+class Rbd(Wire, frozen=True):
+    """volumes[].rbd."""
+
+    monitors: tuple[str, ...] | None = None
+    image: str = ""
+    pool: str | None = None
+    read_only: bool | None = None
+
+
+class AzureDisk(Wire, frozen=True):
+    """volumes[].azureDisk."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class Cinder(Wire, frozen=True):
+    """volumes[].cinder."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class VsphereVolume(Wire, frozen=True):
+    """volumes[].vsphereVolume."""
+
+    volume_path: str = ""
+
+
+class PortworxVolume(Wire, frozen=True):
+    """volumes[].portworxVolume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class CsiVolume(Wire, frozen=True):
+    """volumes[].csi."""
+
+    driver: str = ""
+
+
+#: The source of a disk that a pod names itself.
+DiskSource = (
+    GcePersistentDisk
+    | AwsElasticBlockStore
+    | Iscsi
+    | Rbd
+    | AzureDisk
+    | Cinder
+    | VsphereVolume
+    | PortworxVolume
+)
+
+
+class Volume(Wire, frozen=True):
+    """volumes[]: the sources that restrict where a pod can run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: Named | None = None
+    image: ImageVolume | None = None
+    csi: CsiVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Cinder | None = None
+    vsphere_volume: VsphereVolume | None = None
+    portworx_volume: PortworxVolume | None = None
+
+    @property
+    def claim_name(self) -> str:
+        """Return the name of the claim, or ''."""
+        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim else ""
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Return whether a claim is created for the pod."""
+        return self.ephemeral is not None
+
+    @property
+    def image_reference(self) -> str:
+        """Return the image that is mounted, or ''."""
+        return (self.image.reference or "") if self.image else ""
+
+    @property
+    def disk(self) -> DiskSource | None:
+        """Return the disk that the pod names itself, of which a volume has one at most."""
+        return (
+            self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.iscsi
+            or self.rbd
+            or self.azure_disk
+            or self.cinder
+            or self.vsphere_volume
+            or self.portworx_volume
+        )
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether any plugin reads this volume."""
+        return (
+            self.persistent_volume_claim is not None
+            or self.ephemeral is not None
+            or self.image is not None
+            or self.csi is not None
+            or self.disk is not None
+        )
+
+
+class SchedulingGroup(Wire, frozen=True):
+    """spec.schedulingGroup of a pod (kubernetes 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Wire, frozen=True):
+    """spec of a pod."""
+
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+    tolerations: Raw = Raw()
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    overhead: Raw = Raw()
+    resources: Raw = Raw()
+    resource_claims: Raw = Raw()
+    volumes: tuple[Volume, ...] | None = None
+    scheduling_gates: tuple[Named, ...] | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
+
+
+class Condition(Wire, frozen=True):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """status.containerStatuses[]."""
+
+    name: str = ""
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+
+
+class PodStatus(Wire, frozen=True):
+    """status of a pod."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    nominated_node_name: str | None = None
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: Raw = Raw()
+    allocated_resources: Raw = Raw()
+
+
+class Pod(Wire, frozen=True):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Resources(Wire, frozen=True):
+    """resources of a container or pod."""
+
+    requests: dict[str, QuantityText] | None = None
+
+
+class ContainerPort(Wire, frozen=True):
+    """containers[].ports[]."""
+
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(name="hostIP", default=None)
+    protocol: str | None = None
+
+
+class Toleration(Wire, frozen=True):
+    """tolerations[]."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class AffinityTerm(Wire, frozen=True):
+    """A term of pod affinity or anti-affinity."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedTerm(Wire, frozen=True):
+    """A preferred term."""
+
+    weight: int = 0
+    pod_affinity_term: AffinityTerm = AffinityTerm()
+
+
+class PodAffinity(Wire, frozen=True):
+    """podAffinity and podAntiAffinity."""
+
+    required: tuple[AffinityTerm, ...] | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[WeightedTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class PreferredNode(Wire, frozen=True):
+    """A preferred node term."""
+
+    weight: int = 0
+    preference: NodeTerm = NodeTerm()
+
+
+class NodeAffinity(Wire, frozen=True):
+    """nodeAffinity."""
+
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: tuple[PreferredNode, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+
+
+class Affinity(Wire, frozen=True):
+    """affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(Wire, frozen=True):
+    """topologySpreadConstraints[]."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+_AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+_LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+_SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
+_TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+_QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+_RESOURCES: Final = msgspec.json.Decoder(Resources | None)
+_PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
+_NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
+
+
+def decode_affinity(raw: Raw) -> Affinity | None:
+    """Return the affinity; None if the field is absent or null."""
+    return _AFFINITY.decode(raw) if raw else None
+
+
+def decode_labels(raw: Raw) -> Mapping[str, str] | None:
+    """Return a map of strings; None if the field is absent or null."""
+    return _LABELS.decode(raw) if raw else None
+
+
+def decode_spread(raw: Raw) -> tuple[SpreadConstraint, ...]:
+    """Return the spread constraints; none if the field is absent or null."""
+    return (_SPREAD.decode(raw) or ()) if raw else ()
+
+
+def decode_tolerations(raw: Raw) -> tuple[Toleration, ...]:
+    """Return the tolerations; none if the field is absent or null."""
+    return (_TOLERATIONS.decode(raw) or ()) if raw else ()
+
+
+def decode_quantities(raw: Raw) -> Mapping[str, QuantityText] | None:
+    """Return a map of quantities; None if the field is absent or null."""
+    return _QUANTITIES.decode(raw) if raw else None
+
+
+def decode_resources(raw: Raw) -> Resources | None:
+    """Return the resources of a container or pod; None if the field is absent or null."""
+    return _RESOURCES.decode(raw) if raw else None
+
+
+def decode_ports(raw: Raw) -> tuple[ContainerPort, ...]:
+    """Return the container ports; none if the field is absent or null."""
+    return (_PORTS.decode(raw) or ()) if raw else ()
+
+
+def decode_named(raw: Raw) -> tuple[Named, ...]:
+    """Return a list of named objects; empty if the field is absent or null."""
+    return (_NAMED.decode(raw) or ()) if raw else ()
