@@ -249,9 +249,22 @@ class EventHandlers:
         self._preemptions.on_leaving(uid, now_s)
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
+            self._wake_nominated(placed, now_s)
         elif pending is not None and pending.nominated_node_name:
             self._release_nomination(pending, now_s)
         return pending or placed
+
+    def _wake_nominated(self, left: Pod, now_s: float) -> None:
+        """
+        Wake the pods that are nominated to the node and may have waited for this one, which is gone.
+
+        They are not woken for the sake of what rejected them alone: a pod that a port keeps out, and that is held until
+        its last victim ends, hears of no victim that leaves the port before. Without this it waits, and keeps a
+        nomination that may not come true, until upstream's flush.
+        """
+        for pod in list(self._state.nominated.on(left.node_name)):
+            if left.priority < pod.priority:
+                self._queue.wake(pod.uid, now_s)
 
     def _release_nomination(self, pod: Pod, now_s: float) -> None:
         """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""

@@ -39,6 +39,7 @@ from math import floor
 from typing import Final
 
 from scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
@@ -150,6 +151,13 @@ class PodQueue:
         queued = self._pods.get(uid)
         if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+
+    def wake(self, uid: str, now_s: float) -> None:
+        """Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows."""
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue.waits_for_event:
+            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
         """

@@ -223,6 +223,40 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
     assert not cluster.state.preempting
 
 
+def _with_port(cluster: Driver, name: str, priority: int, **more: Any) -> Pod:
+    containers = [build.container(requests={"cpu": "1"}, host_ports=("8080",))]
+    return cluster.pod(name, containers=containers, priority=priority, **more)
+
+
+def test_a_pod_hears_that_its_victims_are_gone_whatever_kept_it_out(cluster: Driver):
+    """The victim with the port leaves while the pod is held, and the last one has no port."""
+    port = _with_port(cluster, "port", 2, node="n")
+    room = _pod(cluster, "room", 1, node="n")
+    high = cluster.pod(
+        "high", containers=[build.container(requests={"cpu": "2"}, host_ports=("8080",))], priority=9
+    )
+    assert _evictions(cluster.cycle()) == ["port"]
+    cluster.lose(port)
+    assert _evictions(_end(cluster, high, port)) == ["room"]
+    _end(cluster, high, room)
+    cluster.lose(room)
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).node_name == "n"
+
+
+def test_a_nomination_ends_with_the_victims_if_something_else_keeps_the_pod_out(cluster: Driver):
+    low = _pod(cluster, "low", 1, node="n")
+    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    high = _with_port(cluster, "high", 9, status={"nominatedNodeName": "n"})
+    _with_port(cluster, "thief", 9, node="n")
+    cluster.cycle()
+    assert cluster.state.nominated.node_of(high.uid) == "n"
+    cluster.lose(low)
+    cluster.pass_time(20)
+    assert condition_of(cluster.cycle()).nominated_node_name == ""
+    assert not cluster.state.nominated
+
+
 def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
     _pod(cluster, "low", 1, node="n", terminating=True)
     lower = _pod(cluster, "lower", 0, node="n")
