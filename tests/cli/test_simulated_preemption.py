@@ -135,7 +135,7 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         assert "it evicts default/batch-" in explained[name], name
     assert found["gentle"][0] == 1
     assert "not eligible due to preemptionPolicy=Never" in explained["gentle"]
-    line = "Deployment default/urgent, spec.priorityClassName: found none, expected the name of a PriorityClass\n"
+    line = "Deployment default/urgent: spec.priorityClassName: found none, expected the name of a PriorityClass\n"
     assert found["none"] == (2, "", line)
     for command in ("simulate", "explain"):
         code, out, err = await called(capsys, command, "-f", manifests["urgent"], "--on", snapshot)
