@@ -157,10 +157,12 @@ def simulate_manifests(
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
     Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. With a
-    PriorityClass, theirs or the given one, they evict pods of lower priority; those of a group evict nobody. Raises
-    SettingsError.
+    PriorityClass, theirs or the given one, they evict pods of lower priority, replicas of earlier manifests among
+    them; members of a group evict no pod. Raises SettingsError.
     """
     simulations: list[Simulation] = []
+    #: For each simulation: the replicas that found a node, and its name.
+    placed_by: list[Sequence[tuple[Pod, str]]] = []
     found_by_group: dict[GroupKey, GroupPlaces] = {}
     #: By group: the number of each of its manifests, of its pods, and of those that have places.
     manifests_of: dict[GroupKey, list[tuple[int, int, int]]] = {}
@@ -172,7 +174,9 @@ def simulate_manifests(
             pods = _new_pods(cluster, manifest, n_replicas)
         key = group_of(pods[0], cluster.state) if pods else None
         if key is None:
-            simulations.append(_simulate(cluster, manifest, pods, rng, priority_class))
+            simulation, placed = _simulate(cluster, manifest, pods, rng, priority_class)
+            simulations.append(simulation)
+            placed_by.append(placed)
             continue
         if key not in found_by_group:
             for later in range(index + 1, len(manifests)):
@@ -185,10 +189,11 @@ def simulate_manifests(
             found_by_group[key] = place_group(key, members, cluster.state, new_profile, rng)
         found = found_by_group[key]
         uids = {pod.uid for pod in pods}
-        node_names = [node_name for pod, node_name in found.nodes if pod.uid in uids]
-        notes = (found.message,) if len(node_names) < len(pods) else ()
-        manifests_of.setdefault(key, []).append((index, len(pods), len(node_names)))
-        simulations.append(_simulation(cluster, manifest, len(pods), node_names, notes=notes))
+        placed = [(pod, node_name) for pod, node_name in found.nodes if pod.uid in uids]
+        notes = (found.message,) if len(placed) < len(pods) else ()
+        manifests_of.setdefault(key, []).append((index, len(pods), len(placed)))
+        simulations.append(_simulation(cluster, manifest, len(pods), placed, notes=notes))
+        placed_by.append(placed)
     for key, of_group in manifests_of.items():
         if all(n_pods == n_placed for _, n_pods, n_placed in of_group):
             more = count_more(cluster, key, [(manifests[index], n) for index, n, _ in of_group], rng)
@@ -197,7 +202,26 @@ def simulate_manifests(
             simulations[first] = msgspec.structs.replace(
                 simulations[first], n_more_groups=more.n_groups, notes=told
             )
-    return simulations
+    return [_without_evicted(cluster, *one) for one in zip(simulations, placed_by, strict=True)]
+
+
+def _without_evicted(
+    cluster: LoadedCluster, simulation: Simulation, placed: Sequence[tuple[Pod, str]]
+) -> Simulation:
+    """Return the simulation without its replicas that were evicted for those of a later manifest."""
+    left = [node_name for pod, node_name in placed if pod.uid in cluster.state.placed]
+    if not (n_evicted := len(placed) - len(left)):
+        return simulation
+    nodes, n_more_nodes = node_shares(cluster.state, left)
+    note = f"{counted(n_evicted, 'replica')} would be evicted again for a manifest of higher priority"
+    return msgspec.structs.replace(
+        simulation,
+        n_placed=len(left),
+        zones=zone_shares(cluster.state, left),
+        nodes=nodes,
+        n_more_nodes=n_more_nodes,
+        notes=(*simulation.notes, note),
+    )
 
 
 def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:
@@ -223,7 +247,8 @@ def _simulate(
     pods: Sequence[Pod],
     rng: Rng,
     priority_class: PriorityClass | None,
-) -> Simulation:
+) -> tuple[Simulation, Sequence[tuple[Pod, str]]]:
+    """Place one manifest's replicas; return the result, and the replicas that found a node with its name."""
     if priority_class is not None:
         pods = [priority_class.applied_to(pod) for pod in pods]
     placed = PlacedReplicas([], None)
@@ -239,22 +264,23 @@ def _simulate(
             preempts=priority_class is not None or "priority" in manifest.spec,
         )
         notes = placed.notes()
-    node_names = [node_name for _, node_name in placed.pods]
-    return _simulation(
-        cluster, manifest, len(pods), node_names, placed.first_unplaced, notes=notes, victims=placed.victims
+    simulation = _simulation(
+        cluster, manifest, len(pods), placed.pods, placed.first_unplaced, notes=notes, victims=placed.victims
     )
+    return simulation, placed.pods
 
 
 def _simulation(
     cluster: LoadedCluster,
     manifest: Manifest,
     n_replicas: int,
-    node_names: Sequence[str],
+    placed: Sequence[tuple[Pod, str]],
     first_unplaced: Pod | None = None,
     *,
     notes: tuple[str, ...] = (),
     victims: Sequence[Victim] = (),
 ) -> Simulation:
+    node_names = [node_name for _, node_name in placed]
     shares, n_more = node_shares(cluster.state, node_names)
     return Simulation(
         manifest_kind=manifest.kind,

@@ -171,3 +171,25 @@ async def test_bad_classes(
         "",
         f"--priority-class: found {value}, expected {expected}\n",
     )
+
+
+@pytest.mark.asyncio
+async def test_replicas_that_a_later_manifest_evicts_are_not_placed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three small replicas fill two nodes of 4 CPUs; one of 3 CPUs takes the place of two, or of the single one."""
+    small = _deployment()
+    small["metadata"]["name"] = "small"
+    small["spec"]["replicas"] = 3
+    small["spec"]["template"]["spec"]["containers"] = [build.container(requests={"cpu": "2"})]
+    urgent = _deployment(priorityClassName="system-cluster-critical")
+    urgent["spec"]["replicas"] = 1
+    path = _write(tmp_path / "both.json", *({**one, "kind": "Deployment"} for one in (small, urgent)))
+    async with DevCluster(nodes=2, zones=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        command = ("simulate", "-f", path, "--kubeconfig", str(tmp_path / "kubeconfig"))
+        code, out, _ = await called(capsys, *command)
+    assert code == 1
+    assert "Deployment default/small: 2 of 3 replicas fit" in out
+    assert "note: 1 replica would be evicted again for a manifest of higher priority" in out
+    assert "Deployment default/urgent: 1 of 1 replica fits" in out
