@@ -155,4 +155,5 @@ def _print(answers: Sequence[Explanation], output: str, *, as_list: bool) -> Non
         encoded = msgspec.json.encode(answers if as_list else answers[0])
         print(msgspec.json.format(encoded, indent=2).decode())
     else:
-        print(report_text(answers, Style(sys.stdout, os.environ), wide=output == "wide"))
+        style = Style(sys.stdout, os.environ)
+        print(style.wrapped(report_text(answers, style, wide=output == "wide")))

@@ -48,7 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help=f"of the new plugin: {_EXAMPLE}")
     plugin_flags.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="of the list")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="form of the list (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -118,7 +118,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         style = Style(sys.stdout, os.environ)
         wide = args.output == "wide"
-        print("\n\n".join("\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations))
+        reports = ["\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations]
+        if len(simulations) > 1:
+            reports.append(_total_line(simulations, style))
+        print(style.wrapped("\n\n".join(reports)))
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
@@ -142,7 +145,8 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(drain), indent=2).decode())
     else:
-        print("\n".join(drain_lines(drain, Style(sys.stdout, os.environ), wide=args.output == "wide")))
+        style = Style(sys.stdout, os.environ)
+        print(style.wrapped("\n".join(drain_lines(drain, style, wide=args.output == "wide"))))
     return 0 if drain.is_ok else 1
 
 
@@ -298,12 +302,22 @@ def _simulation(
     )
 
 
+def _total_line(simulations: Sequence[Simulation], style: Style) -> str:
+    n_placed = sum(simulation.n_placed for simulation in simulations)
+    n_replicas = sum(simulation.n_replicas for simulation in simulations)
+    return _count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style)
+
+
+def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> str:
+    """Return a heading such as `Deployment default/web: 2 of 3 replicas fit`."""
+    replicas = counted(n_replicas, "replica")
+    count = f"{n_placed} of {replicas} {'fits' if n_replicas == 1 else 'fit'}"
+    return style.heading(f"{subject}: {style.good(count) if n_placed == n_replicas else style.bad(count)}")
+
+
 def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
-    replicas = counted(simulation.n_replicas, "replica")
-    count = f"{simulation.n_placed} of {replicas} {'fits' if simulation.n_replicas == 1 else 'fit'}"
-    fits = simulation.n_placed == simulation.n_replicas
     subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
-    lines = [style.heading(f"{subject}: {style.good(count) if fits else style.bad(count)}")]
+    lines = [_count_line(subject, simulation.n_placed, simulation.n_replicas, style)]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
     zones = table_lines(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
     shown = simulation.nodes if wide else simulation.nodes[:_NODES]

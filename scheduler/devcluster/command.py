@@ -20,8 +20,9 @@ from scheduler.syntax.plurals import counted
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
-    "Not here: containers and services that answer, networks, autoscaling, admission policies, CRD schemas,\n"
-    "device claims, and the default scheduler: pods need schedulerName: affinity-scheduler to be placed."
+    "Not here: containers and services that answer, networks, autoscaling,\n"
+    "admission policies, CRD schemas, device claims, and the default scheduler:\n"
+    "pods need schedulerName: affinity-scheduler to be placed."
 )
 
 
@@ -98,7 +99,7 @@ async def _serve(cluster: DevCluster, size: str, kubeconfig: Path, *, with_page:
         raise SettingsError("--port", "", f"{cluster.port} in use", "a free port") from error
     try:
         with _written(cluster, kubeconfig):
-            print(f"{size} at {cluster.url}. Ctrl-C ends it and everything in it.")
+            print(f"{size} at {cluster.url}. Ctrl-C ends and deletes it.")
             print(_NOT_SERVED)
             print()
             if with_page:

@@ -14,8 +14,9 @@ from scheduler.settings.problems import Problems, described
 
 _MAX_DOCUMENTS: Final = 1_000
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
+#: Kinds whose objects create no pods and are the longest: parsing one takes seconds, and dashboards exceed its limit.
 #: In block style, as every tool writes it: a line of the document's outermost level.
-_DEFINITION: Final = re.compile(r"^kind: *CustomResourceDefinition *\r?$", re.MULTILINE)
+_LONG_KIND: Final = re.compile(r"^kind: *(CustomResourceDefinition|ConfigMap(?:List)?) *\r?$", re.MULTILINE)
 
 
 def numbered_documents(text: str, source: str) -> list[tuple[str, object]]:
@@ -69,9 +70,8 @@ def _check_unique(manifests: Sequence[Manifest], source: str) -> None:
 
 def _documents(text: str, source: str) -> Iterator[object]:
     for part in _SEPARATOR.split(text):
-        if _DEFINITION.search(part):
-            # It creates no pods, and parsing one takes seconds.
-            yield {"kind": "CustomResourceDefinition"}
+        if found := _LONG_KIND.search(part):
+            yield {"kind": found[1]}
             continue
         problems = Problems(source)
         document = read_document(part, problems)

@@ -273,8 +273,9 @@ async def test_a_folder_is_read_as_kubectl_reads_it(
     foreign = {**service, "apiVersion": "serving.knative.dev/v1", "spec": 3}
     (folder / "2-service.yml").write_text("\n---\n".join(map(json.dumps, (service, foreign))))
     (folder / "README.md").write_text("no manifest")
-    # Definitions are larger than any other manifest, and not parsed.
+    # Definitions and dashboards are larger than any other manifest, and not parsed.
     (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
+    (folder / "dashboards.yaml").write_text(f"items: [{'y' * (5 << 20)}\nkind: ConfigMapList\n")
     async with DevCluster(nodes=6, zones=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", str(tmp_path / "kubeconfig"))
@@ -283,6 +284,23 @@ async def test_a_folder_is_read_as_kubectl_reads_it(
     (answer,) = json.loads(out)
     if command == "explain":
         assert all("PodTopologySpread" in node["scores"] for node in answer["scores"])
+
+
+@pytest.mark.asyncio
+async def test_simulate_of_several_manifests_ends_with_their_sum(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody has to add up the reports of a folder."""
+    for name, cpu in (("small", "1"), ("large", "100")):
+        pod = build.pod(name, containers=[build.container(requests={"cpu": cpu})])
+        (tmp_path / f"{name}.json").write_text(json.dumps(pod))
+    async with DevCluster(nodes=1, zones=1) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        base = ("simulate", "--kubeconfig", str(tmp_path / "kubeconfig"), "-f")
+        code, out, _ = await called(capsys, *base, str(tmp_path))
+        one = await called(capsys, *base, str(tmp_path / "small.json"))
+    assert (code, out.splitlines()[-1]) == (1, "All 2 manifests: 1 of 2 replicas fit")
+    assert "manifests" not in one[1]
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from scheduler.cli.query.terminal import LiveLines
+from scheduler.cli.query.terminal import LiveLines, Style
 from scheduler.cli.shadow import live_lines
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 
@@ -131,3 +131,23 @@ def test_a_narrow_terminal_gets_fewer_columns_and_broken_sentences(columns: int,
         "12,408 pods bound by default-scheduler: 12,391 as we would (3 among equals), 17 otherwise "
         "1 time a pod left pending: 1 for the reasons that we see, 0 for others"
     )
+
+
+def test_sentences_are_broken_between_words_and_tables_are_not() -> None:
+    """Broken within words, names cannot be read or copied. Later parts are indented, as the next sentence is not."""
+    text = "\n".join(
+        (
+            "  a table's row  with columns  that are too long",
+            "  a pod leaves the node node-0001  -> node-0004",
+            "  short",
+        )
+    )
+    with terminal(30, 10) as screen:
+        assert Style(screen.out, TERM).wrapped(text).split("\n") == [
+            "  a table's row  with columns  that are too long",
+            "  a pod leaves the node",
+            "      node-0001  -> node-0004",
+            "  short",
+        ]
+        assert Style(screen.out, {"TERM": "dumb"}).wrapped(text) == text
+    assert Style(io.StringIO(), TERM).wrapped(text) == text

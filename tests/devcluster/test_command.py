@@ -17,6 +17,8 @@ pytestmark = pytest.mark.asyncio
 
 _DEADLINE_S = 60.0
 _LAST_LINE = "kubectl get nodes"
+#: Of a usual terminal.
+_COLUMNS = 80
 
 
 async def started(folder, *args):
@@ -69,8 +71,9 @@ async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
     async with running(tmp_path) as lines:
         path = shlex.quote(str(tmp_path / "devcluster.kubeconfig"))
         assert lines[0].startswith("1 node in 3 zones at http://127.0.0.1:")
-        assert "Ctrl-C ends it" in lines[0]
+        assert "Ctrl-C ends and deletes it" in lines[0]
         assert lines[1].startswith("Not here: ")
+        assert max(len(line) for line in lines if path not in line) < _COLUMNS
         assert f"  affinity-scheduler run --kubeconfig {path}" in lines
         assert f"  export KUBECONFIG={path}" in lines
         assert (tmp_path / "devcluster.kubeconfig").stat().st_mode & 0o777 == 0o600

@@ -26,7 +26,8 @@ from scheduler.settings.manifest_documents import numbered_documents, sorted_doc
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
-_MANIFEST_LIMIT_BYTES: Final = 4 << 20
+#: All of kube-prometheus in one file has 5 MB.
+_MANIFEST_LIMIT_BYTES: Final = 16 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")

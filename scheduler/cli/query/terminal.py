@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
@@ -12,6 +14,8 @@ _GREEN: Final = "32;1"
 _RED: Final = "31;1"
 _ERASE_LINE: Final = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+#: A table separates its columns by two blanks or more; only the arrow of a proposed change has them too.
+_TABLE_ROW: Final = re.compile(r"\S {2,}(?!->)\S")
 #: Of a terminal that does not know its size.
 _COLUMNS: Final = 80
 _LINES: Final = 24
@@ -29,6 +33,7 @@ class Style:
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self.is_terminal = out.isatty() and environ.get("TERM", "") not in ("", "dumb")
+        self._columns = _size(out)[0] if self.is_terminal else None
         self._is_coloured = self.is_terminal and not environ.get("NO_COLOR")
 
     def heading(self, text: str) -> str:
@@ -46,6 +51,12 @@ class Style:
     def bad(self, text: str) -> str:
         """Return the text in red."""
         return self._styled(text, _RED)
+
+    def wrapped(self, text: str) -> str:
+        """Return the text with its sentences broken between words at the terminal's width; tables stay as they are."""
+        if self._columns is None:
+            return text
+        return "\n".join(_wrapped(line, self._columns) for line in text.split("\n"))
 
     def _styled(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text
@@ -91,7 +102,7 @@ class LiveLines:
         """Show the lines for a number of columns, each cut there, and as many as the terminal's height takes."""
         if not self._shown:
             return
-        columns, n_lines = self._size()
+        columns, n_lines = _size(self._out)
         lines = [_cut(escape_control_characters(line), columns) for line in render(columns)]
         if len(lines) > n_lines:
             lines[n_lines - 1 :] = [_cut(f"... and {len(lines) - n_lines + 1} more lines", columns)]
@@ -108,20 +119,11 @@ class LiveLines:
         """Erase the lines."""
         self._write(self._erased(), ())
 
-    def _size(self) -> tuple[int, int]:
-        """Return columns and lines to use: the last ones stay free, so that nothing wraps or scrolls."""
-        try:
-            columns, n_lines = os.get_terminal_size(self._out.fileno())
-        except OSError:
-            columns, n_lines = 0, 0
-        # Some terminals, such as those of containers without a size, say 0.
-        return max(1, (columns or _COLUMNS) - 1), max(1, (n_lines or _LINES) - 1)
-
     def _erased(self) -> str:
         """Return what erases the lines, with those into which a terminal that became narrower has broken them."""
         if not self._lines:
             return ""
-        columns = self._size()[0] + 1
+        columns = _size(self._out)[0] + 1
         n_lines = sum(max(1, -(-len(line) // columns)) for line in self._lines)
         return f"\x1b[{n_lines}F\x1b[J"
 
@@ -132,6 +134,27 @@ class LiveLines:
         if whole := text + (f"{_NO_WRAP}{block}{_WRAP}" if block else ""):
             self._out.write(whole)
             self._out.flush()
+
+
+def _size(out: TextIO) -> tuple[int, int]:
+    """Return columns and lines to use: the last ones stay free, so that nothing wraps or scrolls."""
+    try:
+        columns, n_lines = os.get_terminal_size(out.fileno())
+    except OSError:
+        columns, n_lines = 0, 0
+    # Some terminals, such as those of containers without a size, say 0.
+    return max(1, (columns or _COLUMNS) - 1), max(1, (n_lines or _LINES) - 1)
+
+
+def _wrapped(line: str, columns: int) -> str:
+    """Return the line in parts of at most so many columns where it has blanks; later parts are indented further."""
+    if len(line) <= columns or _TABLE_ROW.search(line):
+        return line
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
+    parts = textwrap.wrap(
+        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(parts)
 
 
 def _cut(line: str, columns: int) -> str:
