@@ -195,6 +195,8 @@ def simulate_manifests(
         uids = {pod.uid for pod in pods}
         placed = [(pod, node_name) for pod, node_name in found.nodes if pod.uid in uids]
         notes = (found.message,) if len(placed) < len(pods) else ()
+        if pods:
+            notes = (*cluster.profile_for(pods[0])[1], *notes)
         manifests_of.setdefault(key, []).append((index, len(pods), len(placed)))
         simulations.append(_simulation(cluster, manifest, len(pods), placed, notes=notes))
         placed_by.append(placed)
@@ -258,7 +260,7 @@ def _simulate(
     placed = PlacedReplicas([], None)
     notes: tuple[str, ...] = ()
     if pods:
-        profile, _ = cluster.profile_for(pods[0])
+        profile, stand_in = cluster.profile_for(pods[0])
         placed = place_replicas(
             pods,
             cluster.state,
@@ -267,7 +269,7 @@ def _simulate(
             go_on=manifest.is_daemon_set,
             preempts=priority_class is not None or "priority" in manifest.spec,
         )
-        notes = placed.notes()
+        notes = (*stand_in, *placed.notes())
     simulation = _simulation(
         cluster, manifest, len(pods), placed.pods, placed.first_unplaced, notes=notes, victims=placed.victims
     )

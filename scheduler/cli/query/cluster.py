@@ -150,7 +150,7 @@ class LoadedCluster:
         stand_in = self.settings.profiles[0]
         note = (
             f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
-            f"explained with profile {stand_in.scheduler_name}"
+            f"decided with profile {stand_in.scheduler_name}"
         )
         return stand_in, (note,)
 
