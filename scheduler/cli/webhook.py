@@ -87,13 +87,14 @@ def run(args: argparse.Namespace) -> int:
     serving_flags.certificate(args)
     try:
         from scheduler.webhook import app
-    except ModuleNotFoundError as error:
+    except ImportError as error:
+        # A distribution's own package may be too old: then a name in it is missing.
         if error.name is None or error.name.partition(".")[0] != "cryptography":
             raise
         raise SettingsError(
             "affinity-scheduler webhook",
             "",
-            "no package cryptography",
+            "no package cryptography, or an old one",
             "pip install 'affinity-scheduler[webhook]'",
         ) from error
     return asyncio.run(app.serve(_options(args, listening), os.environ))

@@ -153,7 +153,8 @@ def _written(cluster: DevCluster, kubeconfig: Path) -> Iterator[None]:
         expected = "a new file; if it is left over from a devcluster that was killed, remove it"
         raise SettingsError("--kubeconfig", "", f"{kubeconfig}, which exists", expected) from error
     except OSError as error:
-        raise SettingsError("--kubeconfig", "", str(error), "a file that can be written") from error
+        found = f"{kubeconfig}: {error.strerror or error}"
+        raise SettingsError("--kubeconfig", "", found, "a file that can be written") from error
     written = _identity(kubeconfig)
     try:
         yield

@@ -209,7 +209,8 @@ def _yaml_position(error: Exception) -> str:
 
 
 def _yaml_problem(error: Exception) -> str:
-    return str(getattr(error, "problem", None) or error).split("\n")[0].removeprefix("found ")
+    """Return the problem in quotes, since PyYAML's own words may be `expected ..., but found ...`."""
+    return f'"{str(getattr(error, "problem", None) or error).splitlines()[0].removeprefix("found ")}"'
 
 
 def _mismatch(path: Path, complaint: str) -> SettingsError:

@@ -19,9 +19,15 @@ _COMPONENTS: Final = ("affinity-scheduler-enforcer", "affinity-scheduler-webhook
 
 
 class CacheStatus(JsonStruct, frozen=True, kw_only=True):
-    """The watch of one kind. `silent_seconds`: since the API server last sent anything, about once a minute."""
+    """
+    The watch of one kind.
+
+    `is_served`: whether the API server has the kind. `silent_seconds`: since it last sent anything, which it does about
+    once a minute.
+    """
 
     kind: str
+    is_served: bool
     is_synced: bool
     silent_seconds: float
 

@@ -79,7 +79,8 @@ class SelfSignedCertificate:
             return
         try:
             from scheduler.serving import certificates
-        except ModuleNotFoundError as error:
+        except ImportError as error:
+            # A distribution's own package may be too old: then a name in it is missing.
             if error.name is None or error.name.partition(".")[0] != "cryptography":
                 raise
             expected = "--tls-cert-file and --tls-private-key-file, or: pip install 'affinity-scheduler[tls]'"

@@ -79,7 +79,7 @@ class Informer:
         #: True once the initial list is in the inbox, or the server has said that it does not have the kind.
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
-        self._is_missing = False
+        self.is_missing = False
         self._reflector = Reflector(client, kind.resource, kind.decode, now_s=now_s)
 
     @property
@@ -89,7 +89,7 @@ class Informer:
 
     def silent_s(self) -> float:
         """Return the seconds since the server last sent anything about the kind, which it does about once a minute."""
-        return 0.0 if self._is_missing else self._now_s() - self._reflector.last_heard_s
+        return 0.0 if self.is_missing else self._now_s() - self._reflector.last_heard_s
 
     def reopen(self) -> None:
         """Resume the watch on a new connection."""
@@ -145,7 +145,7 @@ class Informer:
                 case Malformed(key=key, error=error):
                     self._note_problem(key, error)
                 case Synced():
-                    synced, self._is_missing = True, False
+                    synced, self.is_missing = True, False
                     if self._kind.on_served is not None:
                         stimuli.append(self._kind.on_served)
                 case Interrupted(error=error) if self._is_absence(error):
@@ -160,7 +160,7 @@ class Informer:
 
     def _is_absence(self, error: ApiError) -> bool:
         """Return whether the error of a list means that there is no object of the kind, or none that may be read."""
-        if not self._kind.is_optional or (self.synced and not self._is_missing):
+        if not self._kind.is_optional or (self.synced and not self.is_missing):
             return False
         return isinstance(error, NotFound) or (self._kind.may_be_forbidden and isinstance(error, Forbidden))
 
@@ -181,8 +181,8 @@ class Informer:
 
     def _report_missing(self) -> None:
         """Log once that pods are placed as if there were no object of the kind."""
-        if not self._is_missing:
-            self._is_missing = True
+        if not self.is_missing:
+            self.is_missing = True
             self._log.info(
                 0, "The API server does not have this kind; none is assumed to exist", kind=self.kind
             )

@@ -221,7 +221,10 @@ class ClusterPage:
         nodes = self._state.nodes
         caches = tuple(
             CacheStatus(
-                kind=informer.kind, is_synced=informer.synced, silent_seconds=round(informer.silent_s(), 1)
+                kind=informer.kind,
+                is_served=not informer.is_missing,
+                is_synced=informer.synced,
+                silent_seconds=round(informer.silent_s(), 1),
             )
             for informer in self._informers
         )

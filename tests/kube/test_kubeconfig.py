@@ -10,9 +10,13 @@ from tests.kube.kubeconfigs import GOOD, changed, written
 TLS = {"server": "https://127.0.0.1:1"}
 CERT = "users[u].user.client-certificate"
 CASES = [
-    pytest.param("a: [1", "line 1", "expected ',' or ']'", "YAML", id="bad YAML"),
+    pytest.param("a: [1", "line 1", "\"expected ',' or ']', but got '<stream end>'\"", "YAML", id="bad YAML"),
     pytest.param(
-        "a: b\n\tc: d", "line 2", "character '\\t' that cannot start any token", "YAML", id="a tab in YAML"
+        "a: b\n\tc: d",
+        "line 2",
+        "\"character '\\t' that cannot start any token\"",
+        "YAML",
+        id="a tab in YAML",
     ),
     pytest.param("- 1", "", "array", "object", id="not a mapping"),
     pytest.param("", "current-context", "nothing", "the name of a context", id="empty file"),

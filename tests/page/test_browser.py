@@ -143,6 +143,18 @@ def test_a_bad_manifest_is_answered_in_one_line(page: Page) -> None:
     assert "expected" in page.get_by_role("alert").inner_text()
 
 
+def test_affinity_by_a_key_that_no_node_has_has_no_domains(page: Page, served: Served) -> None:
+    """Its pods wait, so that it may not be shown as if there were room."""
+    term = build.term("example.com/absent", build.selector("app=far"))
+    pod = build.pod(
+        "far", affinity=build.affinity(required=[term]), spec={"schedulerName": "affinity-scheduler"}
+    )
+    del pod["metadata"]["uid"]
+    served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    open_view(page, "Domains")
+    page.locator("tr", has_text="app=far").get_by_text("none", exact=True).wait_for()
+
+
 def test_a_decision_arrives_while_one_looks(page: Page, served: Served) -> None:
     """The feed shows a new pod without being asked, with its scores by plugin."""
     open_view(page, "Decisions")

@@ -381,6 +381,8 @@ async def test_a_standby_shows_its_own_caches_and_says_so(local: Port) -> None:
 
         found = await until(now, lambda found: found["leader"], what="a leader")
         assert (found["role"], found["isSynced"], found["nodes"]) == ("standby", True, 2)
+        missing = {cache["kind"].partition(".")[0] for cache in found["caches"] if not cache["isServed"]}
+        assert missing == {"PodGroup"}
         _, pending, _ = await standby.ask("/api/v1/pending")
         assert [group["reason"] for group in pending["groups"]] == [
             "node(s) didn't match Pod's node affinity/selector"

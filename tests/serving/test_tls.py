@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -90,6 +91,23 @@ def test_an_invalid_pair_is_refused(pair: KeyPair):
 
 def test_repr_of_a_pair_contains_no_secret():
     assert "KEY" not in repr(issue(["a"], NOW_S).pair)
+
+
+@pytest.mark.parametrize("missing", ["None", "types.ModuleType('cryptography.x509')"])
+def test_the_webhook_says_what_it_lacks(missing: str):
+    """No package, or one that is too old: a distribution's own lacks names of today's."""
+    code = (
+        f"import sys, types; sys.modules['cryptography.x509'] = {missing};"
+        "from scheduler.cli.main import main; sys.exit(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "webhook"], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "affinity-scheduler webhook: found no package cryptography, or an old one, "
+        "expected pip install 'affinity-scheduler[webhook]'\n"
+    )
 
 
 @pytest.mark.asyncio

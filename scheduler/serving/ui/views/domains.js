@@ -14,6 +14,8 @@ const sought = (rule, text) =>
 
 function RuleState({ rule }) {
   const full = rule.rule === "requiredAffinity" ? "closed" : "full";
+  // Affinity by a key that no node has closes every node; the other kinds restrict none.
+  if (!rule.domains) return rule.rule === "requiredAffinity" ? html`<${Badge} kind="warn">none<//>` : html`<span class="muted">none</span>`;
   if (rule.broken) return html`<${Badge} kind="bad">${count(rule.broken)} broken<//>`;
   if (rule.full && rule.full === rule.domains) return html`<${Badge} kind="warn">all ${full}<//>`;
   return rule.full ? html`<span>${count(rule.full)} ${full}</span>` : html`<span class="muted">room</span>`;

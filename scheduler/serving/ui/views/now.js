@@ -56,8 +56,8 @@ function Caches({ now }) {
       <tbody>
         ${now.caches.map((one) => html`<tr key=${one.kind}>
           <th scope="row">${one.kind}</th>
-          <td>${one.isSynced ? (one.silentSeconds < 90 ? "in step" : html`<${Badge} kind="warn">silent<//>`) : html`<${Badge} kind="warn">being listed<//>`}</td>
-          <td class="number">${age(one.silentSeconds)}</td>
+          <td class="state">${!one.isServed ? html`<span class="muted">not served</span>` : one.isSynced ? (one.silentSeconds < 90 ? "in step" : html`<${Badge} kind="warn">silent<//>`) : html`<${Badge} kind="warn">being listed<//>`}</td>
+          <td class="number">${one.isServed ? age(one.silentSeconds) : "–"}</td>
         </tr>`)}
       </tbody>
     </table>
