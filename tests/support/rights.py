@@ -66,7 +66,7 @@ def all_requests() -> list[Request]:
 
 def needed(request: Request) -> Right:
     """
-    The right that a request needs.
+    Return the right that a request needs.
 
     Source: apiserver/pkg/endpoints/request/requestinfo.go, NewRequestInfo (kubernetes 1.36).
     """
