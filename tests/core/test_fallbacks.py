@@ -1,4 +1,4 @@
-"""Hard rules that become preferences: when, which, and what is told and kept."""
+"""Required rules that become preferences: when, which, the events, and what is saved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster() -> Iterator[Driver]:
 
 
 def live(cluster: Driver, seconds: float) -> list[Instruction]:
-    """Time passes as in a process that runs: the machine is told whenever it asks to be."""
+    """Let the seconds pass as in a running process, which wakes the machine when it asks for it."""
     told: list[Instruction] = []
     until_s = cluster.now_s + seconds
     while True:
@@ -54,7 +54,7 @@ def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> 
 
 
 def full_zones(cluster: Driver) -> Pod:
-    """Two replicas in two zones, and a third that their common rule keeps pending."""
+    """Place two replicas in two zones. Return a third, which their common rule keeps pending."""
     for name, node in (("first", "a"), ("second", "b")):
         pod = web(cluster, name, node=node)
         assert pod.node_name == node

@@ -17,7 +17,7 @@ from tests.support.storage_objects import claim
 
 
 def _cluster() -> Cluster:
-    """One node with room for one pod."""
+    """Return a cluster of one node with room for one pod."""
     cluster = Cluster()
     cluster.lose_node("b")
     cluster.node("a", allocatable={"cpu": "1"})

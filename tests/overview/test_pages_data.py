@@ -1,4 +1,4 @@
-"""Pending pods by reason, the feed of decisions, cells of the map, questions, and what is left out for whom."""
+"""The data of the page: pending pods by reason, decisions, cells of the map, questions, and what users may not see."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def finished(pieces: Generator[None, None, T]) -> T:
-    """The value at the end of all pieces."""
+    """Return the value at the end of all pieces."""
     while True:
         try:
             next(pieces)
@@ -50,7 +50,7 @@ def everything(_: str) -> bool:
 
 @pytest.fixture
 def driver() -> Driver:
-    """Two zones, one of which has the pod web-0; web-1 and web-2 wait with it, one in a namespace of its own."""
+    """Return a node with web-0; web-1, and web-2 of another namespace, wait for another zone, and one is gated."""
     driver = Driver()
     driver.node("a", labels={build.ZONE: "za"})
     driver.namespace("default")
@@ -212,7 +212,7 @@ def test_pods_of_a_service_have_the_default_constraints() -> None:
 
 
 def attempt(driver: Driver, name: str, namespace: str = "default") -> Attempted:
-    """A failed attempt of a new pod."""
+    """Return a failed attempt of a new pod."""
     driver.pod(name, namespace=namespace, labels={"app": "web"}, node_selector={"no": "where"})
     return attempt_of(driver.cycle())
 
@@ -255,7 +255,7 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
 
 
 def rehearsal(driver: Driver) -> Rehearsal:
-    """A copy of the cluster, made piece by piece."""
+    """Return a rehearsal on a copy of the cluster."""
     settings = default_settings()
     copy = ClusterState()
     finished(copy_pieces(driver.state, copy))

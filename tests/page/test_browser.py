@@ -35,7 +35,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</scrip
 
 @pytest.fixture
 def page(browser: Browser, served: Served) -> Iterator[Page]:
-    """The page on the view Now. At the end nothing has failed in it, and it has asked nobody but the scheduler."""
+    """Yield the page on the view Now. At the end it has had no error and requested nothing but the scheduler."""
     context = browser.new_context(viewport={"width": 1280, "height": 720})
     page = context.new_page()
     problems, foreign = problems_of(page), []

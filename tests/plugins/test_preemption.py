@@ -174,7 +174,7 @@ def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json)
 
 
 def _best_by_trying_all(question: Question, node: str, budgets: Sequence[Object]) -> Candidate | None:
-    """The set of victims that spares the most important pods, out of all sets that make room."""
+    """Return the set of victims that spares the most important pods, out of all sets that make room."""
     violating, others = by_violation(lower_pods(question, node), budgets)
     ordered = [*violating, *others]
     for spared in _most_spared_first(len(ordered)):
