@@ -18,7 +18,7 @@ from tests.support.driving import Driver, attempt_of, bind_of, condition_of, eve
 
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
-    """Yield a cluster of one node for two pods of 1 cpu."""
+    """One node for two pods of 1 cpu."""
     made = Driver(settings=default_settings(parse_feature_gates("SchedulerAsyncPreemption=false")))
     made.node("n", allocatable={"cpu": "2"})
     yield made
@@ -31,7 +31,7 @@ def _pod(cluster: Driver, name: str, priority: int, node: str | None = None, cpu
 
 
 def _preempting(cluster: Driver) -> tuple[Pod, Pod, Pod, list[Instruction]]:
-    """Let one pod preempt two. Return it, the two, and the instructions of its cycle."""
+    """Two pods leave for one. Returns it, the two, and what its cycle told."""
     low, lower = _pod(cluster, "low", 1, "n"), _pod(cluster, "lower", 0, "n")
     high = _pod(cluster, "high", 9, cpu="2")
     return high, low, lower, cluster.cycle()
