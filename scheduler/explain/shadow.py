@@ -47,11 +47,11 @@ RACE_S: Final = 2.0
 INTERRUPTED_S: Final = 40.0
 _MAX_DIFFERENCES: Final = 1_000
 _MAX_SCHEDULERS: Final = 10
-#: Of differences in a report.
+#: The order of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
-#: Longest explanation that is not cut: anybody may write a message.
+#: Longest explanation that is not cut: any user may write a message.
 _MAX_EXPLANATION: Final = 4_096
 
 
