@@ -122,7 +122,7 @@ class Shadow:
         return self.compares and now_s >= self._compares_from_s
 
     def apply(self, event: WatchEvent, now_s: float) -> None:
-        """Compare what the event tells of a decision, and take it over into the state."""
+        """Compare the decision that the event shows, if any, and apply the event to the state."""
         if isinstance(event, PodSeen):
             name = event.pod.scheduler_name
             if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:

@@ -81,7 +81,7 @@ class PageSource(Protocol):
         ...
 
     def decisions(self, after: int, may_see: Visible, most: int) -> Decisions:
-        """Return at most so many attempts after the one of that number."""
+        """Return at most `most` attempts after the one of that number."""
         ...
 
     def namespaces(self) -> set[str]:
