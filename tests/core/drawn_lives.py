@@ -174,7 +174,7 @@ class _Course:
         if kind < 0.25:
             yield from self._placed(chance.choice([few, 15, 17, 31, 33, 40]))
         elif kind < 0.35:
-            # A pile on one node, which may be gone before anybody looks.
+            # Many pods on one node, which may be gone before the next decision.
             n = chance.choice([2, 5, 40])
             yield from self._placed(n, cluster.any_node())
             if chance.random() < 0.7:

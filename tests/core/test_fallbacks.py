@@ -338,7 +338,7 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
 
 
 def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
-    """For 40 s nobody knows whether there was room for the hard rule."""
+    """For 40 s it is unknown whether there was room for the hard rule."""
     full_zones(cluster)
     live(cluster, 50)
     cluster.handle(WatchInterrupted())

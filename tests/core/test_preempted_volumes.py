@@ -104,7 +104,7 @@ def test_a_victim_that_is_being_bound_is_evicted() -> None:
 
 
 def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None:
-    """Assumed, it counts on its node; upstream writes the node as its nomination, which is a difference told of."""
+    """Assumed, it counts on its node; upstream writes the node as its nomination, a documented difference."""
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
     low = _pod(cluster, "low", 0, node="a")

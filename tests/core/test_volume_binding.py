@@ -382,7 +382,7 @@ def test_a_failed_bind_leaves_the_volumes_bound() -> None:
 
 @pytest.mark.parametrize("n_written", [0, 1, 2])
 def test_a_new_machine_carries_on(n_written: int) -> None:
-    """One that died after so many writes leaves nothing but what the server has."""
+    """A machine that died after this number of writes leaves only what the server has."""
     cluster = Cluster()
     cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"), claim("d", "made"))
     cluster.waits("c", "d")

@@ -70,7 +70,7 @@ class VolumeLives(RuleBasedStateMachine):
         self.answers: list[VolumesWritten] = []
         self.binds: dict[str, Bind] = {}
         self.reserved: set[str] = set()
-        #: Volumes and the versions that this machine was told to have written.
+        #: Volumes and the versions that this machine has written, by the answers that it got.
         self.wrote: dict[str, str] = {}
         for name in sorted(self.nodes):
             self.driver.node(name)
@@ -311,7 +311,7 @@ class VolumeLives(RuleBasedStateMachine):
                 assert holders <= self.reserved, key
 
     @invariant()
-    def whoever_waits_has_to(self) -> None:
+    def no_waiting_pod_is_overlooked(self) -> None:
         """Check all waiting pods again: each is as ready as it was found when it was last noted."""
         if hasattr(self, "driver"):
             bindings = self.driver.machine._volumes

@@ -172,7 +172,7 @@ def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says:
 
 
 def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town: Town) -> None:
-    """Its terms bind nobody; its cpu is taken."""
+    """Its terms keep no pod away; its cpu is taken."""
     asked = [build.container(requests={"cpu": "3", **{f"none.example/r{i}": "1" for i in range(1000)}})]
     everybody = hostile(BEYOND)["preferred terms about everybody"]["affinity"]
     pod = town.driver._decoder.decode(

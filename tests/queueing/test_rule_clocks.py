@@ -32,7 +32,7 @@ POD = PodDecoder().decode(json.dumps(build.pod()).encode())
 
 
 class _Life:
-    """A scheduler that is told the time whenever it asks, and what a careful observer wrote down beside it."""
+    """A scheduler with rule clocks, and the times that a plain count beside it expects."""
 
     def __init__(self) -> None:
         self.clocks = RuleClocks()

@@ -206,7 +206,7 @@ def _plugin_args(profile: Object) -> dict[str, Object]:
 
 
 def _disabled(profile: Object) -> frozenset[tuple[str, str]]:
-    """Return every (extension point, plugin) that the profile switches off; "multiPoint" stands for all points."""
+    """Return every (extension point, plugin) that the profile switches off; "multiPoint" means all points."""
     return frozenset(
         (point, plugin["name"])
         for point, plugins in (profile.get("plugins") or {}).items()

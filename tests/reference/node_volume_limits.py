@@ -1,5 +1,5 @@
 """
-NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
 Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 """

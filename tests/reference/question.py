@@ -1,4 +1,4 @@
-"""What every plugin is asked about, and how it may answer."""
+"""The question that every plugin answers, and the form of the answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Question:
         return self.storage[kind]
 
     def runs(self, point: str, plugin: str) -> bool:
-        """Return whether the profile lets a plugin speak at an extension point; "*" stands for every plugin."""
+        """Return whether the profile runs a plugin at an extension point; "*" means every plugin."""
         return not self.disabled & {
             (its_point, name) for its_point in (point, "multiPoint") for name in (plugin, "*")
         }

@@ -43,7 +43,7 @@ spec: {replicas: 1200, template: {metadata: {labels: {app: web}}, spec: {contain
 
 
 def workloads(number: int) -> str:
-    """Return a manifest of so many Deployments."""
+    """Return a manifest of this number of Deployments."""
     return "".join(WORKLOAD % one for one in range(number))
 
 
@@ -240,7 +240,7 @@ def add_deployment(cluster: DevCluster) -> None:
 async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
     outside: Port, tmp_path: Path
 ) -> None:
-    """With the token of the kubeconfig, until it is told to stop; kubectl ends with it."""
+    """With the token of the kubeconfig, until it gets a signal; kubectl ends with it."""
     add_deployment(outside.cluster)
     async with port_forwarding(outside.cluster.url, outside.daemon.port) as front:
         kubeconfig = tmp_path / "kubeconfig"

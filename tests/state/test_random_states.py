@@ -43,7 +43,7 @@ KEYS = (build.HOSTNAME, build.ZONE, "rack")
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 
 labels = st.fixed_dictionaries({}, optional={"app": st.sampled_from("xy"), "tier": st.sampled_from("12")})
-#: Few, so that each is asked about again and again.
+#: Few, so that questions about each repeat.
 asked_labels = st.sampled_from(({"app": "x"}, {"app": "y", "tier": "1"}))
 asked_namespaces = st.sampled_from(("one", "one", "exempt"))
 node_labels = st.fixed_dictionaries(
@@ -304,7 +304,7 @@ class States(RuleBasedStateMachine):
             self.state.upsert_pod(replace(known.pod, node_name=known.node_name))
         known.assumed = False
 
-    # What is asked.
+    # Questions.
 
     @rule(number=st.integers(0, 2), live_only=st.booleans())
     def count_pods(self, number: int, live_only: bool) -> None:

@@ -2,7 +2,7 @@
 Ports of the loopback interface for servers that need a port number before they listen.
 
 Below those that systems give to outgoing connections (32768 and up), and of each worker of a run its own, so that
-nobody takes a port between its choice and its use.
+no other process takes a port between its choice and its use.
 """
 
 from __future__ import annotations

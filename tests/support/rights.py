@@ -39,7 +39,7 @@ _ARGUMENTS: dict[str, Any] = {
     "user": UserInfo("nobody"),
     "path": "/metrics",
     "verb": "get",
-    "spec": LeaseSpec(),  # a Lease that nobody holds
+    "spec": LeaseSpec(),  # a Lease without a holder
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
     "claim": ClaimReference(NAMESPACE, LEASE, "nobody", "1"),
     "annotations": {"by": "nobody"},

@@ -56,8 +56,8 @@ class Configured:
     async def install(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> None:
         """Create the configuration and wait until the server uses it."""
         (await self.send(kind, *hooks, name=name)).ok  # noqa: B018 - asserts success
-        # A real server learns of configurations some moments later, but of one kind's in their order. Asked first, this
-        # one is asked whatever the others say.
+        # A real server reads configurations from a cache, those of one kind in their order. The sentinel is called
+        # first, so the answers of others do not keep it from being called.
         path = f"sentinel-{len(self.paths)}"
         sentinel = self.hook(path, objectSelector={"matchLabels": {"probe": "yes"}})
         (await self.send(kind, sentinel, name=f"0-{path}")).ok  # noqa: B018
