@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Generator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
 from tests.support.driving import Driver, attempt_of
 
@@ -285,6 +287,19 @@ def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driv
     assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
     assert differences(driver.state) == []
     assert driver.state.node("a") is not None
+
+
+def test_a_displaced_pod_starts_with_the_rules_that_were_relaxed_for_it(driver: Driver) -> None:
+    """Its replacement is a new pod, and its own rule keeps it out of the zone of web-0 again."""
+    entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 1}
+    annotations = {FALLBACK: json.dumps([entry]), RELAXED: json.dumps([{"rule": name_of(entry)}])}
+    driver.node("a2", labels={build.ZONE: "za", "rack": "lost"})
+    driver.pod("db-0", labels={"app": "db"}, affinity=ALONE, annotations=annotations, node="a2")
+    request = WhatIfRequest(without=(NodeLabel("rack", "lost"),))
+    displaced = rehearsal(driver).answer(request, (), ()).displaced
+    assert displaced is not None
+    assert (displaced.n_pods, displaced.n_placed) == (1, 0)
+    assert displaced.refused[0].examples[0].name == "db-0"
 
 
 def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> None:
