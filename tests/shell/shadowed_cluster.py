@@ -180,7 +180,7 @@ class Life:
         await until(decided, what=f"a decision on {name}")
 
     async def _new_claim(self, name: str) -> str:
-        """Return the name of a claim: one that is there, a new one of any kind, or one that nobody makes."""
+        """Return the name of a claim: one that is there, a new one of any kind, or one that does not exist."""
         chance = self._chance
         kind = chance.choice([_LOCAL, _LOCAL, _DYNAMIC, _AT_ONCE, "bound", "bound", "missing", "known"])
         if kind == "missing" or (kind == "known" and not self._claims):
