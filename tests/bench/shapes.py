@@ -366,9 +366,6 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _unschedulable_beside(),
 )
 
-#: The shape with which others are compared.
-BASIC: Final = SHAPES[0]
-
 #: The shapes whose decisions are measured on their own, too.
 DECIDED: Final = tuple(shape for shape in SHAPES if not shape.is_http_only)
 

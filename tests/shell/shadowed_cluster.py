@@ -57,7 +57,6 @@ class Life:
         self._cluster.n_nodes = min(self._cluster.n_nodes, 40)
         templates = Templates(self._chance)
         self._templates = [templates.draw() for _ in range(self._chance.choice([1, 3, 9]))]
-        self._service = False
         self._claims: list[str] = []
         #: Paths of the pods that were decided, and whether each has a node.
         self._pods: dict[str, bool] = {}
