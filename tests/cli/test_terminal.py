@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from scheduler.cli.query.terminal import LiveLines, Style
+from scheduler.cli.query.terminal import LiveLines, ReadProgress, Style
 from scheduler.cli.shadow import live_lines
 from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 
@@ -150,4 +150,14 @@ def test_sentences_are_broken_between_words_and_tables_are_not() -> None:
             "  short",
         ]
         assert Style(screen.out, {"TERM": "dumb"}).wrapped(text) == text
+        style = Style(screen.out, TERM)
+        headline = style.heading("29 columns, " + style.bad("coloured in part"))
+        assert style.wrapped(headline) == headline
     assert Style(io.StringIO(), TERM).wrapped(text) == text
+
+
+def test_a_progress_line_is_one_line() -> None:
+    """Only the line of the cursor is erased: a broken one would stay on the screen in part."""
+    with terminal(20, 10) as screen:
+        ReadProgress(screen.out, TERM).show("default/a-long-name: trying change 1 of 12")
+        assert screen.shown() == "\r\x1b[K" + "default/a-long-nam…"

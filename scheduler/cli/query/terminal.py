@@ -16,6 +16,7 @@ _ERASE_LINE: Final = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 #: A table separates its columns by two blanks or more; only the arrow of a proposed change has them too.
 _TABLE_ROW: Final = re.compile(r"\S {2,}(?!->)\S")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: Of a terminal that does not know its size.
 _COLUMNS: Final = 80
 _LINES: Final = 24
@@ -74,9 +75,9 @@ class ReadProgress:
         self.show(f"reading {kind}: {n_objects}")
 
     def show(self, text: str) -> None:
-        """Show the text in place of the last one, without control characters."""
+        """Show the text in place of the last one, without control characters, cut where the terminal would wrap it."""
         if self._shown:
-            self._out.write(_ERASE_LINE + escape_control_characters(text))
+            self._out.write(_ERASE_LINE + _cut(escape_control_characters(text), _size(self._out)[0]))
             self._out.flush()
 
     def clear(self) -> None:
@@ -148,7 +149,7 @@ def _size(out: TextIO) -> tuple[int, int]:
 
 def _wrapped(line: str, columns: int) -> str:
     """Return the line in parts of at most so many columns where it has blanks; later parts are indented further."""
-    if len(line) <= columns or _TABLE_ROW.search(line):
+    if len(_COLOUR.sub("", line)) <= columns or _TABLE_ROW.search(line):
         return line
     indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
     parts = textwrap.wrap(
