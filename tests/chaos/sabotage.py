@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from scheduler.core.event_handlers import EventHandlers
+from scheduler.core.machine import Machine
+from scheduler.core.preemption import Preemptions
+from scheduler.core.unfit_pods import UnfitPods
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import requests
 from scheduler.kube.changes import Change
 from scheduler.kube.store import Store
+from scheduler.model.instructions import Instruction
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
 from scheduler.shell.binder import Binder, PodNotFound
 from scheduler.state.cluster import ClusterState
+from scheduler.state.label_sets import LabelSet
 from scheduler.state.node_table import NodeTable, Usage
+from scheduler.state.snapshot import Snapshot
 from tests.chaos.run import Shape
 from tests.chaos.verdicts import Verdict
 
@@ -94,6 +101,56 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 
+def _await_room_always(_self: Machine, _preemptor_uid: str, _victim_uid: str) -> bool:
+    """Write the condition of every victim that was chosen."""
+    return True
+
+
+def _want_what_was_awaited(self: UnfitPods, preemptor_uid: str, victim_uid: str) -> bool:
+    """Delete every victim that still runs, for a pod that is still pending."""
+    return self.awaits_room_of(preemptor_uid, victim_uid)
+
+
+def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
+    """Try a pod without a pause after an eviction that failed."""
+    self.activate(uid, now_s)
+
+
+def _withdraw_nothing(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+    """Keep the nominations to a node that is gone."""
+    return []
+
+
+_WHOLE_EVICT = Preemptions._evict
+
+
+def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Try a pod once its evictions are answered, whatever watches show."""
+    evictions = list(_WHOLE_EVICT(self, running, victims))
+    running.unseen.clear()
+    return iter(evictions)
+
+
+def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Evict a pod again that is being evicted for another one."""
+    self._in_flight.clear()
+    return _WHOLE_EVICT(self, running, victims)
+
+
+def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
+    """Forget what the API server deletes until a watch shows it."""
+    return victim.terminating
+
+
+def _protect_nobody(_self: Snapshot, _label_set: LabelSet) -> tuple[()]:
+    """Find no PodDisruptionBudget that protects a pod."""
+    return ()
+
+
+def _wake_nobody(_self: EventHandlers, _left: Pod, _now_s: float) -> None:
+    """Leave pods asleep whose victim has left the node that they are nominated to."""
+
+
 SABOTAGES = (
     Sabotage(
         "lost answers are not settled",
@@ -119,4 +176,72 @@ SABOTAGES = (
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
     Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage(
+        "no check before a condition",
+        Machine,
+        "awaits_room_of",
+        _await_room_always,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+    ),
+    Sabotage(
+        "no check before a deletion",
+        UnfitPods,
+        "wants_eviction",
+        _want_what_was_awaited,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+    ),
+    Sabotage(
+        "no pause after a deletion that failed",
+        PodQueue,
+        "back_off",
+        _try_at_once,
+        Shape.RANKED,
+        Verdict.EARLY,
+    ),
+    Sabotage(
+        "nominations outlive their node",
+        UnfitPods,
+        "withdraw_nominations",
+        _withdraw_nothing,
+        Shape.RANKED,
+        Verdict.STALE,
+    ),
+    Sabotage(
+        "ends of victims are not awaited", Preemptions, "_evict", _see_no_end, Shape.RANKED, Verdict.EARLY
+    ),
+    Sabotage(
+        "victims are evicted for each preemptor",
+        Preemptions,
+        "_evict",
+        _begin_again,
+        Shape.RANKED,
+        Verdict.AGAIN,
+    ),
+    Sabotage(
+        "victims that the server deletes are evicted again",
+        Preemptions,
+        "is_leaving",
+        _see_ends_only,
+        Shape.RANKED,
+        Verdict.AGAIN,
+    ),
+    Sabotage(
+        "budgets are no matter",
+        Snapshot,
+        "budgets_of",
+        _protect_nobody,
+        Shape.RANKED,
+        Verdict.VICTIM,
+    ),
+    Sabotage(
+        "victims that leave wake nobody",
+        EventHandlers,
+        "_wake_nominated",
+        _wake_nobody,
+        Shape.RANKED,
+        Verdict.LEFT,
+        7049,
+    ),
 )
