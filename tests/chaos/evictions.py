@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.in_vain import Causes, makes_room
+from tests.chaos.in_vain import Causes, leaving
 from tests.chaos.journal import Eviction, Journal, Ordered, Preempted, Retried, Step, View, Written, node_of
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
-from tests.reference.preemption import preemption
+from tests.reference.preemption import Trial, preemption
 from tests.support import build
 
 #: Victims that an attempt names.
@@ -58,6 +58,8 @@ class EvictionJudge:
             if told := self._hasty(retried):
                 text = f"{retried.by} at {retried.at_s:.3f}, {retried.key}: {told}"
                 yield Wrong(Verdict.EARLY, text, retried.at_s)
+        for at_s, told in self._journal.outlived:
+            yield Wrong(Verdict.STALE, told, at_s)
         sent: dict[tuple[Step, str], list[Eviction]] = {}
         for one in self._journal.evictions:
             earlier = sent.setdefault((one.step, one.uid), [])
@@ -127,8 +129,13 @@ class EvictionJudge:
             for one in reversed(self._journal.preempted)
             if one.by == eviction.by and one.uid == ordered.preemptor_uid and one.number < eviction.number
         )
-        if makes_room(question, ordered.node, victims, nominated_on):
-            return ""
+        if ordered.node in question.nodes:
+            # As Kubernetes takes pods away: of two with one host port, the first to go frees it.
+            trial = Trial(question, ordered.node, refusal)
+            for one in leaving(question, ordered.node, victims):
+                trial.take_away(one)
+            if trial.refusal() is None:
+                return ""
         return f"{ordered.node} would not take {ordered.preemptor_uid} without {victims}"
 
     def _order_of(self, eviction: Eviction) -> Ordered | None:

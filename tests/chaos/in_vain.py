@@ -17,7 +17,7 @@ from tests.chaos.journal import Journal, Ordered, Written, key_of
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.preemption import priority
-from tests.reference.question import Question
+from tests.reference.question import Object, Question
 
 #: (kind, key) -> the object.
 _Objects = dict[tuple[str, str], JsonObject]
@@ -107,7 +107,7 @@ class Causes:
         if last.bound_node and _is_of(last, ordered.preemptor_uid):
             if self._group(last.by) != self._group(ordered.by):
                 return "another scheduler bound the pod elsewhere"
-            return "the pod found room elsewhere before"
+            return "the pod found room elsewhere meanwhile"
         return "the pod evicts others elsewhere"
 
     def _why_closed(self, write: Written, before: _Objects, ordered: Ordered) -> str:
@@ -180,11 +180,17 @@ def makes_room(
     question: Question, node: str, victims: Collection[str], nominated_on: Mapping[str, Sequence[JsonObject]]
 ) -> bool:
     """Return whether the node takes the pod once the victims, and pods of lower priority that end, have left it."""
-    left = [
-        one
-        for one in question.pods_on.get(node, ())
-        if key_of(one) not in victims
-        and not ("deletionTimestamp" in one["metadata"] and priority(one) < priority(question.pod))
-    ]
+    gone = leaving(question, node, victims)
+    left = [one for one in question.pods_on.get(node, ()) if one not in gone]
     asked = replace(question, pods_on={**question.pods_on, node: left})
     return node in question.nodes and beside_nominated(asked, nominated_on)(asked, node) is None
+
+
+def leaving(question: Question, node: str, victims: Collection[str]) -> list[Object]:
+    """Return the node's pods that are victims, or that end and have a lower priority than the pod."""
+    return [
+        one
+        for one in question.pods_on.get(node, ())
+        if key_of(one) in victims
+        or ("deletionTimestamp" in one["metadata"] and priority(one) < priority(question.pod))
+    ]

@@ -287,6 +287,9 @@ class Instance:
                 view.begin_cycle()
             instructions = handle(stimulus, now_s)
             view.note(instructions, now_s)
+            if isinstance(stimulus, NodeGone) and (kept := machine.state.nominated.on(stimulus.name)):
+                told_of = f"{agent} keeps {[one.key for one in kept]} for {stimulus.name}, which is gone"
+                self._journal.outlived.append((self._journal.now_s(), told_of))
             for order in instructions:
                 if isinstance(order, EvictVictim):
                     self.reach("eviction ordered")

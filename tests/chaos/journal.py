@@ -205,6 +205,8 @@ class Journal:
     evictions: list[Eviction] = field(default_factory=list)
     #: (instance and its life, UID of the victim) of every Preempted event.
     reported: list[tuple[str, str]] = field(default_factory=list)
+    #: Nominations that an instance kept although a watch had shown the end of their node, with the moment.
+    outlived: list[tuple[float, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
 
     def follow(self, store: Store) -> None:

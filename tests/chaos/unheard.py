@@ -91,7 +91,7 @@ def _hears(plugin: str, pod: JsonObject, write: Written) -> bool:
     if write.kind == "Namespace":
         return plugin == inter_pod_affinity.NAME
     old, new = ({**one, "kind": write.kind} if one else None for one in (write.before, write.obj))
-    if new is not None and new["metadata"]["uid"] == pod["metadata"]["uid"]:
+    if new is not None and new["metadata"].get("uid") == pod["metadata"]["uid"]:
         return wakes(plugin, new, old, new)
     if write.kind == "Pod":
         old, new = _counted(old), _counted(new)
