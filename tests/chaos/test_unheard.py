@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ _BESIDE = build.affinity(required=[build.term(build.HOSTNAME, build.selector("ap
 
 
 def _pod(
-    name: str, priority: int, *, cpu: str = "1", node: str = "", app: str = "x", **more: build.Json
+    name: str, priority: int, *, cpu: str = "1", node: str = "", app: str = "x", **more: Any
 ) -> JsonObject:
     containers = [build.container(requests={"cpu": cpu})]
     spec: build.Json = {"schedulerName": "ours", "priority": priority}
