@@ -46,11 +46,7 @@ def is_unheard(
     The last change is looked for before which it could not. It had to wake the pod if a plugin hears of it that refused
     the pod on some node then.
     """
-    there = {
-        (kind, key_of(one) if kind == "Pod" else one["metadata"]["name"]): one
-        for kind, found in objects.items()
-        for one in found
-    }
+    there = {(kind, key_of(one)): one for kind, found in objects.items() for one in found}
     for write in reversed(written):
         if write.before is None:
             del there[write.kind, write.key]
