@@ -11,11 +11,11 @@ from scheduler.state.audit import differences
 from tests.chaos.asking import NO_SCORES, filled
 from tests.chaos.groups import group_of, is_ready, left_groups
 from tests.chaos.instance import Instance
-from tests.chaos.journal import Journal, node_of
+from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of, stale
 from tests.chaos.stage import KINDS, Server
+from tests.chaos.unheard import evicts_from, is_unheard
 from tests.chaos.verdicts import Verdict, Wrong
-from tests.reference.preemption import preemption
 
 #: How often the state is checked.
 POLL_S = 1.0
@@ -29,9 +29,8 @@ class FinalState:
     """
     Waits for the final state.
 
-    No event wakes a pod that may evict others only since a rule changed that its own refusal does not depend on: a
-    label of its own, say, where all nodes refuse it for lack of room. Upstream tries it when it flushes unschedulable
-    pods, after 5 minutes. Where nothing else is left, instances flush once.
+    Where nothing is left but pods that could evict others, and no event had to tell them (`unheard`), instances flush
+    once, as upstream does with unschedulable pods after 5 minutes.
 
     Args:
         server: the server.
@@ -57,7 +56,7 @@ class FinalState:
         After a flush it may take as long again, which does not count.
         """
         took_s, wrongs = await self._wait(within_s)
-        if wrongs and all(one.verdict is Verdict.UNTRIED for one in wrongs):
+        if wrongs and all(one.verdict is Verdict.UNTRIED for one in wrongs) and self._are_unheard():
             self.n_flushed += len(wrongs)
             self._journal.tell(f"flush for {'; '.join(one.text for one in wrongs)}")
             for instance in self._instances:
@@ -65,6 +64,13 @@ class FinalState:
             _, wrongs = await self._wait(within_s)
         self.wrongs += wrongs
         return took_s
+
+    def _are_unheard(self) -> bool:
+        """Return whether no event had to wake any of the pods that could evict others."""
+        there = {kind: self._objects(kind) for kind in KINDS}
+        places = placeable(there, self._names)
+        left = [pod for pod in there["Pod"] if key_of(pod) in places]
+        return all(is_unheard(pod, there, self._journal.written) for pod in left)
 
     async def _wait(self, within_s: float) -> tuple[float, list[Wrong]]:
         """Return the seconds until all is right, at most `within_s`, and what is still wrong."""
@@ -179,10 +185,7 @@ def _stale_ranks(instance: Instance, objects: Objects) -> Iterator[Wrong]:
     there = [one for space in spaces for one in machine.state.budgets.within(space)]
     budgets = {one.key: one.disruptions_allowed for one in there}
     allowed = {
-        f"{one['metadata']['namespace']}/{one['metadata']['name']}": one["status"].get(
-            "disruptionsAllowed", 0
-        )
-        for one in objects("PodDisruptionBudget")
+        key_of(one): one["status"].get("disruptionsAllowed", 0) for one in objects("PodDisruptionBudget")
     }
     if budgets != allowed:
         yield Wrong(Verdict.CACHE, f"{instance.name} knows budgets {budgets}, the server has {allowed}")
@@ -229,17 +232,12 @@ def placeable(objects: Mapping[str, list[JsonObject]], scheduler_names: frozense
     nominated_on = by_node(objects["Pod"])
     for pod in objects["Pod"]:
         if is_ready(pod, scheduler_names) and not group_of(pod):
-            meta = pod["metadata"]
             question = reference.question(pod)
             refusal = beside_nominated(question, nominated_on)
             feasible = reference.evaluate(pod, NO_SCORES).get("feasible")
             found = Places([node for node in feasible or () if refusal(question, node) is None], evicts=False)
             if not found.nodes and objects.get("PriorityClass") and not nomination_of(pod):
-                refusals = {
-                    node: why for node in question.nodes if (why := refusal(question, node)) is not None
-                }
-                winners = preemption(question, refusals, reference.budgets(), refusal)[0]["winners"]
-                found = Places(winners, evicts=True)
+                found = Places(evicts_from(reference, pod, nominated_on), evicts=True)
             if found.nodes:
-                waiting[f"{meta['namespace']}/{meta['name']}"] = found
+                waiting[key_of(pod)] = found
     return waiting

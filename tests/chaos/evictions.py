@@ -2,8 +2,8 @@
 Judging of evictions.
 
 The reference chooses the victims again, in the cluster that the instance had been told of, with the pods that it
-assumed and nominated. An eviction is in vain if its pod is not bound on that node afterwards; these
-are counted by cause.
+assumed and nominated. It says again, in what the instance knew by then, whether each request of an eviction was still
+needed. An eviction is in vain if its pod is not bound on that node afterwards; these are counted by cause.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.in_vain import Causes
-from tests.chaos.journal import Deletion, Journal, Preempted, Written, node_of
+from tests.chaos.in_vain import Causes, leaving
+from tests.chaos.journal import Eviction, Journal, Ordered, Preempted, Retried, Step, View, Written, node_of
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
-from tests.reference.preemption import preemption
+from tests.reference.preemption import Trial, preemption
 from tests.support import build
 
 #: Victims that an attempt names.
 _NAMED = 10
+#: The first pause after an eviction that failed (podInitialBackoffSeconds).
+_PAUSE_S = 1.0
 
 
 class EvictionJudge:
@@ -47,16 +49,25 @@ class EvictionJudge:
         self.in_vain: Counter[str] = Counter()
 
     def wrongs(self) -> Iterator[Wrong]:
-        """Yield every set of victims that the reference would not choose, and every pod that was evicted twice."""
+        """Yield every set of victims that the reference would not choose, and every eviction that ought not to be."""
         for preempted in self._journal.preempted:
             if told := self._refused(preempted):
                 text = f"{preempted.by} at {preempted.at_s:.3f}, for {preempted.key}: {told}"
                 yield Wrong(Verdict.VICTIM, text, preempted.at_s)
-        sent: dict[str, list[Deletion]] = {}
-        for one in self._journal.deletions:
-            earlier = sent.setdefault(one.uid, [])
-            if why := self._again(one, earlier):
-                yield Wrong(Verdict.AGAIN, f"{one.by} at {one.at_s:.3f}, {one.uid}: {why}", one.at_s)
+        for retried in self._journal.retried:
+            if told := self._hasty(retried):
+                text = f"{retried.by} at {retried.at_s:.3f}, {retried.key}: {told}"
+                yield Wrong(Verdict.EARLY, text, retried.at_s)
+        for at_s, told in self._journal.outlived:
+            yield Wrong(Verdict.STALE, told, at_s)
+        sent: dict[tuple[Step, str], list[Eviction]] = {}
+        for one in self._journal.evictions:
+            earlier = sent.setdefault((one.step, one.uid), [])
+            text = f"{one.by} at {one.at_s:.3f}, {one.step.value} of {one.uid}: "
+            if one.step is Step.DELETION and (why := self._again(one, earlier)):
+                yield Wrong(Verdict.AGAIN, text + why, one.at_s)
+            if not _is_in_doubt(one, earlier) and (why := self._needless(one)):
+                yield Wrong(Verdict.NEEDLESS, text + why, one.at_s)
             earlier.append(one)
         for (by, uid), times in Counter(self._journal.reported).items():
             if times > 1:
@@ -65,7 +76,7 @@ class EvictionJudge:
 
     def _refused(self, preempted: Preempted) -> str:
         """Return what the reference would do instead, empty if the same."""
-        reference, nominated_on, pod = self._view(preempted)
+        reference, nominated_on, pod = self._as_known(preempted.view, preempted.uid)
         if pod is None:
             return "the pod was not there"
         question = reference.question(pod)
@@ -80,27 +91,85 @@ class EvictionJudge:
             return f"{preempted.victims}, instead of {victims}"
         return ""
 
-    def _view(self, preempted: Preempted) -> tuple[Reference, dict[str, list[JsonObject]], JsonObject | None]:
-        """Return what the instance knew: the objects, the nominated pods by node, and the pod."""
+    def _hasty(self, retried: Retried) -> str:
+        """Return which eviction for the pod the instance ought to have waited for; empty if for none."""
+        known = retried.view.versions
+        for one in self._journal.evictions:
+            if one.by != retried.by or one.number > retried.number or one.step is not Step.DELETION:
+                continue
+            ordered = self._order_of(one)
+            if ordered is None or ordered.preemptor_uid != retried.uid or not one.is_accepted:
+                continue
+            victim = self._by_version.get(("Pod", known.get(("Pod", one.uid), 0)))
+            if victim is not None and not victim["metadata"].get("deletionTimestamp"):
+                return f"no watch had shown that {ordered.victim} ends"
+        waited_s = retried.failed_before_s
+        if waited_s is not None and waited_s < _PAUSE_S:
+            return f"an eviction had failed {waited_s:.3f} s before"
+        return ""
+
+    def _needless(self, eviction: Eviction) -> str:
+        """Return why the instance could know that the pod need not be evicted; empty if it had to be, as it knew."""
+        ordered = self._order_of(eviction)
+        if ordered is None:
+            return "it was never decided"
+        if eviction.was_ending:
+            return "a watch had shown that it ends"
+        reference, nominated_on, pod = self._as_known(eviction.view, ordered.preemptor_uid)
+        if pod is None or node_of(pod) or pod["metadata"].get("deletionTimestamp"):
+            return f"{ordered.preemptor_uid} did not wait any more"
+        if eviction.step is Step.CONDITION:
+            return ""
+        question = reference.question(pod)
+        refusal = beside_nominated(question, nominated_on)
+        if fits := [node for node in question.nodes if refusal(question, node) is None]:
+            return f"{ordered.preemptor_uid} fits on {fits}"
+        victims = next(
+            one.victims
+            for one in reversed(self._journal.preempted)
+            if one.by == eviction.by and one.uid == ordered.preemptor_uid and one.number < eviction.number
+        )
+        if ordered.node in question.nodes:
+            # As Kubernetes takes pods away: of two with one host port, the first to go frees it.
+            trial = Trial(question, ordered.node, refusal)
+            for one in leaving(question, ordered.node, victims):
+                trial.take_away(one)
+            if trial.refusal() is None:
+                return ""
+        return f"{ordered.node} would not take {ordered.preemptor_uid} without {victims}"
+
+    def _order_of(self, eviction: Eviction) -> Ordered | None:
+        """Return the decision that the request carries out."""
+        ordered = (
+            one
+            for one in reversed(self._journal.ordered)
+            if one.by == eviction.by and one.victim_uid == eviction.uid and one.number < eviction.number
+        )
+        return next(ordered, None)
+
+    def _as_known(
+        self, view: View, uid: str
+    ) -> tuple[Reference, dict[str, list[JsonObject]], JsonObject | None]:
+        """Return what an instance knew: the objects, the nominated pods by node, and the pod."""
         reference, pod = Reference(), None
         nominated_on: dict[str, list[JsonObject]] = {}
-        for (kind, name), version in preempted.versions.items():
+        for (kind, name), version in view.versions.items():
             obj = self._by_version.get((kind, version))
             if obj is None:
                 continue
             if kind == "Pod":
-                nominated = preempted.nominated.get(name, "")
+                nominated = view.nominated.get(name, "")
                 obj = {**obj, "status": {**(obj.get("status") or {}), "nominatedNodeName": nominated}}
-                assumed = preempted.assumed.get(name, "")
+                assumed = view.assumed.get(name, "")
                 if assumed and not node_of(obj):
                     obj = {**obj, "spec": {**obj["spec"], "nodeName": assumed}}
-                if name == preempted.uid:
+                if name == uid:
                     pod = obj
                     continue
                 if nominated and not node_of(obj):
                     nominated_on.setdefault(nominated, []).append(obj)
             put(reference, kind, obj)
-        for key, allowed in preempted.budgets.items():
+        for key, allowed in view.budgets.items():
             namespace, app = key.split("/")
             selector = build.selector(f"app={app}")
             put(
@@ -110,10 +179,10 @@ class EvictionJudge:
             )
         return reference, nominated_on, pod
 
-    def _again(self, deletion: Deletion, earlier: Sequence[Deletion]) -> str:
+    def _again(self, deletion: Eviction, earlier: Sequence[Eviction]) -> str:
         """Return why the deletion repeats another one; empty if it does not, or if that one had no answer."""
         own = [one for one in earlier if one.by == deletion.by]
-        if any(0 < one.code < 300 for one in own):
+        if any(one.is_accepted for one in own):
             return "its deletion was accepted before"
         if deletion.was_ending and not own:
             return "a watch had shown that it ends"
@@ -133,19 +202,25 @@ class EvictionJudge:
         return self._group_of.get(agent.rpartition("-")[0], agent)
 
     def _count(self) -> None:
-        accepted = {(one.by, one.uid) for one in self._journal.deletions if 0 < one.code < 300}
-        accepted |= {
-            (write.by, uid)
-            for uid, writes in self._of_pod.items()
-            for write in writes
-            if write.obj is not None and write.obj["metadata"].get("deletionTimestamp") and write.before is not None
-            and not write.before["metadata"].get("deletionTimestamp")
-        }  # fmt: skip
+        deletions = {(one.by, one.uid): one for one in self._journal.evictions if one.step is Step.DELETION}
+        ended_by = {(one.by, uid) for uid, writes in self._of_pod.items() for one in writes if _ends(one)}
         causes = Causes(self._journal, self._group_of)
-        counted: set[tuple[str, str]] = set()
-        for one in self._journal.ordered:
-            if (one.by, one.victim_uid) in accepted and (one.by, one.victim_uid) not in counted:
-                counted.add((one.by, one.victim_uid))
-                self.n_evictions += 1
-                if cause := causes.of(one):
-                    self.in_vain[cause] += 1
+        for sent, last in deletions.items():
+            ordered = self._order_of(last)
+            if ordered is None or not (last.is_accepted or sent in ended_by):
+                continue
+            self.n_evictions += 1
+            if cause := causes.of(ordered):
+                self.in_vain[cause] += 1
+
+
+def _ends(write: Written) -> bool:
+    """Return whether this write of a pod is its end, or the begin of it."""
+    ends = write.obj is None or "deletionTimestamp" in write.obj["metadata"]
+    return ends and write.before is not None and "deletionTimestamp" not in write.before["metadata"]
+
+
+def _is_in_doubt(eviction: Eviction, earlier: Sequence[Eviction]) -> bool:
+    """Return whether an earlier try of the same may have taken effect without an answer."""
+    own = [one for one in earlier if one.by == eviction.by]
+    return bool(own) and (own[-1].code == 0 or own[-1].code >= 500)

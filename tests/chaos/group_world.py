@@ -6,7 +6,7 @@ from scheduler.devcluster.kinds import JsonObject
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from tests.chaos.groups import group_of
 from tests.chaos.happenings import AddPod, Change, Remove, WorldEvent
-from tests.chaos.journal import node_of
+from tests.chaos.journal import key_of, node_of
 from tests.chaos.shapes import NAIVE
 from tests.chaos.world import NAMESPACES, World
 
@@ -81,12 +81,8 @@ class GroupWorld(World):
         if pod is None or what < 0.6:
             return super()._delete_pod()
         members = [one for one in self._objects("Pod") if group_of(one) == group_of(pod)]
-        return [Remove("Pod", _key(one)) for one in members if what < 0.8 or not node_of(one)]
-
-
-def _key(pod: JsonObject) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        return [Remove("Pod", key_of(one)) for one in members if what < 0.8 or not node_of(one)]
 
 
 def _labelled(pod: JsonObject, labels: dict[str, str | None]) -> Change:
-    return Change("Pod", _key(pod), {"metadata": {"labels": labels}})
+    return Change("Pod", key_of(pod), {"metadata": {"labels": labels}})

@@ -1,21 +1,23 @@
 """
 Why an eviction did not lead to the bind of its pod on that node: the change that kept the pod from there, and by whom.
 
-An eviction ends with its pod's bind, end or next preemption, or with the run. If the node refuses the pod then, even
-without the pods that leave for it, the last change is looked for before which it did not.
+An eviction ends with the decision on its pod's bind, the pod's end or next preemption, or with the run. If the node
+refuses the pod then, even without the pods that leave for it, the last change is looked for before which it did not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.journal import Journal, Ordered, Written
+from tests.chaos.journal import Journal, Ordered, Written, key_of
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.preemption import priority
+from tests.reference.question import Object, Question
 
 #: (kind, key) -> the object.
 _Objects = dict[tuple[str, str], JsonObject]
@@ -33,6 +35,9 @@ class Causes:
     def __init__(self, journal: Journal, group_of: Mapping[str, str]) -> None:
         self._written, self._ordered, self._group_of = journal.written, journal.ordered, group_of
         self._preempted = journal.preempted
+        self._versions = [one.version for one in journal.written]
+        #: By instance, pod and node: the cluster's newest version at the decision.
+        self._decided_at = {(one.by, one.uid, one.node): one.version for one in journal.decided}
 
     def of(self, ordered: Ordered) -> str:
         """Return why the eviction was in vain; empty if it was not."""
@@ -40,7 +45,7 @@ class Causes:
         last = self._last(ordered)
         if last is not None and last.bound_node == node and _is_of(last, uid):
             return ""
-        n_before = len(self._written) if last is None else self._written.index(last)
+        n_before = len(self._written) if last is None else self._n_before(last, uid)
         objects = self._objects_after(n_before)
         victims = self._victims(ordered)
         if _takes(objects, uid, node, victims):
@@ -60,7 +65,7 @@ class Causes:
             for one in reversed(self._preempted)
             if one.by == ordered.by and one.uid == ordered.preemptor_uid
         )
-        return next((one.victims for one in attempts if one.at_s <= ordered.at_s), ())
+        return next((one.victims for one in attempts if one.number < ordered.number), ())
 
     def _last(self, ordered: Ordered) -> Written | None:
         """Return the write that ends the eviction; None if the run does."""
@@ -80,6 +85,11 @@ class Causes:
                 return write
         return None
 
+    def _n_before(self, last: Written, uid: str) -> int:
+        """Return the number of writes before the end of the eviction; a bind is written after its decision."""
+        decided_at = self._decided_at.get((last.by, uid, last.bound_node), last.version - 1)
+        return bisect_right(self._versions, min(decided_at, last.version - 1))
+
     def _objects_after(self, n_writes: int) -> _Objects:
         objects: _Objects = {}
         for write in self._written[:n_writes]:
@@ -97,7 +107,7 @@ class Causes:
         if last.bound_node and _is_of(last, ordered.preemptor_uid):
             if self._group(last.by) != self._group(ordered.by):
                 return "another scheduler bound the pod elsewhere"
-            return "the pod found room elsewhere before"
+            return "the pod found room elsewhere meanwhile"
         return "the pod evicts others elsewhere"
 
     def _why_closed(self, write: Written, before: _Objects, ordered: Ordered) -> str:
@@ -149,7 +159,7 @@ def _read(pod: JsonObject) -> tuple[object, ...]:
 
 
 def _takes(objects: _Objects, uid: str, node: str, victims: Collection[str]) -> bool:
-    """Return whether the node takes the pod once the victims, and pods of lower priority that end, have left it."""
+    """Return whether the node takes the pod, as `makes_room`, among the objects."""
     reference, pod = Reference(), None
     others = []
     for (kind, _), obj in objects.items():
@@ -161,14 +171,26 @@ def _takes(objects: _Objects, uid: str, node: str, victims: Collection[str]) -> 
             others.append(obj)
     if pod is None or ("Node", node) not in objects:
         return False
-    question = reference.question(pod)
-    left = [
-        one
-        for one in question.pods_on[node]
-        if f"{one['metadata']['namespace']}/{one['metadata']['name']}" not in victims
-        and not ("deletionTimestamp" in one["metadata"] and priority(one) < priority(pod))
-    ]
-    asked = replace(question, pods_on={**question.pods_on, node: left})
     # A scheduler does not know of the nominations of others.
     own = [one for one in others if one["spec"]["schedulerName"] == pod["spec"]["schedulerName"]]
-    return beside_nominated(asked, by_node(own))(asked, node) is None
+    return makes_room(reference.question(pod), node, victims, by_node(own))
+
+
+def makes_room(
+    question: Question, node: str, victims: Collection[str], nominated_on: Mapping[str, Sequence[JsonObject]]
+) -> bool:
+    """Return whether the node takes the pod once the victims, and pods of lower priority that end, have left it."""
+    gone = leaving(question, node, victims)
+    left = [one for one in question.pods_on.get(node, ()) if one not in gone]
+    asked = replace(question, pods_on={**question.pods_on, node: left})
+    return node in question.nodes and beside_nominated(asked, nominated_on)(asked, node) is None
+
+
+def leaving(question: Question, node: str, victims: Collection[str]) -> list[Object]:
+    """Return the node's pods that are victims, or that end and have a lower priority than the pod."""
+    return [
+        one
+        for one in question.pods_on.get(node, ())
+        if key_of(one) in victims
+        or ("deletionTimestamp" in one["metadata"] and priority(one) < priority(question.pod))
+    ]

@@ -40,7 +40,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from tests.chaos.groups import as_decided
-from tests.chaos.journal import Decided, Deletion, Journal, SeenVersions, Sent
+from tests.chaos.journal import Decided, Eviction, Journal, SeenVersions, Sent, Step
 from tests.chaos.proxy import Wire
 from tests.chaos.told import Told
 
@@ -233,20 +233,19 @@ class Instance:
                 self.kill()
 
     def _hear_writes(self, client: KubeClient, agent: str, told: Told) -> None:
-        """Record every bind and every deletion that it sends in the journal."""
+        """Record every bind and every request of an eviction that it sends in the journal."""
         transport = client._transport
         send = transport.send
 
         async def listening(request: Request, authorization: str | None, timeout_s: float) -> Response:
-            if request.path.endswith("/binding"):
+            eviction = _eviction(request, agent, told, self._journal)
+            if eviction is not None or request.path.endswith("/binding"):
                 self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
-            if request.method != "DELETE":
+            if eviction is None:
                 return await send(request, authorization, timeout_s)
-            uid = msgspec.json.decode(request.body)["preconditions"]["uid"]
-            deletion = Deletion(self._journal.now_s(), agent, uid, told.is_ending(uid))
-            self._journal.deletions.append(deletion)
+            self._journal.evictions.append(eviction)
             response = await send(request, authorization, timeout_s)
-            deletion.code = response.status
+            eviction.code = response.status
             return response
 
         transport.send = listening  # type: ignore[method-assign]  # an ear, not a replacement
@@ -257,7 +256,7 @@ class Instance:
         told = SeenVersions(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
-            view.hear(stimulus)
+            view.hear(stimulus, now_s)
             match stimulus:
                 case PodSeen(pod):
                     told.seen("Pod", pod.uid, pod.resource_version)
@@ -287,7 +286,10 @@ class Instance:
                 assumed = {uid: one.pod.node_name for uid, one in placed.items() if one.assumed}
                 view.begin_cycle()
             instructions = handle(stimulus, now_s)
-            view.note(instructions)
+            view.note(instructions, now_s)
+            if isinstance(stimulus, NodeGone) and (kept := machine.state.nominated.on(stimulus.name)):
+                told_of = f"{agent} keeps {[one.key for one in kept]} for {stimulus.name}, which is gone"
+                self._journal.outlived.append((self._journal.now_s(), told_of))
             for order in instructions:
                 if isinstance(order, EvictVictim):
                     self.reach("eviction ordered")
@@ -311,3 +313,15 @@ class Instance:
             return instructions
 
         machine.handle = listening  # type: ignore[method-assign]  # an ear, not a replacement
+
+
+def _eviction(request: Request, agent: str, told: Told, journal: Journal) -> Eviction | None:
+    """Return the record of a request of an eviction; None for any other one."""
+    if request.method == "DELETE":
+        step, uid = Step.DELETION, msgspec.json.decode(request.body)["preconditions"]["uid"]
+    elif request.method == "PATCH" and b'"DisruptionTarget"' in request.body:
+        step, uid = Step.CONDITION, msgspec.json.decode(request.body)["metadata"]["uid"]
+    else:
+        return None
+    number, at_s = journal.next_number(), journal.now_s()
+    return Eviction(number, at_s, agent, step, uid, told.is_ending(uid), told.view())

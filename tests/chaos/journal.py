@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
 
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
 from scheduler.devcluster.storage.history import Change
@@ -65,7 +67,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An instance sent a bind; `holder` held the Lease at that moment."""
+    """An instance sent a bind, or a request of an eviction; `holder` held the Lease at that moment."""
 
     at_s: float
     by: str
@@ -74,19 +76,36 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Preempted:
+class View:
     """
-    An instance nominated a pod to a node, and others are to leave it.
+    The cluster as an instance knew it.
 
     Attributes:
-        uid: of the pod.
-        victims: namespace/name, at most ten of `n_victims`.
         versions: of every object that watches had shown, by kind, and UID of a pod or name of any other object.
         budgets: the disruptions that each PodDisruptionBudget allowed, by namespace/name.
         assumed: the nodes of the pods that the instance assumed, by UID.
         nominated: the nodes of the pods that it counted as nominated, by UID.
     """
 
+    versions: Mapping[tuple[str, str], int]
+    budgets: Mapping[str, int]
+    assumed: Mapping[str, str]
+    nominated: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """
+    An instance nominated a pod to a node, and others are to leave it.
+
+    Attributes:
+        number: of the record; records of evictions are numbered in their order, as many happen at one moment.
+        uid: of the pod.
+        victims: namespace/name, at most ten of `n_victims`.
+        view: before the attempt.
+    """
+
+    number: int
     at_s: float
     by: str
     uid: str
@@ -94,33 +113,75 @@ class Preempted:
     node: str
     victims: tuple[str, ...]
     n_victims: int
-    versions: Mapping[tuple[str, str], int]
-    budgets: Mapping[str, int]
-    assumed: Mapping[str, str]
-    nominated: Mapping[str, str]
+    view: View
 
 
-@dataclass(slots=True)
-class Deletion:
+@dataclass(frozen=True, slots=True)
+class Retried:
     """
-    An instance sent the deletion of a pod.
+    An instance tried a pod again for which it had begun to evict others.
 
     Attributes:
-        was_ending: whether a watch had shown that the pod ends, or is gone.
-        code: of the answer, 0 if there was none.
+        number: as of `Preempted`.
+        view: before the attempt.
+        failed_before_s: the seconds, by the instance's clock, since an eviction for the pod failed; None if none has.
     """
 
+    number: int
     at_s: float
     by: str
     uid: str
+    key: str
+    view: View
+    failed_before_s: float | None
+
+
+class Step(Enum):
+    """A request of an eviction."""
+
+    CONDITION = "the condition"
+    DELETION = "the deletion"
+
+
+@dataclass(slots=True)
+class Eviction:
+    """
+    An instance sent a request of an eviction.
+
+    Attributes:
+        number: as of `Preempted`.
+        uid: of the victim.
+        was_ending: whether a watch had shown that the victim ends, or is gone.
+        view: at that moment.
+        code: of the answer, 0 if there was none.
+    """
+
+    number: int
+    at_s: float
+    by: str
+    step: Step
+    uid: str
     was_ending: bool
+    view: View
     code: int = 0
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the server has answered that it did it."""
+        return 0 < self.code < 300
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An instance began to evict a pod from a node for another one. `version`: the cluster's newest then."""
+    """
+    An instance began to evict a pod from a node for another one.
 
+    Attributes:
+        number: as of `Preempted`.
+        version: the cluster's newest one then.
+    """
+
+    number: int
     at_s: float
     version: int
     by: str
@@ -139,10 +200,13 @@ class Journal:
     decided: list[Decided] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
+    retried: list[Retried] = field(default_factory=list)
     ordered: list[Ordered] = field(default_factory=list)
-    deletions: list[Deletion] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
     #: (instance and its life, UID of the victim) of every Preempted event.
     reported: list[tuple[str, str]] = field(default_factory=list)
+    #: Nominations that an instance kept although a watch had shown the end of their node, with the moment.
+    outlived: list[tuple[float, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
 
     def follow(self, store: Store) -> None:
@@ -155,6 +219,12 @@ class Journal:
 
     #: The newest version.
     version: int = 0
+    _n_numbers: int = 0
+
+    def next_number(self) -> int:
+        """Return the number of the next record of an eviction."""
+        self._n_numbers += 1
+        return self._n_numbers
 
     def add(self, written: Written) -> None:
         """Record a write."""
@@ -174,10 +244,8 @@ class Journal:
     def _write(
         self, kind: Kind, version: int, obj: JsonObject, before: JsonObject | None, *, gone: bool = False
     ) -> None:
-        meta = obj["metadata"]
-        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
         shown = None if gone else obj
-        self.add(Written(version, self.now_s(), kind.kind, key, shown, before, user_agent.get()))
+        self.add(Written(version, self.now_s(), kind.kind, key_of(obj), shown, before, user_agent.get()))
 
 
 class SeenVersions:
@@ -210,3 +278,9 @@ class SeenVersions:
 def node_of(obj: JsonObject | None) -> str:
     """Return spec.nodeName; empty if there is none."""
     return str(((obj or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def key_of(obj: Mapping[str, Any]) -> str:
+    """Return namespace/name, or the name of an object that is in no namespace."""
+    meta = obj["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject
-from tests.chaos.journal import node_of
+from tests.chaos.journal import key_of, node_of
 from tests.reference import inter_pod_affinity
 from tests.reference.cluster import refusal_on
 from tests.reference.preemption import Refusal, priority
@@ -34,7 +34,7 @@ def stale(pods: Sequence[JsonObject]) -> Iterator[str]:
         ending = [one for one in pods if node_of(one) == node and one["metadata"].get("deletionTimestamp")]
         for pod in nominated:
             if not any(priority(one) < priority(pod) for one in ending):
-                yield f"{pod['metadata']['namespace']}/{pod['metadata']['name']} to {node}"
+                yield f"{key_of(pod)} to {node}"
 
 
 def beside_nominated(asked: Question, nominated_on: Mapping[str, Sequence[JsonObject]]) -> Refusal:

@@ -17,7 +17,7 @@ from scheduler.devcluster.status import StatusError
 from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.instance import Instance
-from tests.chaos.journal import Journal, Written
+from tests.chaos.journal import Journal, Written, key_of
 from tests.chaos.stage import KINDS, split
 from tests.chaos.venue import Opened, Pace, Setting
 from tests.support.api_client import Answer, Api
@@ -49,7 +49,7 @@ class _Seen:
     def note(self, kind: str, obj: JsonObject, *, gone: bool = False) -> None:
         """Record one write, in the order of its kind."""
         meta = obj["metadata"]
-        key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+        key = key_of(obj)
         before = self.objects[kind].pop(key, None)
         if not gone:
             self.objects[kind][key] = obj
@@ -79,8 +79,7 @@ class Real:
         meta = obj["metadata"]
         _accepted(await self._api.post(_path(kind, meta.get("namespace", "")), obj))
         if kind != "Pod" and "status" in obj:
-            key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
-            await self.patch(kind, key, {"status": obj["status"]}, "status")
+            await self.patch(kind, key_of(obj), {"status": obj["status"]}, "status")
 
     async def patch(self, kind: str, key: str, change: JsonObject, subresource: str | None) -> None:
         path = f"{_path(kind, *split(key))}/{subresource}" if subresource else _path(kind, *split(key))

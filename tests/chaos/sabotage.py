@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 from scheduler.core.event_handlers import EventHandlers
+from scheduler.core.machine import Machine
+from scheduler.core.preemption import Preemptions
+from scheduler.core.unfit_pods import UnfitPods
+from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.framework.events import ClusterEvent
-from scheduler.kube import requests
-from scheduler.kube.changes import Change
+from scheduler.kube import changes, requests
 from scheduler.kube.store import Store
+from scheduler.model.instructions import Instruction
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
 from scheduler.shell.binder import Binder, PodNotFound
 from scheduler.state.cluster import ClusterState
+from scheduler.state.label_sets import LabelSet
 from scheduler.state.node_table import NodeTable, Usage
-from tests.chaos.run import Shape
+from scheduler.state.snapshot import Snapshot
+from tests.chaos.happenings import (
+    AddBudget,
+    AddNamespace,
+    AddNode,
+    AddPod,
+    AddPriorityClass,
+    Change,
+    Remove,
+    Script,
+)
+from tests.chaos.run import OURS, Outcome, Shape, replay, run
 from tests.chaos.verdicts import Verdict
 
 
@@ -35,6 +52,14 @@ class Sabotage:
     verdict: Verdict
     #: Seeds are tried from here on; one of the first few finds the missing guard.
     first_seed: int = 0
+    #: The run's happenings until 12 s, where the drawn ones seldom need the guard; else they are drawn.
+    script: Script = ()
+
+    def played(self, seed: int) -> Outcome:
+        """Return the run of the seed."""
+        if self.script:
+            return replay(seed, self.shape, self.script, until_s=12.0)
+        return run(seed, self.shape)
 
     def committed(self) -> mock._patch[Any]:
         """Remove the guard for the duration of the block."""
@@ -83,7 +108,7 @@ def _forget_failures(
     """Drop a pod that found no node."""
 
 
-def _nothing_vanishes(self: Store[Any], _changes: list[Change[Any]]) -> None:
+def _nothing_vanishes(self: Store[Any], _changes: list[changes.Change[Any]]) -> None:
     """Keep objects that a relist no longer has."""
     for shard in self._shards:
         shard.unlisted = {}
@@ -93,6 +118,119 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     """Never free host ports."""
     _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
 
+
+def _await_room_always(_self: Machine, _preemptor_uid: str, _victim_uid: str) -> bool:
+    """Write the condition of every victim that was chosen."""
+    return True
+
+
+def _want_what_was_awaited(self: UnfitPods, preemptor_uid: str, victim_uid: str) -> bool:
+    """Delete every victim that still runs, for a pod that is still pending."""
+    return self.awaits_room_of(preemptor_uid, victim_uid)
+
+
+def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
+    """Try a pod without a pause after an eviction that failed."""
+    self.activate(uid, now_s)
+
+
+def _withdraw_nothing(_self: UnfitPods, _node_name: str, _now_s: float) -> list[Instruction]:
+    """Keep the nominations to a node that is gone."""
+    return []
+
+
+_WHOLE_EVICT = Preemptions._evict
+
+
+def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Try a pod once its evictions are answered, whatever watches show."""
+    evictions = list(_WHOLE_EVICT(self, running, victims))
+    running.unseen.clear()
+    return iter(evictions)
+
+
+def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
+    """Evict a pod again that is being evicted for another one."""
+    self._in_flight.clear()
+    return _WHOLE_EVICT(self, running, victims)
+
+
+def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
+    """Forget what the API server deletes until a watch shows it."""
+    return victim.terminating
+
+
+def _protect_nobody(_self: Snapshot, _label_set: LabelSet) -> tuple[()]:
+    """Find no PodDisruptionBudget that protects a pod."""
+    return ()
+
+
+_BEGIN: Script = (
+    (0.0, AddPriorityClass("low", 10)),
+    (0.0, AddPriorityClass("middle", 100)),
+    (0.0, AddPriorityClass("high", 1000)),
+    (0.0, AddNamespace("red", "x")),
+)
+_FULL: Script = (
+    *_BEGIN,
+    (0.0, AddNode("n1", "2", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (1.0, AddPod("red/lower", "batch", OURS)),
+)
+_SLOW = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0)
+#: A node is added between the condition and the deletion of the first victim.
+_OTHER_ROOM: Script = (
+    *_FULL,
+    (3.0, Fault(action=Action.DELAY, verb="patch", path=r"/pods/[^/]+/status$", delay_s=2.0, times=8)),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (5.0, AddNode("n2", "4", "a")),
+)
+#: A user deletes the last victim while the first one is being deleted.
+_ENDS_BY_ITSELF: Script = (
+    *_FULL,
+    (3.0, _SLOW),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (5.0, Remove("Pod", "red/low", 30)),
+    (5.0, Remove("Pod", "red/lower", 30)),
+)
+_DENIED: Script = (
+    *_FULL,
+    (3.0, Fault(action=Action.RESPOND, verb="delete", path=r"/pods/[^/]+$", code=409, times=8)),
+    (4.0, AddPod("red/critical", "critical", OURS)),
+)
+_NODE_GOES: Script = (
+    *_FULL,
+    (4.0, AddPod("red/critical", "critical", OURS)),
+    (6.0, Remove("Node", "n1")),
+)
+_SMALL: Script = (
+    *_BEGIN,
+    (0.0, AddNode("n1", "1", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (3.0, AddPod("red/critical", "critical", OURS)),
+)
+#: Once the node has grown, a second pod needs the room of the victim of the first one, and is more important.
+_NEEDED_BY_TWO: Script = (
+    (5.1, AddPod("red/service", "service", OURS)),
+    (6.0, Change("Node", "n1", {"status": {"allocatable": {"cpu": "2"}}}, "status")),
+)
+_WHILE_IT_IS_DELETED: Script = (*_SMALL, (5.0, _SLOW), *_NEEDED_BY_TWO)
+#: The watch of each instance stalls before it shows that the victim ends.
+_WHILE_ITS_END_IS_NOT_SHOWN: Script = (
+    *_SMALL,
+    (5.0, Fault(action=Action.STALL_STREAM, kind="pods", after_events=7, delay_s=10.0, times=2)),
+    *_NEEDED_BY_TWO,
+)
+#: Without the budget the other node has the less important victim.
+_PROTECTED: Script = (
+    *_BEGIN,
+    (0.0, AddBudget("red/batch", 0)),
+    (0.0, AddNode("n1", "1", "a")),
+    (0.0, AddNode("n2", "1", "a")),
+    (1.0, AddPod("red/low", "batch", OURS)),
+    (1.0, AddPod("red/service", "service", OURS)),
+    (4.0, AddPod("red/critical", "lone critical", OURS)),
+)
 
 SABOTAGES = (
     Sabotage(
@@ -119,4 +257,76 @@ SABOTAGES = (
     Sabotage("failures are forgotten", PodQueue, "put_back", _forget_failures, Shape.ALONE, Verdict.LEFT),
     Sabotage("lists end nothing", Store, "finish_list", _nothing_vanishes, Shape.ALONE, Verdict.CACHE, 2),
     Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
+    Sabotage(
+        "no check before a condition",
+        Machine,
+        "awaits_room_of",
+        _await_room_always,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+        script=_ENDS_BY_ITSELF,
+    ),
+    Sabotage(
+        "no check before a deletion",
+        UnfitPods,
+        "wants_eviction",
+        _want_what_was_awaited,
+        Shape.RANKED,
+        Verdict.NEEDLESS,
+        script=_OTHER_ROOM,
+    ),
+    Sabotage(
+        "no pause after a deletion that failed",
+        PodQueue,
+        "back_off",
+        _try_at_once,
+        Shape.RANKED,
+        Verdict.EARLY,
+        script=_DENIED,
+    ),
+    Sabotage(
+        "nominations outlive their node",
+        UnfitPods,
+        "withdraw_nominations",
+        _withdraw_nothing,
+        Shape.RANKED,
+        Verdict.STALE,
+        script=_NODE_GOES,
+    ),
+    Sabotage(
+        "ends of victims are not awaited",
+        Preemptions,
+        "_evict",
+        _see_no_end,
+        Shape.RANKED,
+        Verdict.EARLY,
+        script=_WHILE_ITS_END_IS_NOT_SHOWN,
+    ),
+    Sabotage(
+        "victims are evicted for each preemptor",
+        Preemptions,
+        "_evict",
+        _begin_again,
+        Shape.RANKED,
+        Verdict.AGAIN,
+        script=_WHILE_IT_IS_DELETED,
+    ),
+    Sabotage(
+        "victims that the server deletes are evicted again",
+        Preemptions,
+        "is_leaving",
+        _see_ends_only,
+        Shape.RANKED,
+        Verdict.AGAIN,
+        script=_WHILE_ITS_END_IS_NOT_SHOWN,
+    ),
+    Sabotage(
+        "budgets are no matter",
+        Snapshot,
+        "budgets_of",
+        _protect_nobody,
+        Shape.RANKED,
+        Verdict.VICTIM,
+        script=_PROTECTED,
+    ),
 )

@@ -25,7 +25,7 @@ from tests.chaos.happenings import (
     WorldEvent,
 )
 from tests.chaos.instance import EVICTION_KILL_POINTS, Instance
-from tests.chaos.journal import Journal, node_of
+from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.judging import Judge
 from tests.chaos.nominations import nomination_of
 from tests.chaos.run import OURS, repeatable
@@ -85,9 +85,7 @@ class _Story:
             await asyncio.sleep(3.0)
             for pod in self.server.objects("Pod"):
                 if pod["metadata"].get("deletionTimestamp"):
-                    await self.stage.perform(
-                        Remove("Pod", f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
-                    )
+                    await self.stage.perform(Remove("Pod", key_of(pod)))
 
     async def end(self) -> EvictionJudge:
         """Judge the run: the pod is on the first node, and nobody but its two pods was evicted, each once."""

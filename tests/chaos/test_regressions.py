@@ -16,10 +16,11 @@ from scheduler.devcluster.kinds import NODE, POD
 from scheduler.kube import store
 from scheduler.shell import cache_comparison
 from scheduler.state.cluster import ClusterState
-from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Change
+from tests.chaos.happenings import AddNamespace, AddNode, AddPod, AddPriorityClass, BindByStranger, Change
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal, node_of
 from tests.chaos.run import OURS, Shape, replay
+from tests.chaos.shapes import NAIVE
 from tests.chaos.virtual import run_virtually
 from tests.support import build
 
@@ -100,6 +101,49 @@ def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> Non
         ],
     )
     assert not outcome.wrongs, outcome.story()
+
+
+def test_of_two_pods_with_one_port_the_first_to_go_frees_it() -> None:
+    """Seed 9108: Kubernetes keeps a node's ports as a set, so a deletion that frees none is no mistake of ours."""
+    outcome = replay(
+        9108,
+        Shape.RANKED,
+        [
+            (0.0, AddPriorityClass("low", 10)),
+            (0.0, AddPriorityClass("high", 1000)),
+            (0.0, AddNamespace("red", "x")),
+            (0.0, AddNode("n1", "4", "a")),
+            (1.0, AddPod("red/low", "port batch", OURS)),
+            (2.95, AddPod("red/naive", "port critical", NAIVE)),
+            (2.95, BindByStranger("red/naive", "n1")),
+            (2.97, AddPod("red/high", "port critical", OURS)),
+        ],
+        until_s=8.0,
+    )
+    assert not outcome.wrongs, outcome.story()
+    assert (outcome.n_evictions, outcome.in_vain.total()) == (1, 1)
+
+
+def test_an_eviction_ends_with_the_decision_on_the_bind_not_with_its_write() -> None:
+    """Seed 9102: a pod that was nominated there after the decision was told to have taken the room."""
+    outcome = replay(
+        9102,
+        Shape.RANKED_ELECTED,
+        [
+            (0.0, AddPriorityClass("low", 10)),
+            (0.0, AddPriorityClass("high", 1000)),
+            (0.0, AddNamespace("red", "x")),
+            (0.0, AddNode("n1", "2", "a")),
+            (20.0, AddPod("red/low", "batch", OURS)),
+            (22.0, AddPod("red/first", "critical", OURS)),
+            (24.0, AddPod("red/second", "critical", OURS)),
+            (26.0, Fault(action=Action.DELAY, path=r"/pods/[^/]+/binding$", delay_s=2.0)),
+            (26.1, AddNode("n2", "2", "a")),
+        ],
+        until_s=32.0,
+    )
+    assert not outcome.wrongs, outcome.story()
+    assert outcome.in_vain == {"the pod found room elsewhere meanwhile": 1}
 
 
 def _leave(_state: ClusterState, _pod: object) -> None:

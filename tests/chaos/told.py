@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Attempted, EmitEvent, EvictVictim, Instruction
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, EvictVictim, Instruction
+from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
     DisruptionBudgetSeen,
+    EvictionEnded,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -14,8 +16,9 @@ from scheduler.model.stimuli import (
     PodGone,
     PodSeen,
     Stimulus,
+    VictimFate,
 )
-from tests.chaos.journal import Journal, Ordered, Preempted
+from tests.chaos.journal import Journal, Ordered, Preempted, Retried, View
 
 
 class Told:
@@ -33,13 +36,23 @@ class Told:
         self._versions: dict[tuple[str, str], int] = {}
         self._budgets: dict[str, int] = {}
         self._ending: dict[str, bool] = {}
-        self._before: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        #: The pods for which evictions were begun; when one failed last, by the instance's clock.
+        self._preemptors: set[str] = set()
+        self._failed_s: dict[str, float] = {}
+        self._before = self.view()
 
     def is_ending(self, uid: str) -> bool:
         """Return whether it was told that the pod ends, or nothing of it any more."""
         return self._ending.get(uid, True)
 
-    def hear(self, stimulus: Stimulus) -> None:
+    def view(self) -> View:
+        """Return what it was told, and what it assumes."""
+        state = self._machine.state
+        assumed = {uid: one.pod.node_name for uid, one in state.placed.items() if one.assumed}
+        nominated = {pod.uid: node for node, pods in state.nominated.by_node() for pod in pods}
+        return View(dict(self._versions), dict(self._budgets), assumed, nominated)
+
+    def hear(self, stimulus: Stimulus, now_s: float) -> None:
         """Note what the stimulus tells."""
         match stimulus:
             case PodSeen(pod):
@@ -60,22 +73,24 @@ class Told:
                 self._budgets[budget.key] = budget.disruptions_allowed
             case DisruptionBudgetGone(namespace_name, name):
                 self._budgets.pop(f"{namespace_name}/{name}", None)
+            case EvictionEnded(preemptor_uid, fate=VictimFate.FAILED):
+                self._failed_s[preemptor_uid] = now_s
 
     def begin_cycle(self) -> None:
-        """Keep what the machine assumes before the cycle that follows."""
-        state = self._machine.state
-        assumed = {uid: one.pod.node_name for uid, one in state.placed.items() if one.assumed}
-        nominated = {pod.uid: node for node, pods in state.nominated.by_node() for pod in pods}
-        self._before = assumed, nominated
+        """Keep the view before the cycle that follows."""
+        self._before = self.view()
 
-    def note(self, instructions: list[Instruction]) -> None:
+    def note(self, instructions: list[Instruction], now_s: float) -> None:
         """Record the evictions, and the events of their victims."""
         for one in instructions:
             match one:
+                case Bind(pod) | Attempted(pod=pod, result="unschedulable") if pod.uid in self._preemptors:
+                    self._note_retried(pod, now_s)
+            match one:
                 case Attempted(pod=pod, nominated_node_name=node) if node:
-                    assumed, nominated = self._before
                     self._journal.preempted.append(
                         Preempted(
+                            number=self._journal.next_number(),
                             at_s=self._journal.now_s(),
                             by=self._agent,
                             uid=pod.uid,
@@ -83,14 +98,12 @@ class Told:
                             node=node,
                             victims=tuple("/".join(victim) for victim in one.victims),
                             n_victims=one.n_victims,
-                            versions=dict(self._versions),
-                            budgets=dict(self._budgets),
-                            assumed=assumed,
-                            nominated=nominated,
+                            view=self._before,
                         )
                     )
                 case EvictVictim(preemptor, victim):
                     ordered = Ordered(
+                        self._journal.next_number(),
                         self._journal.now_s(),
                         self._journal.version,
                         self._agent,
@@ -100,5 +113,14 @@ class Told:
                         victim.node_name,
                     )
                     self._journal.ordered.append(ordered)
+                    self._preemptors.add(preemptor.uid)
                 case EmitEvent(pod=pod, reason="Preempted"):
                     self._journal.reported.append((self._agent, pod.uid))
+
+    def _note_retried(self, pod: Pod, now_s: float) -> None:
+        failed_s = self._failed_s.get(pod.uid)
+        before_s = None if failed_s is None else now_s - failed_s
+        number, at_s = self._journal.next_number(), self._journal.now_s()
+        self._journal.retried.append(
+            Retried(number, at_s, self._agent, pod.uid, pod.key, self._before, before_s)
+        )

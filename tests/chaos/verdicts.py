@@ -16,6 +16,8 @@ class Verdict(Enum):
     HALF = "a decision placed part of a group"
     VICTIM = "a pod was evicted that Kubernetes would have kept"
     AGAIN = "a pod was evicted twice"
+    NEEDLESS = "a pod was evicted whose place was not needed any more"
+    EARLY = "a pod was tried before the evictions for it had ended, or without a pause after one that failed"
     STALE = "a nomination that will not come true"
     LEFT = "a pod that can be placed was left over"
     UNTRIED = "a pod that can evict others was left over"

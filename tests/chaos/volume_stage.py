@@ -32,7 +32,7 @@ from scheduler.devcluster.storage.store import Store
 from scheduler.model.volumes import StorageKind
 from scheduler.state.audit import differences
 from tests.chaos.instance import ELECTION, Instance
-from tests.chaos.journal import Journal, node_of
+from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.run import OURS
 from tests.chaos.venue import pass_kill_points
 from tests.reference.node_selection import any_term_matches
@@ -121,10 +121,9 @@ class VolumeStage:
             found.append("still assumes or writes volumes")
         for kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
             for obj in self.store.list(kind)[0]:
-                meta = obj["metadata"]
-                key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+                key = key_of(obj)
                 known = machine.state.volumes.get(StorageKind(kind.kind), key)
-                if known is None or known.resource_version != meta["resourceVersion"]:
+                if known is None or known.resource_version != obj["metadata"]["resourceVersion"]:
                     found.append(f"{kind.kind} {key} is not as the server has it")
         return found
 

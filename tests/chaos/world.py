@@ -18,7 +18,7 @@ from tests.chaos.happenings import (
     Remove,
     WorldEvent,
 )
-from tests.chaos.journal import node_of
+from tests.chaos.journal import key_of, node_of
 from tests.chaos.shapes import NAIVE, POLITE, PRIORITY_CLASSES, PROTECTED, SHAPES
 from tests.support import build
 
@@ -122,20 +122,20 @@ class World:
         if not pods or not nodes:
             return []
         node = str(self._chance.choice(nodes)["metadata"]["name"])
-        return [BindByStranger(_key(self._chance.choice(pods)), node)]
+        return [BindByStranger(key_of(self._chance.choice(pods)), node)]
 
     def mend(self) -> list[WorldEvent]:
         """Return happenings that restore every node, so that many pods are left to place when the faults end."""
         wanted = {"spec": {"unschedulable": None, "taints": None}}
         return [
             *self._missing_nodes(),
-            *(Change("Node", _key(node), wanted) for node in self._objects("Node")),
+            *(Change("Node", key_of(node), wanted) for node in self._objects("Node")),
         ]
 
     def end_all_terminating(self) -> list[WorldEvent]:
         """Return the end of every terminating pod."""
         pods = self._objects("Pod")
-        return [Remove("Pod", _key(pod)) for pod in pods if pod["metadata"].get("deletionTimestamp")]
+        return [Remove("Pod", key_of(pod)) for pod in pods if pod["metadata"].get("deletionTimestamp")]
 
     def refuse_pods(self) -> list[WorldEvent]:
         """Return the failure of pods whose host port another pod of the node has: no kubelet starts them."""
@@ -146,7 +146,7 @@ class World:
         for pod in bound:
             wanted = {(node_of(pod), port) for port in _host_ports(pod)}
             if wanted & taken:
-                refused.append(Change("Pod", _key(pod), {"status": {"phase": "Failed"}}, "status"))
+                refused.append(Change("Pod", key_of(pod), {"status": {"phase": "Failed"}}, "status"))
             else:
                 taken |= wanted
                 self._admitted.add(pod["metadata"]["uid"])
@@ -165,7 +165,7 @@ class World:
     def _some_pod(self) -> JsonObject | None:
         """Return one of the newest pods, or any."""
         newest = self._newest if self._chance.random() < 0.5 else ()
-        return self._some("Pod", lambda one: _key(one) in newest) or self._some("Pod")
+        return self._some("Pod", lambda one: key_of(one) in newest) or self._some("Pod")
 
     def _some_shape(self) -> str:
         return self._chance.choices(self._shapes, self._shape_weights)[0]
@@ -190,36 +190,36 @@ class World:
     def _delete_pod(self) -> list[WorldEvent]:
         if (pod := self._some_pod()) is None:
             return []
-        return [Remove("Pod", _key(pod), self._chance.choice((0, 0, 30)))]
+        return [Remove("Pod", key_of(pod), self._chance.choice((0, 0, 30)))]
 
     def _recreate_pod(self) -> list[WorldEvent]:
         """Return the deletion of a pod and the creation of another of the same name, as a StatefulSet does."""
         if (pod := self._some_pod()) is None:
             return []
-        key = _key(pod)
+        key = key_of(pod)
         return [Remove("Pod", key), self._new_pod(key, self._some_shape())]
 
     def _relabel_pod(self) -> list[WorldEvent]:
         if (pod := self._some_pod()) is None:
             return []
         app = self._chance.choice([app for app, _ in SHAPES.values()])
-        return [Change("Pod", _key(pod), {"metadata": {"labels": {"app": app}}})]
+        return [Change("Pod", key_of(pod), {"metadata": {"labels": {"app": app}}})]
 
     def _finish_pod(self) -> list[WorldEvent]:
         if (pod := self._some("Pod", node_of)) is None:
             return []
         phase = self._chance.choice(("Running", "Running", "Succeeded", "Failed"))
-        return [Change("Pod", _key(pod), {"status": {"phase": phase}}, "status")]
+        return [Change("Pod", key_of(pod), {"status": {"phase": phase}}, "status")]
 
     def _ungate_pod(self) -> list[WorldEvent]:
         if (pod := self._some("Pod", lambda one: one["spec"].get("schedulingGates"))) is None:
             return []
-        return [Change("Pod", _key(pod), {"spec": {"schedulingGates": None}})]
+        return [Change("Pod", key_of(pod), {"spec": {"schedulingGates": None}})]
 
     def _end_terminating(self) -> list[WorldEvent]:
         """Return the end of a terminating pod."""
         pod = self._some("Pod", lambda one: one["metadata"].get("deletionTimestamp"))
-        return [Remove("Pod", _key(pod))] if pod else []
+        return [Remove("Pod", key_of(pod))] if pod else []
 
     # Budgets.
 
@@ -231,11 +231,13 @@ class World:
             return []
         allowed = self._chance.choice((0, 0, 1, 2))
         return [
-            Change("PodDisruptionBudget", _key(budget), {"status": {"disruptionsAllowed": allowed}}, "status")
+            Change(
+                "PodDisruptionBudget", key_of(budget), {"status": {"disruptionsAllowed": allowed}}, "status"
+            )
         ]
 
     def _return_budget(self) -> list[WorldEvent]:
-        there = {_key(one) for one in self._objects("PodDisruptionBudget")}
+        there = {key_of(one) for one in self._objects("PodDisruptionBudget")}
         keys = [f"{namespace}/{app}" for namespace in NAMESPACES for app in PROTECTED]
         missing = [key for key in keys if key not in there]
         return [self._new_budget(self._chance.choice(missing))] if missing else []
@@ -254,16 +256,16 @@ class World:
         node = self._some("Node")
         if node is None or len(self._objects("Node")) <= _MIN_NODES:
             return []
-        name = _key(node)
+        name = key_of(node)
         gone: list[WorldEvent] = [Remove("Node", name)]
         # Pod garbage collection after the deletion of a node, which is sometimes slow.
         if self._chance.random() < 0.5:
-            gone += [Remove("Pod", _key(pod)) for pod in self._objects("Pod") if node_of(pod) == name]
+            gone += [Remove("Pod", key_of(pod)) for pod in self._objects("Pod") if node_of(pod) == name]
         return gone
 
     def _edit_node(self, change: JsonObject, subresource: str | None = None) -> list[WorldEvent]:
         node = self._some("Node")
-        return [Change("Node", _key(node), change, subresource)] if node else []
+        return [Change("Node", key_of(node), change, subresource)] if node else []
 
     def _relabel_node(self) -> list[WorldEvent]:
         zone, disk = self._chance.choice((*ZONES, None)), self._chance.choice(("ssd", "hdd", None))
@@ -288,7 +290,7 @@ class World:
 
     def _remove_namespace(self) -> list[WorldEvent]:
         namespace = self._some("Namespace", lambda one: one["metadata"]["name"] in NAMESPACES)
-        return [Remove("Namespace", _key(namespace))] if namespace else []
+        return [Remove("Namespace", key_of(namespace))] if namespace else []
 
     def _return_namespace(self) -> list[WorldEvent]:
         there = {one["metadata"]["name"] for one in self._objects("Namespace")}
@@ -300,7 +302,7 @@ class World:
         if namespace is None:
             return []
         team = self._chance.choice(("x", "y", None))
-        return [Change("Namespace", _key(namespace), {"metadata": {"labels": {"team": team}}})]
+        return [Change("Namespace", key_of(namespace), {"metadata": {"labels": {"team": team}}})]
 
 
 def _is_over(pod: JsonObject) -> bool:
@@ -310,8 +312,3 @@ def _is_over(pod: JsonObject) -> bool:
 def _host_ports(pod: JsonObject) -> list[int]:
     ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
     return [port["hostPort"] for port in ports if port.get("hostPort")]
-
-
-def _key(obj: JsonObject) -> str:
-    meta = obj["metadata"]
-    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

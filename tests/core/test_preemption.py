@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -19,14 +18,14 @@ from scheduler.model.instructions import (
     ClearNomination,
     EmitEvent,
     EvictVictim,
-    Instruction,
     PatchCondition,
 )
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import CycleDue, EvictionEnded, PodSeen, VictimFate
+from scheduler.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.overview.decisions import DecisionFeed
 from scheduler.queueing.queued_pod import SubQueue
 from scheduler.state.snapshot import Snapshot
+from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
 from tests.support import build
 from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
 
@@ -34,50 +33,26 @@ from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_o
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
     """One node for two pods of 1 cpu."""
-    made = Driver()
-    made.node("n", allocatable={"cpu": "2"})
-    yield made
-    made.audit()
-
-
-def _pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
-    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
-
-
-def _evictions(instructions: list[Instruction]) -> list[str]:
-    return [one.victim.name for one in instructions if isinstance(one, EvictVictim)]
-
-
-def _end(
-    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED, problem: str = ""
-) -> list[Instruction]:
-    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate, problem))
-
-
-def _show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
-    """A watch shows the pod changed."""
-    seen = replace(pod, resource_version=cluster.next_version(), **changes)
-    cluster.handle(PodSeen(seen))
-    return seen
+    yield from node_for_two()
 
 
 def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(cluster: Driver):
-    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition", "EvictVictim"]
     assert condition_of(told).nominated_node_name == "n"
     assert condition_of(told).message == "0/1 nodes are available: 1 Insufficient cpu."
     assert (attempt_of(told).tried_preemption, attempt_of(told).n_victims) == (True, 2)
-    assert _evictions(told) == ["low"]
+    assert evictions(told) == ["low"]
     assert cluster.cycle() == []
-    told = _end(cluster, high, low)
-    assert _evictions(told) == ["lower"]
+    told = end_eviction(cluster, high, low)
+    assert evictions(told) == ["lower"]
     (event,) = [one for one in told if isinstance(one, EmitEvent)]
     assert (event.pod, event.type, event.reason, event.action) == (low, "Normal", "Preempted", "Preempting")
     assert event.note == f"Preempted by pod {high.uid} on node n"
     assert event.reported_by == high.scheduler_name
-    assert kinds(_end(cluster, high, lower)) == ["EmitEvent"]
+    assert kinds(end_eviction(cluster, high, lower)) == ["EmitEvent"]
     cluster.lose(low)
     cluster.lose(lower)
     cluster.pass_time(20)
@@ -87,17 +62,17 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
 
 
 def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     assert high.uid in cluster.state.preempting
-    higher = _pod(cluster, "higher", 10, cpu="2")
+    higher = sized_pod(cluster, "higher", 10, cpu="2")
     told = cluster.cycle()
-    assert _evictions(told) == []
+    assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
     assert not cluster.machine.wants_eviction(higher.uid, low.uid)
-    _show(cluster, low, terminating=True)
+    show(cluster, low, terminating=True)
     assert not cluster.state.preempting
     cluster.lose(low)
     cluster.pass_time(20)
@@ -105,15 +80,15 @@ def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_sh
 
 
 def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 8, cpu="2")
-    assert _evictions(cluster.cycle()) == ["low"]
-    higher = _pod(cluster, "higher", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 8, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    higher = sized_pod(cluster, "higher", 9, cpu="2")
     told = cluster.cycle()
-    assert _evictions(told) == []
+    assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
     assert cluster.state.preempting == {high.uid, higher.uid}
-    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
+    assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     cluster.lose(low)
     assert not cluster.state.preempting
     cluster.pass_time(20)
@@ -121,79 +96,79 @@ def test_pods_that_need_the_room_of_the_same_victim_evict_it_once(cluster: Drive
 
 
 def test_a_pod_that_waits_for_an_eviction_for_another_one_is_tried_if_that_is_not_wanted(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 8, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 8, cpu="2")
     cluster.cycle()
-    higher = _pod(cluster, "higher", 9, cpu="2")
+    higher = sized_pod(cluster, "higher", 9, cpu="2")
     cluster.cycle()
     cluster.lose(high)
-    assert _end(cluster, high, low, VictimFate.SPARED) == []
+    assert end_eviction(cluster, high, low, VictimFate.SPARED) == []
     told = cluster.cycle()
-    assert _evictions(told) == ["low"]
+    assert evictions(told) == ["low"]
     assert attempt_of(told).pod.uid == higher.uid
 
 
 def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster: Driver):
     """The first answer to a DELETE was lost; the victim is gone long before the second one."""
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
     cluster.lose(low)
     cluster.pass_time(20)
     cluster.confirm(high, bind_of(cluster.cycle()).node_name)
-    assert kinds(_end(cluster, high, low)) == ["EmitEvent"]
-    assert _end(cluster, high, low) == []
+    assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
+    assert end_eviction(cluster, high, low) == []
     assert cluster.machine.preemptions.in_vain == {}
     assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ()
 
 
 def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
-    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
     cluster.lose(low)
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
     cluster.pass_time(20)
     held = cluster.queue.get(high.uid)
     assert held is not None
     assert (held.sub_queue, held.gating_plugin) == (SubQueue.GATED, "DefaultPreemption")
     assert cluster.cycle() == []
-    _show(cluster, lower, terminating=True)
+    show(cluster, lower, terminating=True)
     cluster.lose(lower)
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).node_name == "n"
-    _end(cluster, high, lower)
+    end_eviction(cluster, high, lower)
 
 
 @pytest.mark.parametrize("fate", [VictimFate.FAILED, VictimFate.SPARED])
 def test_after_an_eviction_that_failed_or_was_not_wanted_the_others_are_spared(
     cluster: Driver, fate: VictimFate
 ):
-    low = _pod(cluster, "low", 1, node="n")
-    _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 1, node="n")
+    sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    assert _end(cluster, high, low, fate) == []
+    assert end_eviction(cluster, high, low, fate) == []
     held = cluster.queue.get(high.uid)
     assert held is not None
     assert held.sub_queue is (SubQueue.BACKOFF if fate is VictimFate.FAILED else SubQueue.ACTIVE)
     cluster.pass_time(20)
     # The nomination stays until the next attempt, which finds the victims again.
-    assert _evictions(cluster.cycle()) == ["low"]
+    assert evictions(cluster.cycle()) == ["low"]
 
 
 def test_the_pauses_between_deletions_that_are_denied_grow(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
-    assert _evictions(cluster.cycle()) == ["low"]
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
     for wait_s in (1, 2, 4, 8, 10, 10):
-        _end(cluster, high, low, VictimFate.FAILED, "denied by a policy")
+        end_eviction(cluster, high, low, VictimFate.FAILED, "denied by a policy")
         cluster.pass_time(wait_s - 0.5)
         assert cluster.cycle() == []
         # Backoffs end with a whole second.
         cluster.pass_time(1.5)
-        assert _evictions(cluster.cycle()) == ["low"]
-    _end(cluster, high, low)
+        assert evictions(cluster.cycle()) == ["low"]
+    end_eviction(cluster, high, low)
 
 
 @pytest.mark.parametrize("is_shown_first", [False, True])
@@ -203,19 +178,19 @@ def test_one_eviction_that_fails_among_several_means_a_backoff(
 ):
     """It is not the last one that is answered, nor the one whose end is seen last."""
     cluster.node("n", allocatable={"cpu": "3"})
-    first, second = _pod(cluster, "first", 3, node="n"), _pod(cluster, "second", 2, node="n")
-    _pod(cluster, "third", 1, node="n")
-    high = _pod(cluster, "high", 9, cpu="3")
-    assert _evictions(cluster.cycle()) == ["first", "second"]
-    assert _end(cluster, high, first, VictimFate.FAILED, "denied by a policy") == []
+    first, second = sized_pod(cluster, "first", 3, node="n"), sized_pod(cluster, "second", 2, node="n")
+    sized_pod(cluster, "third", 1, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="3")
+    assert evictions(cluster.cycle()) == ["first", "second"]
+    assert end_eviction(cluster, high, first, VictimFate.FAILED, "denied by a policy") == []
     if is_shown_first:
-        _show(cluster, second, terminating=True)
-    _end(cluster, high, second, others)
+        show(cluster, second, terminating=True)
+    end_eviction(cluster, high, second, others)
     if others is VictimFate.DELETED and not is_shown_first:
         held = cluster.queue.get(high.uid)
         assert held is not None
         assert held.sub_queue is SubQueue.UNSCHEDULABLE
-        _show(cluster, second, terminating=True)
+        show(cluster, second, terminating=True)
     held = cluster.queue.get(high.uid)
     assert held is not None
     assert held.sub_queue is SubQueue.BACKOFF
@@ -231,22 +206,22 @@ def _with_port(cluster: Driver, name: str, priority: int, **more: Any) -> Pod:
 def test_a_pod_hears_that_its_victims_are_gone_whatever_kept_it_out(cluster: Driver):
     """The victim with the port leaves while the pod is held, and the last one has no port."""
     port = _with_port(cluster, "port", 2, node="n")
-    room = _pod(cluster, "room", 1, node="n")
+    room = sized_pod(cluster, "room", 1, node="n")
     high = cluster.pod(
         "high", containers=[build.container(requests={"cpu": "2"}, host_ports=("8080",))], priority=9
     )
-    assert _evictions(cluster.cycle()) == ["port"]
+    assert evictions(cluster.cycle()) == ["port"]
     cluster.lose(port)
-    assert _evictions(_end(cluster, high, port)) == ["room"]
-    _end(cluster, high, room)
+    assert evictions(end_eviction(cluster, high, port)) == ["room"]
+    end_eviction(cluster, high, room)
     cluster.lose(room)
     cluster.pass_time(20)
     assert bind_of(cluster.cycle()).node_name == "n"
 
 
 def test_a_nomination_ends_with_the_victims_if_something_else_keeps_the_pod_out(cluster: Driver):
-    low = _pod(cluster, "low", 1, node="n")
-    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    low = sized_pod(cluster, "low", 1, node="n")
+    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
     high = _with_port(cluster, "high", 9, status={"nominatedNodeName": "n"})
     _with_port(cluster, "thief", 9, node="n")
     cluster.cycle()
@@ -258,25 +233,25 @@ def test_a_nomination_ends_with_the_victims_if_something_else_keeps_the_pod_out(
 
 
 def test_victims_that_end_already_are_not_evicted_again(cluster: Driver):
-    _pod(cluster, "low", 1, node="n", terminating=True)
-    lower = _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
-    assert _evictions(cluster.cycle()) == ["lower"]
-    _end(cluster, high, lower)
+    sized_pod(cluster, "low", 1, node="n", terminating=True)
+    lower = sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["lower"]
+    end_eviction(cluster, high, lower)
 
 
 def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
     """The server has the nomination, and the victim that ends: all that the next instance knows."""
-    low = _pod(cluster, "low", 1, cpu="2", node="n")
-    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
-    high = _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
+    low = sized_pod(cluster, "low", 1, cpu="2", node="n")
+    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    high = sized_pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
     told = cluster.cycle()
-    assert _evictions(told) == []
+    assert evictions(told) == []
     assert condition_of(told).nominated_node_name is None
     assert condition_of(told).message.endswith(
         "preemption: not eligible due to a terminating pod on the nominated node."
     )
-    _pod(cluster, "equal", 9, cpu="1")
+    sized_pod(cluster, "equal", 9, cpu="1")
     assert not [one for one in cluster.cycle() if isinstance(one, Bind | EvictVictim)]
     cluster.lose(low)
     cluster.pass_time(20)
@@ -285,20 +260,20 @@ def test_a_restart_repeats_no_eviction_and_remembers_the_room(cluster: Driver):
 
 
 def test_a_restart_in_the_middle_evicts_the_rest(cluster: Driver):
-    low = _pod(cluster, "low", 1, node="n")
-    _pod(cluster, "lower", 0, node="n")
-    _show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
-    _pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
-    assert _evictions(cluster.cycle()) == []
+    low = sized_pod(cluster, "low", 1, node="n")
+    sized_pod(cluster, "lower", 0, node="n")
+    show(cluster, low, terminating=True, disruption="PreemptionByScheduler")
+    sized_pod(cluster, "high", 9, cpu="2", status={"nominatedNodeName": "n"})
+    assert evictions(cluster.cycle()) == []
     cluster.lose(low)
     cluster.pass_time(20)
-    assert _evictions(cluster.cycle()) == ["lower"]
+    assert evictions(cluster.cycle()) == ["lower"]
 
 
 def test_a_nomination_that_will_not_come_true_is_cleared(cluster: Driver):
     """Autoscalers pass over nominated pods, so a stale nomination would stop a scale-up."""
-    _pod(cluster, "other", 9, cpu="2", node="n")
-    pod = _pod(cluster, "high", 5, cpu="2", status={"nominatedNodeName": "n"})
+    sized_pod(cluster, "other", 9, cpu="2", node="n")
+    pod = sized_pod(cluster, "high", 5, cpu="2", status={"nominatedNodeName": "n"})
     assert cluster.state.nominated.node_of(pod.uid) == "n"
     assert condition_of(cluster.cycle()).nominated_node_name == ""
     assert not cluster.state.nominated
@@ -306,14 +281,14 @@ def test_a_nomination_that_will_not_come_true_is_cleared(cluster: Driver):
 
 def test_a_nomination_is_cleared_where_there_is_no_node_at_all():
     cluster = Driver()
-    _pod(cluster, "high", 5, status={"nominatedNodeName": "n"})
+    sized_pod(cluster, "high", 5, status={"nominatedNodeName": "n"})
     assert condition_of(cluster.cycle()).nominated_node_name == ""
 
 
 def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Driver):
-    _pod(cluster, "low", 0, cpu="2", node="n")
-    middle = _pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
-    _pod(cluster, "high", 9, cpu="2")
+    sized_pod(cluster, "low", 0, cpu="2", node="n")
+    middle = sized_pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
+    sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
     assert [one.pod for one in told if isinstance(one, ClearNomination)] == [middle]
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
@@ -321,41 +296,41 @@ def test_pods_of_lower_priority_lose_their_nomination_to_the_node(cluster: Drive
 
 def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
     """An update of the pod that does not show it yet leaves it."""
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    _show(cluster, high, generation=high.generation + 1)
+    show(cluster, high, generation=high.generation + 1)
     assert cluster.state.nominated.node_of(high.uid) == "n"
-    shown = _show(cluster, high, nominated_node_name="n")
-    _show(cluster, shown, nominated_node_name="")
+    shown = show(cluster, high, nominated_node_name="n")
+    show(cluster, shown, nominated_node_name="")
     assert not cluster.state.nominated
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
 
 
 def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
     assert cluster.machine.wants_eviction(high.uid, low.uid)
     cluster.node("new", allocatable={"cpu": "2"})
     assert not cluster.machine.wants_eviction(high.uid, low.uid)
     cluster.lose_node("new")
     assert cluster.machine.wants_eviction(high.uid, low.uid)
-    _show(cluster, low, terminating=True)
+    show(cluster, low, terminating=True)
     assert not cluster.machine.wants_eviction(high.uid, low.uid)
-    _show(cluster, low, terminating=False)
+    show(cluster, low, terminating=False)
     cluster.lose(high)
     assert not cluster.machine.wants_eviction(high.uid, low.uid)
-    _end(cluster, high, low, VictimFate.SPARED)
+    end_eviction(cluster, high, low, VictimFate.SPARED)
     assert cluster.machine.preemptions.in_vain == {}
 
 
 def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     def evicted(name: str, room: Driver) -> Pod:
-        low = _pod(room, f"low-{name}", 0, cpu="2", node="n")
-        high = _pod(room, name, 9, cpu="2")
+        low = sized_pod(room, f"low-{name}", 0, cpu="2", node="n")
+        high = sized_pod(room, name, 9, cpu="2")
         room.cycle()
-        _end(room, high, low)
+        end_eviction(room, high, low)
         room.lose(low)
         return high
 
@@ -365,14 +340,14 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
     assert in_vain == {GONE: 1}
     elsewhere = evicted("elsewhere", cluster)
     cluster.node("other", allocatable={"cpu": "2"})
-    _show(cluster, elsewhere, node_name="other")
+    show(cluster, elsewhere, node_name="other")
     assert in_vain == {GONE: 1, ELSEWHERE: 1}
     again = evicted("again", cluster)
-    thief = _pod(cluster, "thief", 0, cpu="2", node="n")
+    thief = sized_pod(cluster, "thief", 0, cpu="2", node="n")
     cluster.pass_time(20)
-    assert _evictions(cluster.cycle()) == ["thief"]
+    assert evictions(cluster.cycle()) == ["thief"]
     assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
-    _end(cluster, again, thief)
+    end_eviction(cluster, again, thief)
     cluster.lose(thief)
     cluster.pass_time(20)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
@@ -380,8 +355,8 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
 
 
 def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
     assert attempt_of(told).nominated_node_name == "n"
     assert attempt_of(told).victims == (("default", "low"),)
@@ -389,7 +364,7 @@ def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver)
     feed.record(attempt_of(told), 0.001, 1.0)
     (shown,) = feed.after(0, lambda _namespace: True, 10).decisions
     assert (shown.nominated, shown.n_victims, shown.evicted) == ("n", 1, ("default/low",))
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
     assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ("default/low",)
     assert cluster.machine.preemptions.evicted_for(high.uid, "other") == ()
     cluster.lose(low)
@@ -404,8 +379,8 @@ def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver)
 
 
 def test_victims_in_namespaces_that_a_viewer_may_not_list_are_only_counted(cluster: Driver):
-    _pod(cluster, "low", 0, cpu="2", node="n", namespace="secret")
-    _pod(cluster, "high", 9, cpu="2")
+    sized_pod(cluster, "low", 0, cpu="2", node="n", namespace="secret")
+    sized_pod(cluster, "high", 9, cpu="2")
     feed = DecisionFeed(0.0)
     feed.record(attempt_of(cluster.cycle()), 0.001, 1.0)
     (shown,) = feed.after(0, lambda namespace: namespace == "default", 10).decisions
@@ -414,9 +389,9 @@ def test_victims_in_namespaces_that_a_viewer_may_not_list_are_only_counted(clust
 
 def test_victims_that_all_end_already_cost_nobody_a_nomination(cluster: Driver):
     """There is nothing to do but wait (prepareCandidateAsync returns before it clears nominations)."""
-    _pod(cluster, "low", 0, cpu="2", node="n", terminating=True)
-    middle = _pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
-    _pod(cluster, "high", 9, cpu="2")
+    sized_pod(cluster, "low", 0, cpu="2", node="n", terminating=True)
+    middle = sized_pod(cluster, "middle", 5, cpu="2", status={"nominatedNodeName": "n"})
+    sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
     assert not [one for one in told if isinstance(one, ClearNomination | EvictVictim)]
     assert attempt_of(told).n_victims == 0
@@ -424,7 +399,7 @@ def test_victims_that_all_end_already_cost_nobody_a_nomination(cluster: Driver):
 
 
 def test_a_pod_that_never_preempts_says_so(cluster: Driver):
-    _pod(cluster, "low", 0, cpu="2", node="n")
+    sized_pod(cluster, "low", 0, cpu="2", node="n")
     document = build.pod("high", containers=[build.container(requests={"cpu": "2"})])
     document["spec"] |= {"schedulerName": "affinity-scheduler", "priority": 9, "preemptionPolicy": "Never"}
     cluster.handle(PodSeen(cluster.decoded(document)))
@@ -438,9 +413,9 @@ def test_attempts_of_many_preemptors_find_each_its_own_node():
     cluster = Driver()
     for index in range(20):
         cluster.node(f"n{index}", allocatable={"cpu": "1"})
-        _pod(cluster, f"low-{index}", 0, node=f"n{index}")
+        sized_pod(cluster, f"low-{index}", 0, node=f"n{index}")
     for index in range(20):
-        _pod(cluster, f"high-{index}", 9)
+        sized_pod(cluster, f"high-{index}", 9)
     told = [one for _ in range(20) for one in cluster.handle(CycleDue())]
     nominated = [one.nominated_node_name for one in told if isinstance(one, PatchCondition)]
     assert sorted(map(str, nominated)) == sorted(f"n{index}" for index in range(20))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,106 +12,87 @@ from hypothesis import strategies as st
 
 from scheduler.model.instructions import Bind, ClearNomination, EvictVictim, Instruction, PatchCondition
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, PodSeen, VictimFate
-from tests.support import build
+from scheduler.model.stimuli import EvictionEnded, VictimFate
+from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
 from tests.support.driving import Driver
 
 
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
     """One node for two pods of 1 cpu."""
-    made = Driver()
-    made.node("n", allocatable={"cpu": "2"})
-    yield made
-    made.audit()
-
-
-def _pod(cluster: Driver, name: str, priority: int = 0, *, cpu: str = "1", **more: Any) -> Pod:
-    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
-
-
-def _evictions(instructions: list[Instruction]) -> list[str]:
-    return [one.victim.name for one in instructions if isinstance(one, EvictVictim)]
-
-
-def _end(cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED) -> list[Instruction]:
-    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate))
-
-
-def _show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
-    """A watch shows the pod changed."""
-    seen = replace(pod, resource_version=cluster.next_version(), **changes)
-    cluster.handle(PodSeen(seen))
-    return seen
+    yield from node_for_two()
 
 
 def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluster: Driver):
     cluster.node("m", allocatable={"cpu": "2"})
-    low, other = _pod(cluster, "low", 0, cpu="2", node="n"), _pod(cluster, "other", 1, cpu="2", node="m")
-    high = _pod(cluster, "high", 9, cpu="2")
-    assert _evictions(cluster.cycle()) == ["low"]
-    _end(cluster, high, low)
+    low, other = (
+        sized_pod(cluster, "low", 0, cpu="2", node="n"),
+        sized_pod(cluster, "other", 1, cpu="2", node="m"),
+    )
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    end_eviction(cluster, high, low)
     # Something else wakes the pod before the watch shows that `low` ends.
-    small = _pod(cluster, "small", 20, cpu="0", node="n")
-    _show(cluster, other, priority=-1)
+    small = sized_pod(cluster, "small", 20, cpu="0", node="n")
+    show(cluster, other, priority=-1)
     cluster.lose(small)
     cluster.pass_time(20)
-    assert _evictions(cluster.cycle()) == []
+    assert evictions(cluster.cycle()) == []
     cluster.lose(low)
     cluster.pass_time(20)
     assert [one.node_name for one in cluster.cycle() if isinstance(one, Bind)] == ["n"]
 
 
 def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    first = _pod(cluster, "first", 5, cpu="1")
-    assert _evictions(cluster.cycle()) == ["low"]
-    second = _pod(cluster, "second", 9, cpu="1")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    first = sized_pod(cluster, "first", 5, cpu="1")
+    assert evictions(cluster.cycle()) == ["low"]
+    second = sized_pod(cluster, "second", 9, cpu="1")
     cluster.cycle()
     cluster.lose(low)
-    _end(cluster, first, low, VictimFate.GONE)
-    _end(cluster, second, low, VictimFate.GONE)
+    end_eviction(cluster, first, low, VictimFate.GONE)
+    end_eviction(cluster, second, low, VictimFate.GONE)
     cluster.pass_time(20)
     bound = {one.pod.name for _ in range(4) for one in cluster.cycle() if isinstance(one, Bind)}
     assert bound == {"first", "second"}
 
 
 def test_a_node_that_is_cordoned_in_the_middle_costs_no_further_victim(cluster: Driver):
-    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
-    assert _evictions(cluster.cycle()) == ["low"]
+    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
     assert cluster.machine.wants_eviction(high.uid, low.uid)
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
     assert cluster.machine.wants_eviction(high.uid, lower.uid)
     cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
     assert not cluster.machine.wants_eviction(high.uid, lower.uid)
 
 
 def test_room_that_another_pod_took_costs_no_further_victim(cluster: Driver):
-    low, lower = _pod(cluster, "low", 1, node="n"), _pod(cluster, "lower", 0, node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
     cluster.lose(low)
-    _pod(cluster, "thief", 9, node="n")
+    sized_pod(cluster, "thief", 9, node="n")
     assert not cluster.machine.wants_eviction(high.uid, lower.uid)
 
 
 def test_a_nomination_that_no_watch_has_shown_yet_is_cleared_all_the_same(cluster: Driver):
-    low = _pod(cluster, "low", 0, cpu="2", node="n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     assert [one.nominated_node_name for one in cluster.cycle() if isinstance(one, PatchCondition)] == ["n"]
-    _end(cluster, high, low, VictimFate.FAILED)
+    end_eviction(cluster, high, low, VictimFate.FAILED)
     cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
     cluster.pass_time(20)
     assert [one.nominated_node_name for one in cluster.cycle() if isinstance(one, PatchCondition)] == [""]
 
 
 def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cluster: Driver):
-    _pod(cluster, "low", 0, cpu="2", node="n")
-    middle = _pod(cluster, "middle", 5, cpu="2")
+    sized_pod(cluster, "low", 0, cpu="2", node="n")
+    middle = sized_pod(cluster, "middle", 5, cpu="2")
     cluster.cycle()
-    _pod(cluster, "high", 9, cpu="2")
+    sized_pod(cluster, "high", 9, cpu="2")
     told = cluster.cycle()
     assert [one.pod.uid for one in told if isinstance(one, ClearNomination)] == [middle.uid]
     assert [pod.name for pod in cluster.state.nominated.on("n")] == ["high"]
@@ -120,12 +100,12 @@ def test_a_nomination_that_no_watch_has_shown_yet_yields_to_a_higher_priority(cl
 
 def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cluster: Driver):
     """It is shown unbound and ending, and never bound."""
-    low = _pod(cluster, "low", 0, cpu="2")
+    low = sized_pod(cluster, "low", 0, cpu="2")
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
-    high = _pod(cluster, "high", 9, cpu="2")
-    assert _evictions(cluster.cycle()) == ["low"]
-    _show(cluster, low, terminating=True)
-    _end(cluster, high, low)
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    show(cluster, low, terminating=True)
+    end_eviction(cluster, high, low)
     cluster.pass_time(20)
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
 
@@ -155,7 +135,7 @@ class _Server:
 
     def create(self, name: str, priority: int, node: str | None) -> None:
         cpu = self.random.choice("12")
-        self.pods[name] = _pod(self.driver, name, priority, cpu=cpu, node=node)
+        self.pods[name] = sized_pod(self.driver, name, priority, cpu=cpu, node=node)
 
     def delete(self, name: str) -> None:
         """Its end is shown at some time, after what was shown before."""
@@ -182,7 +162,7 @@ class _Server:
     def show(self) -> None:
         gone = self.shows[0]
         if gone.node_name and not gone.terminating and self.random.random() < 0.5:
-            self.shows[0] = _show(self.driver, gone, terminating=True, disruption="PreemptionByScheduler")
+            self.shows[0] = show(self.driver, gone, terminating=True, disruption="PreemptionByScheduler")
         else:
             self.driver.lose(self.shows.pop(0))
 
@@ -234,7 +214,7 @@ def test_every_preemption_ends_and_nobody_is_evicted_twice_or_held_for_ever(seed
 
 def test_the_nomination_of_a_new_pod_counts_once_its_gates_are_gone(cluster: Driver):
     """As upstream: another tool may nominate a gated pod, and no restart lets it keep its room meanwhile."""
-    gated = _pod(cluster, "gated", 9, cpu="2", gates=("wait",), status={"nominatedNodeName": "n"})
+    gated = sized_pod(cluster, "gated", 9, cpu="2", gates=("wait",), status={"nominatedNodeName": "n"})
     assert not cluster.state.nominated
-    _show(cluster, gated, gates=())
+    show(cluster, gated, gates=())
     assert cluster.state.nominated.node_of(gated.uid) == "n"

@@ -6,49 +6,35 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.stimuli import VictimFate
 from scheduler.queueing.queued_pod import SubQueue
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings
-from tests.support import build
+from tests.core.preempting import end_eviction, evictions, node_for_two, sized_pod
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
 
 
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
     """One node for two pods of 1 cpu."""
-    made = Driver(settings=default_settings(parse_feature_gates("SchedulerAsyncPreemption=false")))
-    made.node("n", allocatable={"cpu": "2"})
-    yield made
-    made.audit()
-
-
-def _pod(cluster: Driver, name: str, priority: int, node: str | None = None, cpu: str = "1") -> Pod:
-    containers = [build.container(requests={"cpu": cpu})]
-    return cluster.pod(name, node=node, priority=priority, containers=containers)
+    yield from node_for_two(default_settings(parse_feature_gates("SchedulerAsyncPreemption=false")))
 
 
 def _preempting(cluster: Driver) -> tuple[Pod, Pod, Pod, list[Instruction]]:
     """Two pods leave for one. Returns it, the two, and what its cycle told."""
-    low, lower = _pod(cluster, "low", 1, "n"), _pod(cluster, "lower", 0, "n")
-    high = _pod(cluster, "high", 9, cpu="2")
+    low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     return high, low, lower, cluster.cycle()
-
-
-def _end(
-    cluster: Driver, pod: Pod, victim: Pod, fate: VictimFate = VictimFate.DELETED, problem: str = ""
-) -> list[Instruction]:
-    return cluster.handle(EvictionEnded(pod.uid, victim.uid, fate, problem))
 
 
 def test_all_victims_go_at_once_and_the_attempt_is_reported_after_them(cluster: Driver) -> None:
     high, low, lower, told = _preempting(cluster)
-    assert [one.victim.name for one in told if isinstance(one, EvictVictim)] == ["low", "lower"]
+    assert evictions(told) == ["low", "lower"]
     assert kinds(told) == ["EvictVictim", "EvictVictim"]
-    assert kinds(_end(cluster, high, lower)) == ["EmitEvent"]
-    told = _end(cluster, high, low)
+    assert kinds(end_eviction(cluster, high, lower)) == ["EmitEvent"]
+    told = end_eviction(cluster, high, low)
     assert kinds(told) == ["EmitEvent", "Attempted", "EmitEvent", "PatchCondition"]
     assert condition_of(told).nominated_node_name == "n"
     assert condition_of(told).message == "0/1 nodes are available: 1 Insufficient cpu."
@@ -62,32 +48,32 @@ def test_all_victims_go_at_once_and_the_attempt_is_reported_after_them(cluster: 
 
 def test_no_pod_is_tried_meanwhile(cluster: Driver) -> None:
     high, low, lower, _ = _preempting(cluster)
-    _pod(cluster, "small", 0, cpu="0")
+    sized_pod(cluster, "small", 0, cpu="0")
     assert not cluster.machine.has_work()
     assert cluster.cycle() == []
-    _end(cluster, high, low)
+    end_eviction(cluster, high, low)
     assert not cluster.machine.has_work()
-    _end(cluster, high, lower)
+    end_eviction(cluster, high, lower)
     assert cluster.machine.has_work()
     assert isinstance(cluster.cycle()[0], Bind)
 
 
 def test_pods_of_lower_priority_lose_their_nomination_after_the_evictions(cluster: Driver) -> None:
-    low = _pod(cluster, "low", 0, "n", cpu="2")
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
     middle = cluster.pod("middle", priority=5, gates=["wait"])
     cluster.pod("middle", priority=5, status={"nominatedNodeName": "n"}, gates=["wait"])
-    high = _pod(cluster, "high", 9, cpu="2")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     assert kinds(cluster.cycle()) == ["EvictVictim"]
     assert cluster.state.nominated.node_of(middle.uid) == "n"
-    assert kinds(_end(cluster, high, low))[-1] == "ClearNomination"
+    assert kinds(end_eviction(cluster, high, low))[-1] == "ClearNomination"
     assert cluster.state.nominated.node_of(middle.uid) == ""
 
 
 def test_an_eviction_that_fails_fails_postfilter(cluster: Driver) -> None:
     """The nomination stays as it was, and the pod waits for an event, as upstream (schedule_one.go, 1.36)."""
     high, low, lower, _ = _preempting(cluster)
-    _end(cluster, high, lower)
-    told = _end(cluster, high, low, VictimFate.FAILED, 'pods "low" is forbidden: no')
+    end_eviction(cluster, high, lower)
+    told = end_eviction(cluster, high, low, VictimFate.FAILED, 'pods "low" is forbidden: no')
     condition = condition_of(told)
     assert condition.nominated_node_name is None
     assert condition.message == (
@@ -103,8 +89,8 @@ def test_an_eviction_that_fails_fails_postfilter(cluster: Driver) -> None:
 def test_a_preemptor_that_is_gone_is_nominated_nowhere(cluster: Driver) -> None:
     high, low, lower, _ = _preempting(cluster)
     cluster.lose(high)
-    _end(cluster, high, low)
-    told = _end(cluster, high, lower, VictimFate.SPARED)
+    end_eviction(cluster, high, low)
+    told = end_eviction(cluster, high, lower, VictimFate.SPARED)
     assert [one.reason for one in told if isinstance(one, EmitEvent)] == ["FailedScheduling"]
     assert [one for one in told if isinstance(one, PatchCondition)]
     assert not cluster.state.nominated

@@ -41,9 +41,9 @@ from tests.plugins.lives import (
     Applied,
     annotations,
 )
-from tests.reference.cluster import Cluster, refusal_on
+from tests.reference.cluster import Cluster, node_refusals, refusal_on
 from tests.reference.preemption import Candidate, Trial, by_violation, harm, key_of, lower_pods
-from tests.reference.question import Object, Question
+from tests.reference.question import UNSCHEDULABLE, Object, Question
 from tests.support import build
 from tests.support.build import Json
 
@@ -149,7 +149,8 @@ def test_victims_and_message_are_the_reference_s(
 @given(objects=OBJECTS, incoming=_ranked(placed=False))
 def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json):
     """
-    Of all sets of victims on a node, the one found spares the first pod that any of them spares, and so on.
+    Of all sets of victims on a node, the one found spares the first pod that any of them spares, and so on; where none
+    is found, no set makes room.
 
     Pods that the incoming one requires are left out: then fewer pods never fit worse.
     """
@@ -160,10 +161,12 @@ def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json)
     if not answer.get("preemption", {}).get("eligible"):
         return
     question = both.reference.question(incoming)
+    refusals = node_refusals(question)
     best = [
         found
-        for node in answer["preemption"]["candidates"]
-        if (found := _best_by_trying_all(question, node, both.reference.budgets())) is not None
+        for node in question.nodes
+        if refusals[node].code == UNSCHEDULABLE
+        and (found := _best_by_trying_all(question, node, both.reference.budgets())) is not None
     ]
     listed = {node: one["victims"] for node, one in answer["preemption"]["candidates"].items()}
     assert listed == {one.node: sorted(map(key_of, one.victims)) for one in best}
