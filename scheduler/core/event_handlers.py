@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Container, MutableMapping
 from typing import assert_never
 
 from scheduler.core.fallbacks import Fallbacks
+from scheduler.core.nominator import Nominator
 from scheduler.core.preemption import Preemptions
 from scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -63,6 +64,7 @@ class EventHandlers:
         pending: MutableMapping[str, Pod],
         binding: Container[str],
         preemptions: Preemptions,
+        nominator: Nominator,
         fallbacks: Fallbacks,
         on_member: Callable[[GroupKey, Pod | None, float], None],
     ) -> None:
@@ -74,6 +76,7 @@ class EventHandlers:
             pending: unassigned pods of ours as last seen, by UID; kept here.
             binding: the UIDs of the pods that are being bound.
             preemptions: learn of pods that are placed, leave or are gone.
+            nominator: of the machine.
             fallbacks: learn of pods that are placed or gone.
             on_member: called after a member of a group came, changed or left, or its PodGroup did.
         """
@@ -84,6 +87,7 @@ class EventHandlers:
         self._pending = pending
         self._binding = binding
         self._preemptions = preemptions
+        self._nominator = nominator
         self._fallbacks = fallbacks
         self._on_member = on_member
 
@@ -182,6 +186,7 @@ class EventHandlers:
         known = self._state.placed.get(pod.uid)
         # Read before upsert_pod, which changes `known`.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
+        self._nominator.take_node(pod, pod.node_name, now_s)
         self._state.upsert_pod(pod)
         if pod.terminating:
             self._preemptions.on_leaving(pod.uid, now_s)
@@ -219,13 +224,13 @@ class EventHandlers:
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
+        nominated_before = self._state.nominated.node_of(pod.uid)
         self._note_nomination(old, pod)
         if old is None:
             self._queue.add(pod, now_s)
             return
         self._queue.update(old, pod, now_s)
-        if old.nominated_node_name and old.nominated_node_name != pod.nominated_node_name:
-            self._release_nomination(old, now_s)
+        self._nominator.wake_kept_out(old, nominated_before, now_s)
 
     def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
         """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
@@ -242,7 +247,6 @@ class EventHandlers:
         if pending is not None:
             self._state.groups.remove_pending(pending)
         self._queue.delete(uid)
-        self._state.nominated.remove(uid)
         self._preemptions.on_gone(uid)
         self._fallbacks.forget(uid)
         placed = self._state.remove_pod(uid)
@@ -250,8 +254,8 @@ class EventHandlers:
         if placed is not None:
             self._notify_queue(ASSIGNED_POD_DELETE, placed, None, now_s)
             self._wake_nominated(placed, now_s)
-        elif pending is not None and pending.nominated_node_name:
-            self._release_nomination(pending, now_s)
+        elif pending is not None:
+            self._nominator.nominate(pending, "", now_s)
         return pending or placed
 
     def _wake_nominated(self, left: Pod, now_s: float) -> None:
@@ -265,12 +269,6 @@ class EventHandlers:
         for pod in list(self._state.nominated.on(left.node_name)):
             if left.priority < pod.priority:
                 self._queue.wake(pod.uid, now_s)
-
-    def _release_nomination(self, pod: Pod, now_s: float) -> None:
-        """Wake waiting pods of lower or equal priority, which upstream's filters reject because of the nomination."""
-        self._queue.on_event(
-            ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= pod.priority
-        )
 
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)

@@ -29,6 +29,7 @@ from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_rec
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
 from scheduler.core.group_cycle import GroupCycles
+from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import (
     Binding,
     attempted,
@@ -113,6 +114,7 @@ class Machine:
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
+        self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._snapshot)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._unfit = UnfitPods(
@@ -122,6 +124,7 @@ class Machine:
             pending=self._pending,
             binding=self._binding,
             preemptions=self.preemptions,
+            nominator=self._nominator,
             volumes=self._volumes,
             groups=self._groups,
             fail_bind=self._on_bind_failed,
@@ -135,6 +138,7 @@ class Machine:
             pending=self._pending,
             binding=self._binding,
             preemptions=self.preemptions,
+            nominator=self._nominator,
             fallbacks=self._fallbacks,
             on_member=self._groups.note,
         )
@@ -324,6 +328,7 @@ class Machine:
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
         placed = pod if relaxation is None else relaxation.pod
+        self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
         self._fallbacks.on_assumed(pod.uid, now_s)
         self._binding[pod.uid] = Binding(
@@ -357,11 +362,16 @@ class Machine:
         """Put back a pod whose cycle failed; it is tried again after a backoff, and nominated no more."""
         pod = self.state.nominated.applied_to(queued.pod)
         self.queue.put_back(queued, frozenset(), now_s)
-        self.state.nominate(pod, "")
+        self._nominator.nominate(pod, "", now_s)
         result: Final = "unschedulable" if unschedulable else "error"
         return [
             attempted(queued, result, now_s, message=message),
-            *report_failure(pod, message, unschedulable=unschedulable),
+            *report_failure(
+                pod,
+                message,
+                unschedulable=unschedulable,
+                shown_nomination=queued.pod.nominated_node_name,
+            ),
         ]
 
     def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:

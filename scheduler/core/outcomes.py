@@ -95,19 +95,29 @@ def report_bound(binding: Binding) -> list[Instruction]:
 
 
 def report_failure(
-    pod: Pod, message: str, *, unschedulable: bool, nominated: str | None = ""
+    pod: Pod,
+    message: str,
+    *,
+    unschedulable: bool,
+    nominated: str | None = "",
+    shown_nomination: str | None = None,
 ) -> list[Instruction]:
     """
     Return the event of a failed attempt, and the condition if it or the nomination changed.
 
-    `nominated`: the node that the pod is nominated to from now on, empty for none; None leaves its nomination.
+    Args:
+        pod: with the nomination that counted.
+        nominated: the node that the pod is nominated to from now on, empty for none; None leaves its nomination.
+        shown_nomination: the nomination that a watch shows, if it may be another one than counted. The write of one
+            that no watch shows yet may have failed.
     """
     reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
     instructions: list[Instruction] = [failed_event(pod, message)]
     condition = pod.scheduled_condition
     wanted = ("False", reason, message)
     unchanged = condition is not None and (condition.status, condition.reason, condition.message) == wanted
-    changed = None if nominated == pod.nominated_node_name else nominated
+    shown = pod.nominated_node_name if shown_nomination is None else shown_nomination
+    changed = None if nominated == pod.nominated_node_name == shown else nominated
     if not unchanged or changed is not None:
         instructions.append(PatchCondition(pod, reason, message, changed))
     return instructions
@@ -125,7 +135,13 @@ def report_unfit(attempt: UnfitAttempt) -> list[Instruction]:
             preemption=attempt.error.postfilter,
             n_victims=attempt.n_victims,
         ),
-        *report_failure(attempt.pod, message, unschedulable=True, nominated=attempt.nominated),
+        *report_failure(
+            attempt.pod,
+            message,
+            unschedulable=True,
+            nominated=attempt.nominated,
+            shown_nomination=attempt.queued.pod.nominated_node_name,
+        ),
     ]
 
 

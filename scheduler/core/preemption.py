@@ -7,7 +7,8 @@ The evictions that make room for nominated pods.
                                                                           after a failure when a backoff is over
 
 The pod, or its group, is not tried meanwhile, until every victim that the API server deletes is seen to end: before, it
-would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. Nothing is kept for a
+would be found to fit nowhere, and others evicted for it. Upstream waits for the last one alone. If an event
+that may help came meanwhile, such as a new node, the pod is tried then; upstream's waits on. Nothing is kept for a
 restart: the nomination and the victims that end are on the server, and a pod waits for victims that end on its node.
 
 Without the gate SchedulerAsyncPreemption all victims go at once, and no pod is tried until all answers are there; then
@@ -217,6 +218,8 @@ class Preemptions:
             return
         # Not by an answer that is late: its victim is seen to end.
         self._state.preempting -= running.waiting
+        for waiting_uid in running.waiting:
+            self._queue.let_through(waiting_uid, now_s)
         if running.unanswered:
             return
         del self._running[uid]

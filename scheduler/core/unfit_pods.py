@@ -15,6 +15,7 @@ from typing import Final
 
 from scheduler.core.decide import fits_only_without
 from scheduler.core.group_cycle import GroupCycles, GroupResult
+from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import Binding, UnfitAttempt, report_unfit
 from scheduler.core.preemption import Preemptions, preempted_event
 from scheduler.core.volume_binding import VolumeBindings
@@ -45,6 +46,7 @@ class UnfitPods:
         pending: the unassigned pods that watches show, by UID.
         binding: the pods that are being bound, by UID.
         preemptions: the evictions that run.
+        nominator: of the machine.
         volumes: the pods that wait for their volumes.
         groups: tells whether a group still needs room.
         fail_bind: puts back, by its UID, a pod that waits for its volumes, with the reason.
@@ -59,6 +61,7 @@ class UnfitPods:
         pending: Mapping[str, Pod],
         binding: Mapping[str, Binding],
         preemptions: Preemptions,
+        nominator: Nominator,
         volumes: VolumeBindings,
         groups: GroupCycles,
         fail_bind: Callable[[str, str, float], list[Instruction]],
@@ -66,7 +69,8 @@ class UnfitPods:
         self._state, self._queue, self._profiles = state, queue, profiles
         self._snapshot = Snapshot(state)
         self._pending, self._binding = pending, binding
-        self._preemptions, self._volumes, self._groups = preemptions, volumes, groups
+        self._preemptions, self._nominator = preemptions, nominator
+        self._volumes, self._groups = volumes, groups
         self._fail_bind = fail_bind
         #: The attempt that all others wait for, without the gate.
         self._unreported: UnfitAttempt | None = None
@@ -81,28 +85,30 @@ class UnfitPods:
         attempt = UnfitAttempt(queued, self._state.nominated.applied_to(queued.pod), error, now_s)
         self._queue.put_back(queued, error.rejecting, now_s)
         result = error.postfilter
-        if result is None or all(map(self._preemptions.is_leaving, result.victims)):
+        are_leaving = result is not None and all(map(self._preemptions.is_leaving, result.victims))
+        if result is None or not result.victims or (are_leaving and self._preemptions.is_async):
             # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.
-            return self._report_unfit(attempt)
+            # Without the gate these lose it all the same (prepareCandidate).
+            return self._report_unfit(attempt, now_s)
         evictions = self._evict(queued.pod, result.nominated_node_name or "", result.victims, now_s)
         attempt.n_victims = len(result.victims)
         if not self._preemptions.is_async:
             if self._preemptions.is_running(queued.uid):
                 self._unreported = attempt
                 return evictions
-            return [*evictions, *self._report_nominated(attempt)]
-        return [*self._report_nominated(attempt), *evictions]
+            return [*evictions, *self._report_nominated(attempt, now_s)]
+        return [*self._report_nominated(attempt, now_s), *evictions]
 
-    def _report_unfit(self, attempt: UnfitAttempt) -> list[Instruction]:
+    def _report_unfit(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
         if attempt.nominated is not None and attempt.pod.uid in self._pending:
-            self._state.nominate(attempt.pod, attempt.nominated)
+            self._nominator.nominate(attempt.pod, attempt.nominated, now_s)
         return report_unfit(attempt)
 
-    def _report_nominated(self, attempt: UnfitAttempt) -> list[Instruction]:
+    def _report_nominated(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
         """Report the attempt of a pod that others leave for, and take its node from pods of lower priority."""
         return [
-            *self._report_unfit(attempt),
-            *self._clear_nominations(attempt.pod, [attempt.nominated or ""]),
+            *self._report_unfit(attempt, now_s),
+            *self._clear_nominations(attempt.pod, [attempt.nominated or ""], now_s),
         ]
 
     def preempt_for_group(self, result: GroupResult, preemptor: Pod, now_s: float) -> list[Instruction]:
@@ -111,7 +117,7 @@ class UnfitPods:
         if all(map(self._preemptions.is_leaving, victims)):
             # As in `on_unfit`.
             return []
-        cleared = self._clear_nominations(preemptor, sorted(nodes), result.members)
+        cleared = self._clear_nominations(preemptor, sorted(nodes), now_s, result.members)
         return [*cleared, *self._evict(preemptor, "", victims, now_s, result.members)]
 
     def _evict(
@@ -138,14 +144,14 @@ class UnfitPods:
         return [*told, *self._preemptions.start(pod, node_name, to_evict, members)]
 
     def _clear_nominations(
-        self, pod: Pod, node_names: Iterable[str], members: Collection[str] = ()
+        self, pod: Pod, node_names: Iterable[str], now_s: float, members: Collection[str] = ()
     ) -> list[Instruction]:
         """Take the nodes from pods of lower priority that are nominated to them, and are not of the pod's group."""
         told: list[Instruction] = []
         nominated = self._state.nominated
         for other in [one for name in node_names for one in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
-                self._state.nominate(other, "")
+                self._nominator.nominate(other, "", now_s)
                 # Also if no watch has shown it yet: it may be written.
                 told.append(ClearNomination(other))
         return told
@@ -159,17 +165,17 @@ class UnfitPods:
             if self._preemptions.is_running(ended.preemptor_uid):
                 return told
             self._unreported = None
-            told += self._report_evicted(attempt)
+            told += self._report_evicted(attempt, now_s)
         return told
 
-    def _report_evicted(self, attempt: UnfitAttempt) -> list[Instruction]:
+    def _report_evicted(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
         """Return the report of an attempt whose victims are evicted, or not: then PostFilter has failed."""
         if not attempt.problem:
-            return self._report_nominated(attempt)
+            return self._report_nominated(attempt, now_s)
         attempt.n_victims = 0
         why = PostFiltered(failed(f"preemption: {attempt.problem}"))
         attempt.error = replace(attempt.error, postfilter=why)
-        return self._report_unfit(attempt)
+        return self._report_unfit(attempt, now_s)
 
     def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
         """Return whether the pod is still pending, and the victim still runs on a node that exists. O(1)."""

@@ -159,6 +159,17 @@ class PodQueue:
         if queued is not None and queued.sub_queue.waits_for_event:
             self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
 
+    def let_through(self, uid: str, now_s: float) -> None:
+        """
+        Let the pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
+
+        Otherwise it hears only of events of the plugin that kept it.
+        """
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is SubQueue.GATED:
+            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
+
     def back_off(self, uid: str, now_s: float) -> None:
         """
         Let the last attempt of the pod, a rejection, have ended in an error, if the queue holds the pod.

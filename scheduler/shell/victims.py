@@ -79,6 +79,8 @@ class VictimEvictor:
             problem, in_doubt = await self._send(request, preemptor, victim)
             if problem is None:
                 continue
+            if isinstance(problem, VictimFate):
+                return EvictionEnded(preemptor.uid, victim.uid, problem)
             if is_pod_gone(problem) or _is_another_pod(problem):
                 fate = VictimFate.DELETED if in_doubt and request is deletion else VictimFate.GONE
                 return EvictionEnded(preemptor.uid, victim.uid, fate)
@@ -86,11 +88,14 @@ class VictimEvictor:
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    async def _send(self, request: Request, preemptor: Pod, victim: Pod) -> tuple[ApiError | None, bool]:
+    async def _send(
+        self, request: Request, preemptor: Pod, victim: Pod
+    ) -> tuple[ApiError | VictimFate | None, bool]:
         """
         Send the request, again if it may have failed by chance and the victim's place is still wanted after the pause.
 
-        Return the last error, and whether an earlier try may have taken effect without an answer.
+        Return the last error, and whether an earlier try may have taken effect without an answer. SPARED in place of
+        the error if the place is not wanted any more: then the pod may fit elsewhere, and need not wait for a backoff.
         """
         last: ApiError | None = None
         in_doubt = False
@@ -107,7 +112,7 @@ class VictimEvictor:
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
                 if not in_doubt and not self._is_wanted(preemptor.uid, victim.uid):
-                    break
+                    return VictimFate.SPARED, False
             else:
                 return None, False
         return last, in_doubt
@@ -126,7 +131,8 @@ class VictimEvictor:
             status="True",
             reason=reason,
             message=f"{preemptor.scheduler_name}: {why}",
-            last_transition_time=second_time(self._clock_s()),
+            # A condition of an earlier eviction, which failed, keeps its time.
+            last_transition_time=None if victim.disruption else second_time(self._clock_s()),
             observed_generation=victim.generation,
         )
         return patch_pod_status(

@@ -62,11 +62,9 @@ class NominatedPods:
         return self._node_of.get(uid, "")
 
     def applied_to(self, pod: Pod) -> Pod:
-        """Return the pod with the nomination that counts here, also if no watch has shown it yet."""
+        """Return the pod with the nomination that counts here, or none, also if no watch has shown that yet."""
         node_name = self.node_of(pod.uid)
-        if not node_name or node_name == pod.nominated_node_name:
-            return pod
-        return replace(pod, nominated_node_name=node_name)
+        return pod if node_name == pod.nominated_node_name else replace(pod, nominated_node_name=node_name)
 
     def on(self, node_name: str) -> Collection[Pod]:
         """Return the pods that are nominated to the node."""

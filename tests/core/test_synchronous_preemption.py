@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.model.instructions import Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction, PatchCondition
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import VictimFate
 from scheduler.queueing.queued_pod import SubQueue
@@ -95,3 +95,15 @@ def test_a_preemptor_that_is_gone_is_nominated_nowhere(cluster: Driver) -> None:
     assert [one for one in told if isinstance(one, PatchCondition)]
     assert not cluster.state.nominated
     assert not cluster.machine.has_work()
+
+
+def test_victims_that_all_end_already_take_the_node_from_nominated_pods_of_lower_priority(
+    cluster: Driver,
+) -> None:
+    sized_pod(cluster, "low", 0, cpu="2", node="n", terminating=True)
+    middle = sized_pod(cluster, "middle", 5, cpu="2", gates=["held"])
+    cluster.state.nominate(middle, "n")
+    sized_pod(cluster, "high", 9, cpu="2")
+    told = cluster.cycle()
+    assert condition_of(told).nominated_node_name == "n"
+    assert [one.pod.uid for one in told if isinstance(one, ClearNomination)] == [middle.uid]

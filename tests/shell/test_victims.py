@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,11 +43,12 @@ async def _evicted(
     *,
     is_awaited: Callable[[str, str], bool] = _yes,
     is_wanted: Callable[[str, str], bool] = _yes,
+    victim: Pod = LOW,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
     """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
     deleted: list[EvictVictim] = []
-    eviction = EvictVictim(HIGH, LOW)
+    eviction = EvictVictim(HIGH, victim)
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
             client,
@@ -165,7 +167,17 @@ async def test_a_victim_that_is_not_wanted_any_more_is_not_deleted() -> None:
 
 async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
     looks = iter([True, False])
-    ended, sent, _, _ = await _evicted(
+    ended, sent, _, told = await _evicted(
         [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
     )
-    assert (ended.fate, sent) == (VictimFate.FAILED, [PATCH, DELETE])
+    # The pod may fit elsewhere: it is tried at once, as after any other victim that is spared.
+    assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH, DELETE])
+    assert told == []
+
+
+async def test_a_condition_of_an_earlier_eviction_that_failed_keeps_its_time() -> None:
+    again = replace(LOW, disruption="PreemptionByScheduler")
+    _, _, (patch, _), _ = await _evicted([reply(), reply()], victim=again)
+    (condition,) = json.loads(patch)["status"]["conditions"]
+    assert "lastTransitionTime" not in condition
+    assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
