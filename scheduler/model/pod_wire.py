@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from scheduler.model.wire import (
+    Int32,
     LabelSelector,
     Metadata,
     Named,
@@ -193,7 +194,7 @@ class PodSpec(Wire, frozen=True):
 
     node_name: str | None = None
     scheduler_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
     node_selector: Raw = Raw()
     affinity: Raw = Raw()

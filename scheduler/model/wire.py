@@ -7,10 +7,15 @@ the wrong type is a DecodeError that names its path.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
 
 #: A quantity in JSON: a string or a bare number; null counts as 0.
 QuantityText = str | int | float | None
+
+#: The API server refuses other values; files may have any.
+Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class MalformedObjectError(ValueError):
@@ -152,7 +157,7 @@ class LabelSelected(Wire, frozen=True):
 class DisruptionBudgetStatus(Wire, frozen=True):
     """status of a PodDisruptionBudget."""
 
-    disruptions_allowed: int | None = None
+    disruptions_allowed: Int32 | None = None
     disrupted_pods: dict[str, str | None] | None = None
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen, StorageSeen
@@ -227,3 +228,16 @@ def test_a_selector_that_does_not_parse_refuses_the_pod_and_counts_as_none_on_a_
     driver.pod("fine", labels={"app": "bad value!"})
     assert [type(i).__name__ for i in driver.handle(CycleDue())] == ["Bind"]
     driver.audit()
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 10**19])
+def test_a_priority_or_count_that_no_api_server_stores_is_reported(value: int) -> None:
+    """Also the last one, which is beyond the numbers of arrays."""
+    pod = build.pod(spec={"priority": value})
+    with pytest.raises(
+        MalformedObjectError, match=r"pod: Expected `int` [<>]= -?\d+ - at `\$.spec.priority`"
+    ):
+        PodDecoder().decode(json.dumps(pod).encode())
+    budget = build.disruption_budget("b", build.selector("app=web"), value)
+    with pytest.raises(MalformedObjectError, match=r"at `\$.status.disruptionsAllowed`"):
+        decode_disruption_budget(json.dumps(budget).encode())

@@ -16,6 +16,7 @@ from scheduler.cli.query.listing import connect
 from scheduler.errors import NotFound, SettingsError
 from scheduler.kube.requests import Request, escaped
 from scheduler.model.pods import Pod
+from scheduler.model.wire import Int32
 
 _FLAG: Final = "--priority-class"
 _TIMEOUT_S: Final = 60.0
@@ -44,7 +45,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 class _Stored(msgspec.Struct, frozen=True, rename="camel"):
     metadata: _Metadata = _Metadata()
-    value: int = 0
+    value: Int32 = 0
     preemption_policy: str | None = None
 
     def as_class(self) -> PriorityClass:
