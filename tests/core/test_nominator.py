@@ -114,3 +114,14 @@ def test_a_nomination_is_written_again_after_its_end_which_no_watch_shows_yet(cl
     told = cluster.cycle()
     assert [one.preemptor.uid for one in told if isinstance(one, EvictVictim)] == [high.uid]
     assert _nominations(told) == ["n"]
+
+
+def test_a_pod_that_moves_its_nomination_is_not_tried_again_for_that(cluster: Driver) -> None:
+    low = _pod(cluster, "low", 0, node="n")
+    high = _pod(cluster, "high", 9, status={"nominatedNodeName": "m"})
+    assert _nominations(cluster.cycle()) == ["n"]
+    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
+    _show(cluster, low, terminating=True)
+    _show(cluster, high, nominated_node_name="n")
+    cluster.pass_time(20)
+    assert cluster.cycle() == []
