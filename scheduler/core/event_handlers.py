@@ -230,7 +230,7 @@ class EventHandlers:
             self._queue.add(pod, now_s)
             return
         self._queue.update(old, pod, now_s)
-        self._nominator.wake_kept_out(old, nominated_before, now_s)
+        self._nominator.on_shown(old, nominated_before, now_s)
 
     def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
         """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""

@@ -151,7 +151,7 @@ class UnfitPods:
         nominated = self._state.nominated
         for other in [one for name in node_names for one in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
-                self._nominator.nominate(other, "", now_s)
+                self._nominator.withdraw(other, now_s)
                 # Also if no watch has shown it yet: it may be written.
                 told.append(ClearNomination(other))
         return told
