@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import Bind, EvictVictim, Instruction, PatchCondition
+from scheduler.model.instructions import Bind, Instruction, PatchCondition
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, PodSeen, VictimFate
-from tests.support import build
+from scheduler.model.stimuli import VictimFate
+from tests.core.preempting import end_eviction, evictions, show, sized_pod
 from tests.support.driving import Driver
 
 
@@ -23,17 +21,6 @@ def cluster() -> Iterator[Driver]:
     made.node("m", allocatable={"cpu": "2"}, unschedulable=True)
     yield made
     made.audit()
-
-
-def _pod(cluster: Driver, name: str, priority: int, *, cpu: str = "2", **more: Any) -> Pod:
-    return cluster.pod(name, containers=[build.container(requests={"cpu": cpu})], priority=priority, **more)
-
-
-def _show(cluster: Driver, pod: Pod, **changes: Any) -> Pod:
-    """A watch shows the pod changed."""
-    seen = replace(pod, resource_version=cluster.next_version(), **changes)
-    cluster.handle(PodSeen(seen))
-    return seen
 
 
 def _nominations(instructions: list[Instruction]) -> list[str | None]:
@@ -49,14 +36,12 @@ def _is_gone(cluster: Driver, pod: Pod) -> None:
 
 
 def _is_bound_by_another_scheduler(cluster: Driver, pod: Pod) -> None:
-    _show(cluster, pod, node_name="m")
+    show(cluster, pod, node_name="m")
 
 
 def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
-    _pod(cluster, "important", 20, cpu="1", node="n")
+    sized_pod(cluster, "important", 20, node="n")
     cluster.pass_time(20)
-    # Its hint says nothing of the other pod, which needs 1 cpu alone.
-    _show(cluster, pod, labels={"changed": "yes"})
     cluster.queue.activate(pod.uid, cluster.now_s)
     assert _nominations(cluster.cycle()) == [""]
 
@@ -69,59 +54,58 @@ def _finds_no_victims(cluster: Driver, pod: Pod) -> None:
 def test_a_nomination_that_no_watch_showed_wakes_whom_it_kept_out(
     cluster: Driver, ends: Callable[[Driver, Pod], None]
 ) -> None:
-    low = _pod(cluster, "low", 0, node="n")
-    high = _pod(cluster, "high", 9)
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
-    _show(cluster, low, terminating=True)
+    end_eviction(cluster, high, low)
+    show(cluster, low, terminating=True)
     cluster.lose(low)
-    small = _pod(cluster, "small", 1, cpu="1")
+    sized_pod(cluster, "small", 1)
     assert _binds(cluster.cycle()) == []
     ends(cluster, high)
     cluster.pass_time(20)
     assert _binds([one for _ in range(2) for one in cluster.cycle()]) == [("small", "n")]
-    assert small.uid not in cluster.state.preempting
 
 
 def test_a_pod_that_is_held_for_its_evictions_hears_of_a_node_that_came_meanwhile(cluster: Driver) -> None:
-    low = _pod(cluster, "low", 0, node="n")
-    high = _pod(cluster, "high", 9)
-    assert any(isinstance(one, EvictVictim) for one in cluster.cycle())
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
     cluster.node("new", allocatable={"cpu": "2"})
     cluster.pass_time(20)
     assert cluster.cycle() == []
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
+    end_eviction(cluster, high, low)
     # It takes its time to end.
-    _show(cluster, low, terminating=True)
+    show(cluster, low, terminating=True)
     assert _binds(cluster.cycle()) == [("high", "new")]
 
 
 def test_a_nomination_that_no_watch_shows_after_an_attempt_is_written_again(cluster: Driver) -> None:
-    low = _pod(cluster, "low", 0, node="n")
-    high = _pod(cluster, "high", 9)
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    high = sized_pod(cluster, "high", 9, cpu="2")
     assert _nominations(cluster.cycle()) == ["n"]
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.FAILED))
+    end_eviction(cluster, high, low, VictimFate.FAILED)
     cluster.pass_time(20)
     assert _nominations(cluster.cycle()) == ["n"]
 
 
 def test_a_nomination_is_written_again_after_its_end_which_no_watch_shows_yet(cluster: Driver) -> None:
-    _pod(cluster, "low", 0, node="n")
-    high = _pod(cluster, "high", 9, status={"nominatedNodeName": "n"})
+    sized_pod(cluster, "low", 0, node="n", cpu="2")
+    sized_pod(cluster, "high", 9, status={"nominatedNodeName": "n"}, cpu="2")
     cluster.lose_node("n")
     cluster.node("n", allocatable={"cpu": "2"})
     cluster.pass_time(20)
     told = cluster.cycle()
-    assert [one.preemptor.uid for one in told if isinstance(one, EvictVictim)] == [high.uid]
+    assert evictions(told) == ["low"]
     assert _nominations(told) == ["n"]
 
 
 def test_a_pod_that_moves_its_nomination_is_not_tried_again_for_that(cluster: Driver) -> None:
-    low = _pod(cluster, "low", 0, node="n")
-    high = _pod(cluster, "high", 9, status={"nominatedNodeName": "m"})
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    high = sized_pod(cluster, "high", 9, status={"nominatedNodeName": "m"}, cpu="2")
     assert _nominations(cluster.cycle()) == ["n"]
-    cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
-    _show(cluster, low, terminating=True)
-    _show(cluster, high, nominated_node_name="n")
+    end_eviction(cluster, high, low)
+    show(cluster, low, terminating=True)
+    show(cluster, high, nominated_node_name="n")
     cluster.pass_time(20)
     assert cluster.cycle() == []
