@@ -297,34 +297,40 @@ class ClusterState:
         """
         Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
-        This is so for most updates of the status, and for every bind, which gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35).
+        This is so for most updates of the status, for every bind, which gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35), and for a pod that begins to terminate.
         """
+        ends = known.pod.terminating != pod.terminating
         if not (
             known.pod.spec is pod.spec
-            and known.pod.terminating == pod.terminating
+            and not (ends and pod.group is not None)
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
             and known.pod.priority == pod.priority
             and known.pod.group == pod.group
         ):
             return False
-        if known.pod.labels != pod.labels:
-            if self.terms.n_limiting:
-                # A limiting term may select the pod that declares it, which depends on the labels.
-                return False
-            self._relabel(known, pod)
+        relabeled = known.pod.labels != pod.labels
+        if relabeled and self.terms.n_limiting:
+            # A limiting term may select the pod that declares it, which depends on the labels.
+            return False
+        if relabeled or ends:
+            self._recount(known, pod)
         if known.pod.started != pod.started:
             self.pods.restart(known.slot, pod.start_rank)
         known.pod = pod
         return True
 
-    def _relabel(self, placed: PlacedPod, pod: Pod) -> None:
+    def _recount(self, placed: PlacedPod, pod: Pod) -> None:
+        """Count the pod by its new labels, and as terminating or not."""
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
-        for one, delta in ((placed.label_set, -1), (label_set, 1)):
+        for one, was_live, delta in (
+            (placed.label_set, not placed.pod.terminating, -1),
+            (label_set, live, 1),
+        ):
             one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, live))
-        self.pods.relabel(placed.slot, label_set.number)
+            self.log.append(Change(placed.row, delta, one, was_live))
+        self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 
     def _count(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
