@@ -73,14 +73,18 @@ class ClusterState:
         *,
         annotating: NamespaceRule = MARKED_BY_LABEL,
         max_derived_bytes: int | None = MAX_BYTES,
+        decides: bool = True,
     ) -> None:
-        """`annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`."""
+        """
+        `annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`. `decides`: whether pods are to be
+        placed, for which the affinity terms of placed pods are kept.
+        """
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
         self.masks = NodeMasks(self.nodes, self.derived)
         self.label_sets = LabelSets()
-        self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating)
+        self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating, is_read=decides)
         self.pods = PodColumns()
         self.counts = PodCounter(
             log=self.log,
