@@ -280,6 +280,7 @@ class ClusterState:
     def sweeping(self) -> Iterator[None]:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.nodes.sweep()
+        self.log.sweep()
         yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 
