@@ -88,6 +88,7 @@ class Enforcer:
         acts: bool,
         exempt_namespaces: frozenset[str] = frozenset(),
         annotating: NamespaceRule = MARKED_BY_LABEL,
+        rebalances: bool = False,
     ) -> None:
         """
         Start with an empty state.
@@ -98,8 +99,11 @@ class Enforcer:
             acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
             annotating: the namespaces whose annotations may be about other namespaces, likewise.
+            rebalances: whether a `Rebalancer` decides on the state.
         """
-        self.state = ClusterState(exempt_namespaces, annotating=annotating, max_derived_bytes=None)
+        self.state = ClusterState(
+            exempt_namespaces, annotating=annotating, max_derived_bytes=None, decides=rebalances
+        )
         self.index = RuleIndex(self.state, exempt_namespaces)
         self.status = EnforcementStatus()
         self._detector = ViolationDetector(self.state, self.index)

@@ -91,6 +91,7 @@ class _Indexed(NamedTuple):
 
     placed: PlacedPod
     label_set: LabelSet
+    terminating: bool
     rules: tuple[Rule, ...]
     relaxed: tuple[RelaxedPods, ...]
 
@@ -125,8 +126,12 @@ class RuleIndex:
         placed = self._state.placed.get(uid)
         known = self._indexed.get(uid)
         if known is not None:
-            # A change of labels alone replaces `label_set` in the same PlacedPod.
-            if known.placed is placed and placed.label_set is known.label_set:
+            # New labels and a termination change the same PlacedPod.
+            if (
+                known.placed is placed
+                and known.label_set is placed.label_set
+                and known.terminating == placed.pod.terminating
+            ):
                 return
             self._remove(uid, known)
         if placed is not None:
@@ -151,7 +156,7 @@ class RuleIndex:
             self._crossing.setdefault(pod.namespace, set()).add(uid)
         rules = tuple(self._rule(spec, placed.label_set) for spec in specs)
         relaxed = () if pod.terminating else tuple(map(self._relaxed_of, pod.spec.relaxed_anti))
-        self._indexed[uid] = _Indexed(placed, placed.label_set, rules, relaxed)
+        self._indexed[uid] = _Indexed(placed, placed.label_set, pod.terminating, rules, relaxed)
         for one in relaxed:
             one.row_by_uid[uid] = placed.row
             one.version += 1

@@ -59,11 +59,13 @@ _ADD: Final = "add"
 _REPLACE: Final = "replace"
 
 #: Longest annotation; all annotations of an object together may have 256 KiB.
-_LIMIT_BYTES: Final = 64 * 1024
+LIMIT_BYTES: Final = 64 * 1024
 #: Terms of one annotation, node terms included; each costs time in every decision.
 _LIMIT_TERMS: Final = 64
 #: Expressions of node affinity in one annotation; each is evaluated on every node.
 _LIMIT_NODE_EXPRESSIONS: Final = 256
+#: Characters that a problem shows of a mode that there is not.
+SHOWN_OF_MODE: Final = 64
 #: Longest problem text, which may quote user input and is copied into conditions, events and logs.
 _LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
@@ -189,10 +191,10 @@ def parse_affinity_annotation(
         return None
     try:
         if mode not in (_ADD, _REPLACE):
-            found = escaped(mode[:64])
+            found = escaped(mode[:SHOWN_OF_MODE])
             return Problem(f'annotation {MODE}: found "{found}", expected "{_ADD}" or "{_REPLACE}"')
-        if len(text.encode()) > _LIMIT_BYTES:
-            return Problem(f"annotation {AFFINITY}: $: more than {_LIMIT_BYTES} bytes")
+        if len(text.encode()) > LIMIT_BYTES:
+            return Problem(f"annotation {AFFINITY}: $: more than {LIMIT_BYTES} bytes")
         raw = _DECODER.decode(text)
         # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
         labels_to_merge = {} if MERGED_LABELS in annotations else labels

@@ -52,7 +52,7 @@ CONDITION: Final = "affinity-scheduler.io/Fallback"
 
 Kind = Literal["podAffinity", "podAntiAffinity", "nodeAffinity", "topologySpreadConstraints"]
 
-_LIMIT_BYTES: Final = 16 * 1024
+LIMIT_CHARACTERS: Final = 16 * 1024
 #: A pod that fits nowhere is tried twice per entry at most.
 _LIMIT_ENTRIES: Final = 8
 _LIMIT_LABELS: Final = 16
@@ -129,8 +129,8 @@ def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Pr
     text = annotations.get(FALLBACK)
     if text is None:
         return ()
-    if len(text) > _LIMIT_BYTES:
-        return _problem(f"$: more than {_LIMIT_BYTES} characters")
+    if len(text) > LIMIT_CHARACTERS:
+        return _problem(f"$: more than {LIMIT_CHARACTERS} characters")
     try:
         raw = _ENTRIES.decode(text)
     except msgspec.ValidationError as error:
@@ -279,7 +279,7 @@ def mark(relaxed: Iterable[RelaxedRule]) -> str:
 def read_mark(annotations: Mapping[str, str]) -> tuple[RelaxedRule, ...]:
     """Return the relaxed entries that the annotations name; none if the mark is absent or malformed."""
     text = annotations.get(RELAXED)
-    if text is None or len(text) > _LIMIT_BYTES:
+    if text is None or len(text) > LIMIT_CHARACTERS:
         return ()
     try:
         return _MARK.decode(text)[:_LIMIT_ENTRIES]
@@ -294,7 +294,7 @@ def waited_text(waited_s: Mapping[str, int]) -> str:
 
 def read_waited(message: str) -> dict[str, int]:
     """Return the seconds in a condition's message; none if it is malformed."""
-    if len(message) > _LIMIT_BYTES:
+    if len(message) > LIMIT_CHARACTERS:
         return {}
     try:
         waited = _WAITED.decode(message)

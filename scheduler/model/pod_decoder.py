@@ -23,8 +23,10 @@ from scheduler.model.affinity import (
 )
 from scheduler.model.annotations import (
     AFFINITY,
+    LIMIT_BYTES,
     MERGED_LABELS,
     MODE,
+    SHOWN_OF_MODE,
     AnnotatedAffinity,
     parse_affinity_annotation,
     parse_grace_period,
@@ -34,6 +36,7 @@ from scheduler.model.disks import disk
 from scheduler.model.fallback import (
     CONDITION,
     FALLBACK,
+    LIMIT_CHARACTERS,
     RELAXED,
     parse_fallbacks,
     read_mark,
@@ -131,9 +134,10 @@ class PodDecoder:
         if AFFINITY in annotations:
             # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too.
             labels = frozenset((meta.labels or {}).items())
-            key = (*key, annotations[AFFINITY], annotations.get(MODE), MERGED_LABELS in annotations, labels)
+            text, mode = _within(annotations[AFFINITY], LIMIT_BYTES), annotations.get(MODE)
+            key = (*key, text, mode and mode[: SHOWN_OF_MODE + 1], MERGED_LABELS in annotations, labels)
         if FALLBACK in annotations:
-            key = (*key, FALLBACK, annotations[FALLBACK])
+            key = (*key, FALLBACK, _within(annotations[FALLBACK], LIMIT_CHARACTERS))
         spec = self._specs.get(key)
         if spec is None:
             spec = self._specs[key] = _new_spec(meta, namespace, raw)
@@ -152,6 +156,11 @@ class PodDecoder:
         if relaxed is None or relaxed.unrelaxed is not spec:
             relaxed = self._specs[*key, entries] = relaxed_spec(spec, entries)
         return relaxed
+
+
+def _within(text: str, limit: int) -> str | None:
+    """Return the text of an annotation, None if it is too long: what a longer one says does not count."""
+    return text if len(text) <= limit else None
 
 
 def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:

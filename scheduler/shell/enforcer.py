@@ -175,6 +175,7 @@ class EnforcerDaemon:
             acts=not options.dry_run,
             exempt_namespaces=exempt_namespaces(options.settings),
             annotating=annotating_namespaces(options.settings),
+            rebalances=options.rebalance is not None,
         )
         metrics.register_enforcer(self._enforcer)
         self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)

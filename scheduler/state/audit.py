@@ -8,9 +8,9 @@ state may change between two pieces, so each comparison is complete within one p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,11 @@ _TERM_COST: Final = 2
 #: Label sets that a selector is tried on in one comparison, 2 µs each; to find those it selects costs a quarter of it.
 _LABEL_SETS_AT_ONCE: Final = 500
 _LABEL_SETS_PER_POD: Final = 4
+
+#: Terms, and derived values, that a round holds at a time. It may take an hour, and ones that are gone may be large.
+_HELD: Final = 16
+
+T = TypeVar("T")
 
 #: The cost of one comparison, in pods looked at, and its differences.
 _Comparison = tuple[int, list[str]]
@@ -81,13 +86,13 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
         pods = state.placed_on(row)
         n_terms = sum(len(placed.terms) for placed in pods)
         yield _ROW_COST + 2 * len(pods) + _TERM_COST * n_terms, list(_row(state, row))
-    for term in list(state.terms):
+    for term in _few_at_a_time(lambda: state.terms):
         for row in list(term.pods_by_row):
             yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
     for group in state.groups.listed():
         members = (*state.groups.placed(group), *state.groups.pending(group))
         yield _ROW_COST + len(members), list(_group(state, group))
-    for key in state.derived.keys():  # noqa: SIM118 - a copy: values come and go between two pieces
+    for key in _few_at_a_time(state.derived.keys):
         if isinstance(key, GuestKey):
             continue  # computed by code that is not ours, which may raise or answer differently each time
         matcher = key[0] if isinstance(key, tuple) and isinstance(key[0], PodMatcher) else None
@@ -96,6 +101,14 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
         if matcher is not None:
             for first in range(0, len(state.label_sets), _LABEL_SETS_AT_ONCE):
                 yield cost + _LABEL_SETS_AT_ONCE, list(_selection(state, matcher, first))
+
+
+def _few_at_a_time(them: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """Yield each of them; while they come and go, some are left out or come twice. O(their number) for each few."""
+    n_yielded = 0
+    while few := list(islice(them(), n_yielded, n_yielded + _HELD)):
+        n_yielded += len(few)
+        yield from few
 
 
 def _totals(state: ClusterState) -> Iterator[str]:

@@ -48,6 +48,7 @@ class ChangeLog:
         self.restarted_at = 0
         self._changes: list[Change] = []
         self._n_terms = 0
+        self._swept_at = 0
         #: The version of the latest change at each row, of a node or of its pods.
         self._changed_at: Amounts = np.zeros(_FIRST_ROWS, np.int64)
 
@@ -69,6 +70,12 @@ class ChangeLog:
         self.restarted_at = self.version
         self._changes.clear()
         self._n_terms = 0
+
+    def sweep(self) -> None:
+        """Forget the changes that the last sweep left: their terms, of pods that are gone, may be large."""
+        del self._changes[: max(0, len(self._changes) - (self.version - self._swept_at))]
+        self._n_terms = sum(len(one.terms) for one in self._changes)
+        self._swept_at = self.version
 
     def since(self, version: int) -> Sequence[Change] | None:
         """Return the changes after `version`, oldest first; None if they are not all remembered."""

@@ -73,14 +73,18 @@ class ClusterState:
         *,
         annotating: NamespaceRule = MARKED_BY_LABEL,
         max_derived_bytes: int | None = MAX_BYTES,
+        decides: bool = True,
     ) -> None:
-        """`annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`."""
+        """
+        `annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`. `decides`: whether pods are to be
+        placed, for which the affinity terms of placed pods are kept.
+        """
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
         self.masks = NodeMasks(self.nodes, self.derived)
         self.label_sets = LabelSets()
-        self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating)
+        self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating, is_read=decides)
         self.pods = PodColumns()
         self.counts = PodCounter(
             log=self.log,
@@ -276,6 +280,7 @@ class ClusterState:
     def sweeping(self) -> Iterator[None]:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.nodes.sweep()
+        self.log.sweep()
         yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 
@@ -297,34 +302,40 @@ class ClusterState:
         """
         Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
-        This is so for most updates of the status, and for every bind, which gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35).
+        This is so for most updates of the status, for every bind, which gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35), and for a pod that begins to terminate.
         """
+        ends = known.pod.terminating != pod.terminating
         if not (
             known.pod.spec is pod.spec
-            and known.pod.terminating == pod.terminating
+            and not (ends and pod.group is not None)
             and self.nodes.name_of(known.row) == pod.node_name
             and known.pod.resize == pod.resize
             and known.pod.priority == pod.priority
             and known.pod.group == pod.group
         ):
             return False
-        if known.pod.labels != pod.labels:
-            if self.terms.n_limiting:
-                # A limiting term may select the pod that declares it, which depends on the labels.
-                return False
-            self._relabel(known, pod)
+        relabeled = known.pod.labels != pod.labels
+        if relabeled and self.terms.n_limiting:
+            # A limiting term may select the pod that declares it, which depends on the labels.
+            return False
+        if relabeled or ends:
+            self._recount(known, pod)
         if known.pod.started != pod.started:
             self.pods.restart(known.slot, pod.start_rank)
         known.pod = pod
         return True
 
-    def _relabel(self, placed: PlacedPod, pod: Pod) -> None:
+    def _recount(self, placed: PlacedPod, pod: Pod) -> None:
+        """Count the pod by its new labels, and as terminating or not."""
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
-        for one, delta in ((placed.label_set, -1), (label_set, 1)):
+        for one, was_live, delta in (
+            (placed.label_set, not placed.pod.terminating, -1),
+            (label_set, live, 1),
+        ):
             one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, live))
-        self.pods.relabel(placed.slot, label_set.number)
+            self.log.append(Change(placed.row, delta, one, was_live))
+        self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 
     def _count(self, pod: Pod, node_name: str, *, assumed: bool) -> None:

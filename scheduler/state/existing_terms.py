@@ -95,9 +95,15 @@ class ExistingTerms:
     """All terms that at least one placed pod declares. Exactly one writer: ClusterState."""
 
     def __init__(
-        self, label_sets: LabelSets, exempt_namespaces: frozenset[str], annotating: NamespaceRule
+        self,
+        label_sets: LabelSets,
+        exempt_namespaces: frozenset[str],
+        annotating: NamespaceRule,
+        *,
+        is_read: bool = True,
     ) -> None:
-        """`annotating`: the namespaces whose annotations may be about other namespaces."""
+        """`annotating`: the namespaces whose annotations may be about other namespaces. `is_read`: keep any terms."""
+        self._is_read = is_read
         self._label_sets = label_sets
         self._annotating = annotating
         self._exempt_namespaces = exempt_namespaces
@@ -226,6 +232,8 @@ class ExistingTerms:
 
     def keys(self, label_set: LabelSet, spec: PodSpec) -> Iterator[TermKey]:
         """Yield the key of each term that the pod declares; a list of terms that does not parse declares none."""
+        if not self._is_read:
+            return
         affinity, namespace = spec.affinity, spec.namespace
         for term in self.counting(affinity.required, namespace):
             yield TermKey(TermKind.REQUIRED, declared_matcher(term), term.topology_key)

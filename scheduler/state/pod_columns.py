@@ -82,9 +82,9 @@ class PodColumns:
         """Set when the pod started."""
         self._start_rank[slot] = start_rank
 
-    def relabel(self, slot: int, label_set: int) -> None:
-        """Set the pod's label set."""
-        self._label_set[slot] = label_set
+    def recount(self, slot: int, label_set: int, *, live: bool) -> None:
+        """Set the pod's label set, and whether it is live."""
+        self._label_set[slot], self._live[slot] = label_set, live
 
     def remove(self, slot: int) -> None:
         """Free the slot."""

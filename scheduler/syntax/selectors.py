@@ -103,8 +103,11 @@ class Selector:
         Every label set that matches has one of these values at this key, so an index finds the selector in those
         buckets alone.
         """
-        listed = [(r.key, r.values) for r in self.requirements if r.operator == "In"]
-        return min(listed, key=lambda pair: len(pair[1]), default=None)
+        fewest: Requirement | None = None
+        for one in self.requirements:
+            if one.operator == "In" and (fewest is None or len(one.values) < len(fewest.values)):
+                fewest = one
+        return None if fewest is None else (fewest.key, fewest.values)
 
 
 NOTHING: Final = Selector(is_nothing=True)

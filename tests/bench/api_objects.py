@@ -148,11 +148,12 @@ class Objects:
         await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 202, 404})
 
     async def delete_all(self, path: str) -> None:
-        """Delete a collection; the server stops each request after a minute, so it may take several."""
+        """Delete a collection; the server stops each request or breaks it off after a minute: it may take several."""
         is_cut_off = True
         while is_cut_off:
-            answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
-            is_cut_off = json.loads(answer).get("code") == 504
+            with contextlib.suppress(aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError):
+                answer = await self._ask("DELETE", path, {"gracePeriodSeconds": 0}, accepted={200, 504})
+                is_cut_off = json.loads(answer).get("code") == 504
 
     async def post(self, path: str, body: Json | list[Json]) -> None:
         """Post the body."""

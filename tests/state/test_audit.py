@@ -166,7 +166,7 @@ def _room_that_nobody_takes(state: ClusterState) -> None:
 def _a_pod_under_another_label_set(state: ClusterState) -> None:
     placed = next(iter(state.placed.values()))
     other = next(one for one in state.label_sets if one is not placed.label_set)
-    state.pods.relabel(placed.slot, other.number)
+    state.pods.recount(placed.slot, other.number, live=True)
 
 
 def _a_pod_on_another_row(state: ClusterState) -> None:

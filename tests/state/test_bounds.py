@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+import pytest
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
+from scheduler.model.annotations import LIMIT_BYTES, MODE, SHOWN_OF_MODE
+from scheduler.model.fallback import FALLBACK, LIMIT_CHARACTERS
 from scheduler.model.pods import Pod
 from scheduler.state.counts import PodCounts, TermSums
 from scheduler.state.snapshot import Snapshot
@@ -142,3 +147,58 @@ def test_a_sweep_drops_what_is_not_asked_for_in_pieces() -> None:
     driver.state.sweep()
     driver.state.sweep()
     assert (len(derived), derived.n_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param(lambda number: {ANNOTATION: f'{{"n": {number}}}{" " * LIMIT_BYTES}'}, id="rules"),
+        pytest.param(
+            lambda number: {ANNOTATION: "{}", MODE: f"{'m' * (SHOWN_OF_MODE + 1)}{number}"}, id="mode"
+        ),
+        pytest.param(lambda number: {FALLBACK: f"[{' ' * LIMIT_CHARACTERS}{number}]"}, id="fallbacks"),
+    ],
+)
+def test_annotations_that_are_too_long_are_not_kept(
+    annotations: Callable[[int], dict[str, str]],
+) -> None:
+    """Their pods share one spec: all of them have the same problem, and none is looked at again."""
+    driver = town()
+
+    def made(number: int) -> Pod:
+        document = build.pod(f"p{number}")
+        document["metadata"]["annotations"] = annotations(number)
+        return driver.decoded(document)
+
+    first, second = made(1), made(2)
+    assert first.spec is second.spec
+    assert first.spec.annotation_problem is not None
+
+
+def test_modes_that_differ_where_they_are_shown_are_told_apart() -> None:
+    driver = town()
+    found = []
+    for shown in ("ad", "adds", "m" * SHOWN_OF_MODE):
+        document = build.pod(f"p-{shown}")
+        document["metadata"]["annotations"] = {ANNOTATION: "{}", MODE: shown}
+        found.append(driver.decoded(document).spec.annotation_problem or "")
+    assert all(
+        f'found "{shown}"' in one
+        for shown, one in zip(("ad", "adds", "m" * SHOWN_OF_MODE), found, strict=True)
+    )
+
+
+def test_terms_of_pods_that_are_gone_are_freed_by_two_sweeps() -> None:
+    """Also if nothing else changes: one term may name 50,000 namespaces."""
+    driver = town()
+    names = [f"namespace-{number}" for number in range(100)]
+    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=a"), namespaces=names)])
+    pod = driver.pod("p", node="n0", labels={"app": "a"}, affinity=apart)
+    ((rule, _),) = driver.state.placed[pod.uid].terms[0].key.matcher.parts
+    named = weakref.ref(rule.names)
+    driver.lose(pod)
+    del pod, rule
+    driver.state.sweep()
+    driver.state.sweep()
+    gc.collect()
+    assert named() is None

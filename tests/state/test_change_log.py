@@ -66,3 +66,22 @@ def test_rows_that_changed_after_a_version_are_told_across_restarts(changes: lis
     for version, rows in rows_by_version.items():
         told = np.flatnonzero(log.changed_after(version, 201)).tolist()
         assert set(told) == rows, version
+
+
+def test_a_sweep_forgets_what_the_one_before_left() -> None:
+    log = ChangeLog()
+    _appended(log, range(3))
+    log.sweep()
+    before = log.version
+    assert log.since(0) == [Change(0), Change(1), Change(2)]
+    _appended(log, range(3, 5))
+    log.sweep()
+    assert log.since(before) == [Change(3), Change(4)]
+    assert log.since(before - 1) is None
+    log.restart()
+    _appended(log, range(5, 6))
+    log.sweep()
+    assert log.since(log.version - 1) == [Change(5)]
+    log.sweep()
+    assert log.since(log.version - 1) is None
+    assert log.since(log.version) == []
