@@ -159,6 +159,18 @@ class PodQueue:
         if queued is not None and queued.sub_queue.waits_for_event:
             self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
 
+    def ungate(self, uid: str, now_s: float) -> None:
+        """Let a gated pod hear again of the events that help what rejected it, if its gate is open by now."""
+        self._backlog.finish()
+        queued = self._pods.get(uid)
+        if queued is None or queued.sub_queue is not SubQueue.GATED:
+            return
+        if not self._pre_enqueue.is_still_gated(queued.pod, queued.gating_plugin):
+            self._sub_queues.remove(queued)
+            queued.gating_plugin = ""
+            queued.sub_queue = SubQueue.UNSCHEDULABLE
+            self._sub_queues.add(queued)
+
     def back_off(self, uid: str, now_s: float) -> None:
         """
         Let the last attempt of the pod, a rejection, have ended in an error, if the queue holds the pod.
