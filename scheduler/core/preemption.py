@@ -222,7 +222,7 @@ class Preemptions:
         # Not by an answer that is late: its victim is seen to end.
         self._state.preempting -= running.waiting
         for held in running.waiting:
-            self._queue.ungate(held, now_s)
+            self._queue.ungate(held)
         if running.unanswered:
             return
         del self._running[uid]

@@ -11,6 +11,7 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     (popped)        put_back after an error                         BACKOFF
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
+    GATED           ungate                                          UNSCHEDULABLE
     not ACTIVE      activate                                        ACTIVE
     any             delete                                          (gone)
 
@@ -159,17 +160,14 @@ class PodQueue:
         if queued is not None and queued.sub_queue.waits_for_event:
             self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
 
-    def ungate(self, uid: str, now_s: float) -> None:
+    def ungate(self, uid: str) -> None:
         """Let a gated pod hear again of the events that help what rejected it, if its gate is open by now."""
         self._backlog.finish()
         queued = self._pods.get(uid)
         if queued is None or queued.sub_queue is not SubQueue.GATED:
             return
         if not self._pre_enqueue.is_still_gated(queued.pod, queued.gating_plugin):
-            self._sub_queues.remove(queued)
-            queued.gating_plugin = ""
-            queued.sub_queue = SubQueue.UNSCHEDULABLE
-            self._sub_queues.add(queued)
+            self._move(queued, SubQueue.UNSCHEDULABLE, SCHEDULE_ATTEMPT_FAILURE, queued.timestamp_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
@@ -400,7 +398,9 @@ class PodQueue:
         origin = queued.sub_queue
         self._sub_queues.remove(queued)
         # A pod from BACKOFF is not checked again: it could have been popped early, without a check.
-        if to is not SubQueue.UNSCHEDULABLE and origin is not SubQueue.BACKOFF:
+        if to is SubQueue.UNSCHEDULABLE:
+            queued.gating_plugin = ""
+        elif origin is not SubQueue.BACKOFF:
             self._run_pre_enqueue(queued)
             if queued.gating_plugin:
                 to = SubQueue.GATED

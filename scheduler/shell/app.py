@@ -35,8 +35,8 @@ from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
-from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.connection import connect
+from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, informers_of

@@ -427,6 +427,32 @@ def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     assert (queued.sub_queue, queued.gating_plugin) == (SubQueue.ACTIVE, "")
 
 
+def test_a_pod_whose_gate_opens_hears_of_events_again_and_no_other_one_does():
+    preempting = {"held", "released"}
+    queue = PodQueue(
+        {PROFILE: {**REGISTRATIONS, "Preemption": []}},
+        pre_enqueue={PROFILE: [PreEnqueueCheck("Preemption", lambda pod: pod.name not in preempting)]},
+    )
+    preempting.clear()
+    rejected = {}
+    for name in ("held", "released"):
+        queue.add(pod(name), 0.0)
+        rejected[name] = reject(queue, "NodeName")
+    preempting.update(rejected)
+    queue.on_event(NODE_ADD, None, None, 5.0)
+    assert queue.depths()["gated"] == 2
+    preempting.remove("released")
+    for name in ("held", "released", "unknown"):
+        queue.ungate(pod(name).uid)
+    assert (rejected["released"].sub_queue, rejected["released"].gating_plugin) == (
+        SubQueue.UNSCHEDULABLE,
+        "",
+    )
+    queue.on_event(NODE_ADD, None, None, 5.0)
+    assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 1}
+    assert queue.pop(5.0) is rejected["released"]
+
+
 def test_a_pod_is_checked_on_entering_backoff_and_not_on_leaving_it():
     gated = set()
     check = PreEnqueueCheck("Preemption", lambda pod: pod.name not in gated)

@@ -92,13 +92,17 @@ async def test_a_cancelled_eviction_gives_its_turn_to_the_next() -> None:
 
 
 async def test_an_eviction_that_is_cancelled_as_it_is_called_passes_the_call_on() -> None:
-    evictions = _Evictions(limit=1)
-    for name in ("a", "called", "last"):
-        await evictions.ask(name)
-    evictions._ends["a"].set()
-    while evictions.running:
-        await asyncio.sleep(0)
+    turns = EvictionTurns(1)
+    began: list[str] = []
+
+    async def evict(name: str) -> None:
+        async with turns.turn(0, 0):
+            began.append(name)
+
+    async with turns.turn(0, 0):
+        called, last = (asyncio.create_task(evict(name)) for name in ("called", "last"))
+        await _idle()
     # The call is there, and the task has not run since.
-    evictions.tasks["called"].cancel()
-    await _idle()
-    assert evictions.running == ["last"]
+    called.cancel()
+    await last
+    assert began == ["last"]
