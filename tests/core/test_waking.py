@@ -105,6 +105,9 @@ class _Life:
         for other in [u for u, o in self._objects.items() if u != uid and _named(o) == _named(obj)]:
             del self._objects[other]
             self.driver.handle(PodGone(other))
+        known = self._objects.get(uid)
+        if known is not None and not known["spec"].get("nodeName"):
+            obj = _updated(known, obj)
         self._objects[uid] = obj
         ours = {**obj, "spec": {**obj["spec"], "schedulerName": self.scheduler_name}}
         self.driver.handle(PodSeen(self.driver.decoded(ours)))
@@ -130,6 +133,23 @@ class _Life:
 
 def _named(obj: Json) -> tuple[str, str]:
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+def _updated(old: Json, new: Json) -> Json:
+    """
+    Return `new` with the parts of a waiting pod's spec that the API server never changes: no event tells of them.
+
+    It changes resources and the node, and adds tolerations. Source: ValidatePodUpdate in
+    pkg/apis/core/validation/validation.go (kubernetes 1.36).
+    """
+    kept, asked = old["spec"], new["spec"]
+    spec = {**kept, "nodeName": asked.get("nodeName")}
+    earlier = kept.get("tolerations", [])
+    spec["tolerations"] = earlier + [one for one in asked.get("tolerations", []) if one not in earlier]
+    if len(kept["containers"]) == len(asked["containers"]):
+        pairs = zip(kept["containers"], asked["containers"], strict=True)
+        spec["containers"] = [{**before, "resources": after.get("resources", {})} for before, after in pairs]
+    return {**new, "spec": spec}
 
 
 @settings(max_examples=60, deadline=None)
