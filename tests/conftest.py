@@ -17,7 +17,7 @@ _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """One real API server for the whole run, or for each worker of it; only for tests marked `real`."""
+    """Yield the address of one real API server, for the whole run or one worker of it; for tests marked `real` only."""
     binaries = assets()
     assert binaries is not None, _ABSENT
     server = RealApiServer(binaries, tmp_path_factory.mktemp("api-server"))
@@ -27,7 +27,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """
-    `--as-whole`: judge what only a run of the whole suite can tell, whatever part of it runs.
+    Add `--as-whole`, which runs the tests that judge a run of the whole suite in a run of a part of it too.
 
     `--lives`: play more of the lives that are drawn by seed, or fewer.
     """
@@ -36,13 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests marked `last` are judged once, where the tests run in several processes."""
+    """Register the hooks that run tests marked `last` once, where the tests run in several processes."""
     config.pluginmanager.register(Gathering(), "gathering")
 
 
 @pytest.fixture
 def whole_suite(pytestconfig: pytest.Config) -> None:
-    """Skips the test in a run of a part of the suite."""
+    """Skip the test in a run of a part of the suite."""
     option = pytestconfig.option
     is_whole = pytestconfig.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
         option.keyword or option.markexpr or option.deselect or getattr(option, "lf", False)
@@ -53,7 +53,7 @@ def whole_suite(pytestconfig: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    Tests marked `last` run after all others, in whatever order those come.
+    Sort tests marked `last` behind all others.
 
     Tests marked `real` are left out where there is no server for them, which the end of the run says in one line.
     """
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """One line for all tests that need a real API server."""
+    """Print one line for all tests that need a real API server."""
     n_left_out = config.stash.get(N_LEFT_OUT, 0)
     if n_left_out:
         terminalreporter.line(f"{n_left_out} tests on a real API server skipped: {_ABSENT}")

@@ -96,7 +96,7 @@ def is_of_bind(record: DecisionRecord, node_name: str) -> bool:
     """
     Return whether the record may be that of a bind to the node: the chosen node comes first.
 
-    It proves nothing: whoever may edit a pod may write its annotations.
+    It proves nothing: a user who may edit a pod may write its annotations.
     """
     return bool(node_name) and (not record.top or record.top[0].node == node_name)
 

@@ -60,7 +60,7 @@ class Domains:
         return bool(self._room.any())
 
     def with_room(self, n_wanted: int) -> Iterator[Domain]:
-        """Yield the domains that may have room for so many, the tightest first; the roomiest if none has."""
+        """Yield the domains that may have room for `n_wanted`, the tightest first; the roomiest if none has."""
         numbers = np.flatnonzero(self._room >= max(1, n_wanted))
         if not len(numbers):
             yield from self.roomiest(1)
@@ -69,7 +69,7 @@ class Domains:
             yield self._domain(number)
 
     def roomiest(self, n_most: int, n_wanted: int | None = None) -> Iterator[Domain]:
-        """Yield the roomiest domains: so many, and all others with room for `n_wanted`."""
+        """Yield the `n_most` roomiest domains, and all others with room for `n_wanted`."""
         for index, number in enumerate(np.argsort(-self._room, kind="stable").tolist()):
             room = self._room.item(number)
             if not room or (index >= n_most and (n_wanted is None or room < n_wanted)):

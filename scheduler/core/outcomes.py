@@ -46,7 +46,7 @@ class Binding:
     record: str
     #: The rules that were relaxed for it, None if none was.
     relaxation: Relaxation | None = None
-    #: What its rules with fallbacks have waited, empty if none has.
+    #: Seconds that each of its rules with a fallback has waited; empty if none has.
     waited_s: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -222,7 +222,7 @@ class VolumeBindings:
                 self._reservations[uid].is_over_time = True
                 self._to_check[uid] = None
 
-    # What follows.
+    # Results.
 
     def failures(self) -> Iterator[VolumesFailed]:
         """Look at the pods that something was noted of; yield what has failed, which is to be released."""

@@ -59,7 +59,7 @@ class ExplainRequest:
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
-        on_step: told in a few words what is done next. The steps of one pod may take seconds.
+        on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
 
     pod: Pod

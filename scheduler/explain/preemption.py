@@ -1,4 +1,4 @@
-"""Explains what preemption does for a pod that fits on no node: whom it evicts, and for which room the pod waits."""
+"""Explains what preemption does for a pod that fits on no node: its victims, and the room for which it waits."""
 
 from __future__ import annotations
 

@@ -12,27 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final, assert_never
+from typing import Final
 
+from scheduler.explain.watch_events import apply_event
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    DisruptionBudgetSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodGone,
-    PodGroupGone,
-    PodGroupSeen,
-    PodGroupsServed,
     PodSeen,
     StorageGone,
     StorageSeen,
     WatchEvent,
-    WorkloadGone,
-    WorkloadSeen,
 )
 from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster import ClusterState
@@ -69,7 +63,7 @@ class RecentChanges:
     def apply(self, event: WatchEvent, now_s: float) -> Change | None:
         """Take the event over into the state. Return it as a change, None if it changes no decision."""
         made = _change(self._state, event, now_s)
-        _take_over(self._state, event)
+        apply_event(self._state, event)
         if made is not None:
             self._changes.append(made)
         return made
@@ -90,12 +84,12 @@ class RecentChanges:
     @contextmanager
     def _without(self, changes: Sequence[Change]) -> Iterator[None]:
         for one in reversed(changes):
-            _take_over(self._state, one.reversal)
+            apply_event(self._state, one.reversal)
         try:
             yield
         finally:
             for one in changes:
-                _take_over(self._state, one.event)
+                apply_event(self._state, one.event)
 
 
 def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
@@ -112,53 +106,6 @@ def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
             kept_keys = (one.key for at, one in enumerate(recent) if at > places[0] and at not in places)
             if {recent[at].key for at in places}.isdisjoint(kept_keys):
                 yield [recent[at] for at in places]
-
-
-def _take_over(state: ClusterState, event: WatchEvent) -> None:
-    match event:
-        case PodSeen(pod) if pod.is_terminal:
-            _drop_pod(state, pod.uid)
-        case PodSeen(pod) if pod.node_name:
-            state.nominated.remove(pod.uid)
-            state.upsert_pod(pod)
-        case PodSeen(pod):
-            state.remove_pod(pod.uid)
-            state.nominate(pod, pod.nominated_node_name)
-        case PodGone(uid):
-            _drop_pod(state, uid)
-        case NodeSeen(node):
-            state.upsert_node(node)
-        case NodeGone(name):
-            state.remove_node(name)
-        case NamespaceSeen(namespace):
-            state.upsert_namespace(namespace)
-        case NamespaceGone(name):
-            state.remove_namespace(name)
-        case WorkloadSeen(workload):
-            state.upsert_workload(workload)
-        case WorkloadGone(kind, namespace_name, name):
-            state.remove_workload(kind, namespace_name, name)
-        case StorageSeen(obj):
-            state.upsert_storage(obj)
-        case StorageGone(storage_kind, key):
-            state.remove_storage(storage_kind, key)
-        case DisruptionBudgetSeen(budget):
-            state.upsert_budget(budget)
-        case DisruptionBudgetGone(namespace_name, name):
-            state.remove_budget(namespace_name, name)
-        case PodGroupSeen(group):
-            state.groups.upsert(group)
-        case PodGroupGone(group_key):
-            state.groups.remove(group_key)
-        case PodGroupsServed(group_kind):
-            state.groups.serve(group_kind)
-        case _:
-            assert_never(event)
-
-
-def _drop_pod(state: ClusterState, uid: str) -> None:
-    state.nominated.remove(uid)
-    state.remove_pod(uid)
 
 
 def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:

@@ -47,11 +47,11 @@ RACE_S: Final = 2.0
 INTERRUPTED_S: Final = 40.0
 _MAX_DIFFERENCES: Final = 1_000
 _MAX_SCHEDULERS: Final = 10
-#: Of differences in a report.
+#: The order of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
-#: Longest explanation that is not cut: anybody may write a message.
+#: Longest explanation that is not cut: any user may write a message.
 _MAX_EXPLANATION: Final = 4_096
 
 
@@ -122,7 +122,7 @@ class Shadow:
         return self.compares and now_s >= self._compares_from_s
 
     def apply(self, event: WatchEvent, now_s: float) -> None:
-        """Compare what the event tells of a decision, and take it over into the state."""
+        """Compare the decision that the event shows, if any, and apply the event to the state."""
         if isinstance(event, PodSeen):
             name = event.pod.scheduler_name
             if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:

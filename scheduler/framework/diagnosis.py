@@ -94,7 +94,7 @@ class FitError:
 
 
 def fit_message(n_nodes: int, counts: Counter[str]) -> str:
-    """Return the text of a pod that fits on none of so many nodes, given how many there are by reason."""
+    """Return the text of a pod that fits on none of the nodes, from the number of nodes in all and by reason."""
     entries = _entries(counts)
     return f"0/{n_nodes} nodes are available:" + (f" {', '.join(entries)}." if counts else "")
 

@@ -45,7 +45,7 @@ class Resource(StrEnum):
     WILDCARD = "*"
 
 
-#: Of the kinds that volumes are made of.
+#: The resource of each kind that volumes are made of.
 STORAGE_RESOURCES: Final[Mapping[StorageKind, Resource]] = {
     StorageKind.VOLUME: Resource.PERSISTENT_VOLUME,
     StorageKind.CLAIM: Resource.PERSISTENT_VOLUME_CLAIM,

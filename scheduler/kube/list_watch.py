@@ -111,7 +111,7 @@ class OpenStream:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Report Due after so many seconds."""
+    """Report Due after this number of seconds."""
 
     seconds: float
 

@@ -14,7 +14,7 @@ from scheduler.syntax.selectors import Selector
 
 HOSTNAME_KEY: Final = "kubernetes.io/hostname"
 ZONE_KEY: Final = "topology.kubernetes.io/zone"
-#: Of the taint that the node controller sets on a cordoned node.
+#: The key of the taint that the node controller sets on a cordoned node.
 CORDON_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
 
 

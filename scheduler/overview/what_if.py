@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.errors import SettingsError
+from scheduler.explain.drain import unbound
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.explain.simulation import (
@@ -241,10 +242,10 @@ class Rehearsal:
             name = pod.scheduler_name
             if name not in profiles:
                 profiles[name] = self.new_profile(name, snapshot, True)
-            unbound = replace(pod, node_name="", nominated_node_name="")
-            decision = decide(unbound, snapshot, profiles[name], self.rng, Unobserved())
+            replacement = unbound(pod)
+            decision = decide(replacement, snapshot, profiles[name], self.rng, Unobserved())
             if isinstance(decision, ScheduleResult):
-                self.state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
+                self.state.assume(replace(replacement, node_name=decision.node_name), decision.node_name)
                 yield pod, decision.node_name, True
             else:
                 message = decision.message if isinstance(decision, CycleError) else decision.message()
@@ -270,18 +271,11 @@ def like(pod: Pod, n_replicas: int) -> Replicas:
     """Return copies of the pod that have no node yet."""
     pods = [
         replace(
-            pod,
+            unbound(pod),
             uid=f"what-if/{pod.uid}/{number}",
             name=f"{pod.name}-{number}",
-            spec=pod.spec.unrelaxed or pod.spec,
-            relaxed=(),
-            node_name="",
-            nominated_node_name="",
-            phase="Pending",
-            scheduled_condition=None,
             terminating=False,
             gates=(),
-            resize=None,
         )
         for number in range(n_replicas)
     ]

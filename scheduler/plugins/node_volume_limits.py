@@ -1,5 +1,5 @@
 """
-NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
 The volumes of the node's pods count, by driver and handle, also before they are provisioned; so do volumes that are
 attached without a pod. Inline `csi` volumes do not.

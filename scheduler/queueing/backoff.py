@@ -27,7 +27,7 @@ class Backoff:
     max_s: float
 
     def duration_s(self, failures: int) -> float:
-        """Return the wait after so many failures: 0, 1, 2, 4, 8, 10, 10 ... by default."""
+        """Return the wait after a number of failures: 0, 1, 2, 4, 8, 10, 10 ... by default."""
         if failures == 0:
             return 0.0
         # 2.0 ** 1024 overflows; every configurable maximum is reached far below that.

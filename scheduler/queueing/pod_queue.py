@@ -98,7 +98,7 @@ class PodQueue:
         self._n_arrivals = 0
         self._last_flush_tick = 0
         self._shares = NamespaceShares(namespace_share)
-        #: Of the pod that was popped last, until its cycle is charged.
+        #: The namespace of the pod that was popped last, until its cycle is charged.
         self._charged_namespace: str | None = None
 
     @property

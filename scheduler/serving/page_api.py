@@ -43,7 +43,7 @@ from scheduler.serving.page_files import SECURITY_HEADERS, PageFiles
 TICK_S: Final = 0.5
 #: Open streams. The port has 64 connections, and probes need some.
 MAX_VIEWERS: Final = 32
-#: The page asks again after this: whoever lost the right to look is noticed then.
+#: A stream ends after this and the page asks again, so that a viewer who has lost the right is refused.
 _STREAM_S: Final = 300.0
 #: A viewer that takes nothing for this long is let go.
 _STALLED_S: Final = 30.0
@@ -81,7 +81,7 @@ class PageSource(Protocol):
         ...
 
     def decisions(self, after: int, may_see: Visible, most: int) -> Decisions:
-        """Return at most so many attempts after the one of that number."""
+        """Return at most `most` attempts after the one of that number."""
         ...
 
     def namespaces(self) -> set[str]:

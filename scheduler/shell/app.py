@@ -83,7 +83,8 @@ class Options:
     verbosity: int
     log_format: str
     decision_annotations: bool = True
-    #: Of all time; 0 for the order of kube-scheduler alone. See `NamespaceShares`.
+    #: Share of the time from which a namespace goes behind others; 0 keeps kube-scheduler's order. See
+    #: `NamespaceShares`.
     namespace_share: float = 0.25
     #: The value of every flag by its name, for /flagz.
     flags: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from scheduler.kube.rate_limit import TokenBucket
 from scheduler.model.instructions import Attempted
 from scheduler.observe.logs import Logger
 
-#: Failures logged per second and at once. Whoever changes the labels of a pending pod has it tried again each time.
+#: Failures logged per second and at once. A user who changes the labels of a pending pod has it tried again each time.
 _FAILURES_PER_S: Final = 20.0
 _FAILURES_AT_ONCE: Final = 2000
 

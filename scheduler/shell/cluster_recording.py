@@ -55,7 +55,7 @@ class Options:
     log_format: str
     #: Where the log goes; None for standard error.
     log_to: SupportsWrite[str] | None
-    #: Told the numbers of changes and bytes about once a second.
+    #: Called with the numbers of changes and bytes about once a second.
     on_progress: Callable[[int, int], None]
 
 

@@ -29,7 +29,7 @@ NAME: Final = "affinity-scheduler-enforcer"
 ENFORCED_REASON: Final = "RequiredDuringExecutionViolated"
 #: Event reason for rules that only had to hold when the pod was scheduled.
 ORDINARY_REASON: Final = "AffinityRuleBroken"
-#: Of a pod that is evicted for a better node.
+#: Event reason for a pod that is evicted for a better node.
 MOVED_REASON: Final = "Rebalanced"
 _NOT_ENFORCED: Final = "(it is not enforced, so no pod is evicted)"
 

@@ -64,7 +64,7 @@ from scheduler.state.snapshot import Snapshot
 _CHECK_PERIOD_S: Final = 0.1
 _CHECK_PERIOD_FACTOR: Final = 10.0
 _STIMULI_PER_SLICE: Final = 200
-#: Of the choice between equally good nodes, none of which is a reason to move.
+#: Seed of the choice between equally good nodes; a node that is only as good is no reason to move.
 _SEED: Final = 1
 #: No evictions for this time after a watch was interrupted, since its cache ages. Longer than the longest pause between
 #: two attempts to list or watch, which is 30 s.

@@ -45,8 +45,8 @@ _WATCHED_S: Final = 15.0
 _SURVEY_PERIOD_S: Final = 1.0
 #: A survey that is older is made anew at once; one of 150,000 pods takes a minute in the background.
 _CURRENT_S: Final = 120.0
-#: Share of the scheduling loop's time: 1 in 150 for what is repeated, 1 in 5 for what a person waits for, and 1 in 3
-#: for the first survey.
+#: The pause after each slice, as a multiple of the slice: for what is repeated, for what a person waits for, and for
+#: the first survey.
 _IN_BACKGROUND: Final = 150.0
 _ON_REQUEST: Final = 4.0
 _AT_FIRST: Final = 2.0
@@ -118,7 +118,7 @@ class ClusterPage:
             await self._gather()
             await asyncio.sleep(_SURVEY_PERIOD_S)
 
-    # What viewers ask.
+    # Questions of viewers.
 
     @property
     def is_synced(self) -> bool:

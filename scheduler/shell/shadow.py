@@ -20,7 +20,7 @@ from scheduler.observe.shadowing import ShadowMetrics
 from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
 from scheduler.shell.cache_comparison import InitialSync
-from scheduler.shell.connection import connect
+from scheduler.shell.connection import Connection, connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
@@ -59,7 +59,7 @@ class Options:
     log_format: str
     #: Where the log goes; None for standard error.
     log_to: SupportsWrite[str] | None
-    #: Told the report about once a second.
+    #: Called with the report about once a second.
     on_progress: Callable[[ShadowReport], None]
 
 
@@ -85,40 +85,46 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
         waits=False,
     ) as connection:
         on_termination(stop)
-        shadow = new_shadow(options)
-        metrics.register_shadow(shadow)
+        return await _watch(options, connection, inbox, stopped, metrics, log)
 
-        def on_interrupted(kind: str) -> None:
-            metrics.on_watch_restart(kind)
-            shadow.interrupt(time.monotonic())
 
-        informers = informers_of(
-            kinds_for(options.settings),
-            connection.client,
-            inbox,
-            metrics,
-            log,
-            on_interrupted=on_interrupted,
-        )
-        sync = InitialSync(informers, inbox)
-        server = StatusServer(
-            options.serving,
-            auth=connection.auth,
-            log=log,
-            render=metrics.render,
-            configz=lambda: json.dumps({"of": options.of, "profile": options.profile}),
-            ready={"sched-handler-sync": sync.check, "shutdown": lambda: not stopped.is_set()},
-        )
-        await server.start()
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
-                tasks.append(group.create_task(freeze_periodically(), name="garbage collection"))
-                await _compare(shadow, options, inbox, sync, stopped, log)
-                for task in tasks:
-                    task.cancel()
-        finally:
-            await server.stop()
+async def _watch(
+    options: Options,
+    connection: Connection,
+    inbox: Inbox,
+    stopped: asyncio.Event,
+    metrics: ShadowMetrics,
+    log: Logger,
+) -> ShadowReport:
+    """Run the port, the informers and the comparison until it is time to stop; return the report."""
+    shadow = new_shadow(options)
+    metrics.register_shadow(shadow)
+
+    def on_interrupted(kind: str) -> None:
+        metrics.on_watch_restart(kind)
+        shadow.interrupt(time.monotonic())
+
+    kinds = kinds_for(options.settings)
+    informers = informers_of(kinds, connection.client, inbox, metrics, log, on_interrupted=on_interrupted)
+    sync = InitialSync(informers, inbox)
+    server = StatusServer(
+        options.serving,
+        auth=connection.auth,
+        log=log,
+        render=metrics.render,
+        configz=lambda: json.dumps({"of": options.of, "profile": options.profile}),
+        ready={"sched-handler-sync": sync.check, "shutdown": lambda: not stopped.is_set()},
+    )
+    await server.start()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run(), name=f"informer {each.kind}") for each in informers]
+            tasks.append(group.create_task(freeze_periodically(), name="garbage collection"))
+            await _compare(shadow, options, inbox, sync, stopped, log)
+            for task in tasks:
+                task.cancel()
+    finally:
+        await server.stop()
     return shadow.report()
 
 

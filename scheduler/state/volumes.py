@@ -68,7 +68,7 @@ class Volumes:
         self.attached = AttachedVolumes(self._note)
         self.assumed = AssumedVolumes()
 
-    # What plugins ask.
+    # Questions of plugins.
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         """Return the claim of `namespace/name`, None if it is not known."""
@@ -171,7 +171,7 @@ class Volumes:
         """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
         return self.assumed.seen(kind, key) or self.get(kind, key)
 
-    # What ClusterState tells.
+    # Changes, from ClusterState.
 
     def add_pod(self, pod: Pod, node_name: str) -> None:
         """Count the volumes of a pod that came to the node."""

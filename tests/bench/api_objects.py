@@ -106,7 +106,7 @@ class Objects:
         await self._each((pod for pod in pods if pod.template.claim), create)
 
     async def delete_claims(self, pods: Iterable[Planned]) -> None:
-        """Delete the claims of the pods, and their volumes, whose finalizers nobody else would take away."""
+        """Delete the claims of the pods, and their volumes, whose finalizers nothing else would remove."""
 
         async def delete(pod: Planned) -> None:
             claim, volume = claim_and_volume(pod)

@@ -70,7 +70,7 @@ class _Stopwatch(Unobserved):
 
 def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
     """
-    Times every decision about the scene's measured pods.
+    Time every decision about the scene's measured pods.
 
     Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
     """
@@ -148,7 +148,7 @@ def _assert_success(loaded: LoadedMachine) -> None:
 
 
 def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
-    """Share of each plugin in a decision's time, and KiB that one decision takes for a while."""
+    """Return each plugin's share of a decision's time, and the KiB that one decision allocates temporarily."""
     histogram = Histogram(Family("plugins", "", ("plugin", "point", "status"), (1.0,)))
     loaded = LoadedMachine(scene, lambda profiles: _timing_plugins(profiles, histogram))
     loaded.load()
@@ -172,7 +172,7 @@ def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
 
 
 def _timing_plugins(profiles: Profiles, histogram: Histogram) -> CycleObserver:
-    """The observer that the daemon has, with every cycle sampled, in CPU time."""
+    """Return the observer that the daemon has, with every cycle sampled, in CPU time."""
     return CycleObserver(
         profiles.values(),
         algorithm=HistogramSeries((1.0,)),
@@ -185,7 +185,7 @@ def _timing_plugins(profiles: Profiles, histogram: Histogram) -> CycleObserver:
 
 
 def _sums(histogram: Histogram) -> Mapping[str, float]:
-    """Seconds by plugin."""
+    """Return seconds by plugin."""
     sums: defaultdict[str, float] = defaultdict(float)
     for metric in histogram.collect():
         for sample in metric.samples:
@@ -195,7 +195,7 @@ def _sums(histogram: Histogram) -> Mapping[str, float]:
 
 
 def _transient_kib(loaded: LoadedMachine) -> float:
-    """Peak of memory taken during one decision above what was held before it; the highest of a few. 0 without pods."""
+    """Return the peak of memory that a decision allocates temporarily, of a few decisions; 0 without pods."""
     highest = 0
     tracemalloc.start()
     try:

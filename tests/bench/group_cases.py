@@ -71,7 +71,7 @@ class _Chance(Random):
 
 
 def cases(n: int, seed: int) -> Iterator[Case]:
-    """Yield so many groups that fit, as many of each class. About 30 ms for each one that is tried."""
+    """Yield `n` groups that fit, as many of each class. About 30 ms for each one that is tried."""
     left = {one: n // len(CLASSES) + (index < n % len(CLASSES)) for index, one in enumerate(CLASSES)}
     number = 0
     while any(left.values()):

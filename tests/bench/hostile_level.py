@@ -309,7 +309,7 @@ async def _create_pods(attack: Attack, objects: Objects, scheduler: str) -> None
 
 
 async def _repeat(attack: Attack, objects: Objects, worker: int, port: int) -> None:
-    """Repeat the habit for ever; one worker of several."""
+    """Repeat the attack's habit until cancelled, as one of several workers."""
     step = worker
     while attack.habit:
         step += _WORKERS

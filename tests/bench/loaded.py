@@ -130,7 +130,7 @@ class LoadedMachine:
             yield StorageSeen(decoder.decode(kind, json.dumps(document).encode()))
 
     def bind_volumes(self, order: WriteVolumes) -> None:
-        """The API server makes the writes, and the PV controller binds the claims; the pod can be bound then."""
+        """Report the writes as done and the claims as bound by the PV controller; then the pod can be bound."""
         written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.static))
         self.handle(VolumesWritten(order.pod.uid, written))
         for (claim, volume), version in zip(order.static, written, strict=True):

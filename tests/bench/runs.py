@@ -169,7 +169,7 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                     continue
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
-                # In another order each round: whoever runs first meets a server that has not warmed up.
+                # In another order each round: the first one meets a server that has not warmed up.
                 able = [one for one in against if one is not BINDING_ONLY or not shape.is_http_only]
                 turn = number % len(able)
                 turned = [*able[turn:], *able[:turn]]

@@ -29,8 +29,8 @@ class Size:
     """
     The size of a scene.
 
-    With a crowd, exactly so many pods run: those of the shape, at most half of the crowd, and the rest in equal parts
-    from the shape's template and from 2,000 other controllers.
+    With a crowd, exactly that number of pods runs: those of the shape, at most half of the crowd, and the rest in equal
+    parts from the shape's template and from 2,000 other controllers.
     """
 
     n_nodes: int

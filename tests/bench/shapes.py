@@ -272,7 +272,7 @@ def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n:
 
 
 def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SIZE) -> Shape:
-    """Return the shape of jobs of so many pods that share a rack, placed as groups or pod by pod."""
+    """Return the shape of jobs of `job_size` pods that share a rack, placed as groups or pod by pod."""
 
     def jobs(n_pods: int) -> list[Template]:
         pods: list[Template] = []
@@ -365,9 +365,6 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _preemption_beside(),
     _unschedulable_beside(),
 )
-
-#: The shape with which others are compared.
-BASIC: Final = SHAPES[0]
 
 #: The shapes whose decisions are measured on their own, too.
 DECIDED: Final = tuple(shape for shape in SHAPES if not shape.is_http_only)

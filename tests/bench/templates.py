@@ -160,12 +160,12 @@ def gated() -> Template:
 
 
 def member(group: str, min_count: int) -> Template:
-    """Return pods of a group that needs so many of them."""
+    """Return pods of a group that needs `min_count` of them."""
     return Template(group, {GROUP: group, MIN_COUNT: str(min_count)})
 
 
 def job(name: str, min_count: int) -> Template:
-    """Return pods of a job that share a zone, as a group that needs so many of them; pod by pod if 0."""
+    """Return pods of a job that share a zone, as a group that needs `min_count` of them; pod by pod if 0."""
     term = build.term(ZONE, build.selector(f"job={name}"))
     group = {GROUP: name, MIN_COUNT: str(min_count)} if min_count else {}
     return Template(name, {"job": name, **group}, build.affinity(required=[term]))

@@ -2,7 +2,7 @@
 The claims of a shape's pods and their volumes: one of each for every pod.
 
 `bound` claims have their volumes from the start, as in scheduler_perf's SchedulingCSIPVs: of a CSI driver that attaches
-39 to a node. `waiting` ones take any of as many free volumes, which nobody provisions.
+39 to a node. `waiting` ones take any of as many free volumes, which exist before.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def web(name: str, node: str | None = None) -> build.Json:
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Six nodes in three zones. Each zone has a web pod, and a fourth one is pending."""
+    """Yield six nodes in three zones. Each zone has a web pod, and a fourth one is pending."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         kubeconfig = tmp_path / "kubeconfig"
         cluster.write_kubeconfig(kubeconfig)

@@ -24,7 +24,7 @@ def web(name: str, node: str, *, owner: str = "ReplicaSet") -> build.Json:
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Six nodes in three zones; two web pods on node-0001, which a budget lets go one at a time, and others."""
+    """Yield six nodes in three zones; a budget lets two web pods on node-0001 go one at a time."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         for pod in (

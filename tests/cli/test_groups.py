@@ -34,7 +34,7 @@ def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: obj
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Six nodes of four CPUs in three zones; a gang of three, of which no zone takes more than two."""
+    """Yield six nodes of four CPUs in three zones, and a gang of three, of which no zone takes more than two."""
     async with DevCluster(nodes=6, zones=3) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         for api_version in (KUBERNETES, COSCHEDULING):

@@ -44,7 +44,9 @@ async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "day.jsonl.gz"
     async with served(tmp_path) as (cluster, _):
         kubeconfig = tmp_path / "person"
-        kubeconfig.write_text(kubeconfig_text(cluster.url, token=accounts.other(cluster, "person", ROLE)))
+        kubeconfig.write_text(
+            kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "person", ROLE))
+        )
         command = ("record", "-o", str(file), "--kubeconfig", str(kubeconfig))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "scheduler", *command, stderr=asyncio.subprocess.PIPE

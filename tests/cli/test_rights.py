@@ -23,9 +23,9 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
     record, manifest = accounts.Record(), tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
     async with served(tmp_path) as (cluster, _):
-        cluster.decision_listeners.append(record.told)
+        cluster.decision_listeners.append(record.add)
         kubeconfig = tmp_path / "person"
-        token = accounts.other(cluster, "person", accounts.EXPLAIN_READER)
+        token = accounts.new_account(cluster, "person", accounts.EXPLAIN_READER)
         kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
         for command, code in {
             ("explain", "web-3"): 1,

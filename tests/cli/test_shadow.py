@@ -22,9 +22,11 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
     """It needs the lists and watches of all kinds; without pods of its own the report has nothing to tell."""
     record = accounts.Record()
     async with served(tmp_path) as (cluster, _):
-        cluster.decision_listeners.append(record.told)
+        cluster.decision_listeners.append(record.add)
         kubeconfig = tmp_path / "person"
-        kubeconfig.write_text(kubeconfig_text(cluster.url, token=accounts.other(cluster, "person", ROLE)))
+        kubeconfig.write_text(
+            kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "person", ROLE))
+        )
         shadow = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "scheduler", "shadow", "--for", "500ms", "-o", "markdown"),
             *("--kubeconfig", str(kubeconfig)),

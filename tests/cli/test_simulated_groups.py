@@ -36,7 +36,7 @@ def _job(n_pods: int) -> build.Json:
 
 
 async def _simulated(tmp_path: Path, n_pods: int, capsys: pytest.CaptureFixture[str], *more: str) -> str:
-    """Racks with room for 9, 4 and 2 pods."""
+    """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods."""
     async with DevCluster() as cluster:
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):

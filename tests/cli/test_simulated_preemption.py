@@ -21,7 +21,7 @@ def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
 
 @asynccontextmanager
 async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
-    """Two nodes, each full with two pods; a budget protects those on the first."""
+    """Yield two nodes, each full with two pods; a budget protects those on the first."""
     async with DevCluster(nodes=2, zones=1) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         for node, app in (("node-0001", "kept"), ("node-0002", "batch")):

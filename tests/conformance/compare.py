@@ -48,7 +48,7 @@ def decision_mismatches(expected: Json, got: Json) -> list[Mismatch]:
 
 
 def _preemption(expected: Json, got: Json) -> list[Mismatch]:
-    """Of several winners that tie, any will do."""
+    """Return the mismatches; of several winners that tie, any is right."""
     found = _whole("eligible", expected["eligible"], got["eligible"])
     found += [
         Mismatch("candidate", "-", node, one, other)

@@ -88,11 +88,11 @@ class LiveCluster:
             self.state.upsert_pod(pod)
 
     def pod(self, obj: Json) -> Pod:
-        """The object as a pod that is not placed."""
+        """Return the object as a pod that is not placed."""
         return self.decoder.decode(json.dumps(obj).encode())
 
     def snapshot(self) -> Snapshot:
-        """The state as plugins see it."""
+        """Return the state as plugins see it."""
         return Snapshot(self.state)
 
 
@@ -114,7 +114,7 @@ class ProductSubject:
         self.cluster.delete(kind, namespace, name)
 
     def evaluate(self, pod: Json) -> Json:
-        """The decision, each plugin's part of it told apart; changes nothing."""
+        """Return the decision with each plugin's part of it; change nothing."""
         snapshot = self.cluster.snapshot()
         decided = self.cluster.pod(pod)
         decision = decide(decided, snapshot, self.profile, Random(0), Unobserved())
@@ -134,7 +134,7 @@ class ProductSubject:
         return answer
 
     def differences(self) -> list[str]:
-        """Where the kept counts are not what a recount gives."""
+        """Return the counts that differ from a recount."""
         return differences(self.cluster.state)
 
 
@@ -200,7 +200,7 @@ def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mas
 
 
 def _preemption(pod: Pod, decision: FitError, snapshot: Snapshot, profile: Profile) -> Json:
-    """Whom the pod may evict from every node, asked one by one."""
+    """Return the victims on every node, each node asked on its own, and the nodes that would be chosen."""
     context = PodContext(pod, snapshot.label_set(pod))
     results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
     filters = [
@@ -231,7 +231,7 @@ def _preemption(pod: Pod, decision: FitError, snapshot: Snapshot, profile: Profi
 
 
 def _check_agreement(pod: Pod, decision: ScheduleResult | FitError, answer: Json) -> None:
-    """The decision as a whole is what its parts, asked one by one, add up to."""
+    """Assert that the decision agrees with its parts, each asked on its own."""
     total = answer["total"]
     if isinstance(decision, FitError):
         assert answer["feasible"] == []

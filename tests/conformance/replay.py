@@ -10,7 +10,7 @@ from tests.conformance.traces import Admission, Apply, Delete, Evaluate, Trace
 def answers(
     record: Trace | Admission, factory: SubjectFactory, *, fresh: bool
 ) -> Iterator[tuple[str, list[Mismatch]]]:
-    """Each question of a record, as its place in words and the mismatches found there."""
+    """Yield a description of each question of a record, and the mismatches of its answer."""
     match record:
         case Trace():
             yield from _decisions(record, factory, fresh=fresh)

@@ -21,7 +21,7 @@ class Subject(Protocol):
         """Remove an object, if it is there."""
 
     def evaluate(self, pod: Json) -> Json:
-        """The decision on a pod, in the shape of a recorded entry; changes nothing."""
+        """Return the decision on a pod, in the shape of a recorded entry; change nothing."""
         ...
 
 
@@ -45,7 +45,7 @@ class ReferenceSubject:
         self._cluster.delete(kind, namespace, name)
 
     def evaluate(self, pod: Json) -> Json:
-        """The reference's decision under the trace's configuration."""
+        """Return the reference's decision under the trace's configuration."""
         return self._cluster.evaluate_and_preempt(pod, self._config)
 
 
@@ -67,7 +67,7 @@ class FreshSubject:
         self._objects.pop((kind, namespace or None, name), None)
 
     def evaluate(self, pod: Json) -> Json:
-        """The decision of a subject that has seen only the objects alive."""
+        """Return the decision of a new subject, to which only the objects alive were applied."""
         subject = self._factory(self._config)
         for obj in self._objects.values():
             subject.apply(obj)
@@ -80,7 +80,7 @@ SUBJECTS: Mapping[str, SubjectFactory] = {"product": ProductSubject, "reference"
 
 def admit(pod: Json) -> Json:
     """
-    The embedded cluster's answer to the creation of a pod, in the shape of a recorded one.
+    Return the embedded cluster's answer to the creation of a pod, in the shape of a recorded one.
 
     Raises: StatusError for what is no pod.
     """

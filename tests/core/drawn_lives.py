@@ -62,7 +62,7 @@ class Life:
 
 
 def drawn(seed: int) -> Life:
-    """The life of that seed."""
+    """Return the life with this seed."""
     chance = Random(seed)
     cluster = Cluster(chance)
     templates = Templates(chance)
@@ -105,7 +105,7 @@ class _Course:
             yield from self._decided(template)
 
     def _turns(self) -> Iterator[Step]:
-        """Classes take turns; of more of them than are kept none comes again."""
+        """Decide pods of some templates in turn, sometimes of more templates than caches hold."""
         chance = self._chance
         some = chance.sample(range(len(self._made)), min(len(self._made), chance.choice([2, 3, 5, 40])))
         for _ in range(chance.choice([2, 4])):
@@ -113,7 +113,7 @@ class _Course:
                 yield from self._decided(template)
 
     def _busy(self) -> Iterator[Step]:
-        """Others come and go between any two pods of a row."""
+        """Decide pods of one template while other pods come and go."""
         chance = self._chance
         template = chance.randrange(len(self._made))
         for _ in range(30):
@@ -122,7 +122,7 @@ class _Course:
             yield from self._decided(template)
 
     def _decided(self, template: int) -> Iterator[Step]:
-        """A pod that is bound, mostly; its bind may fail, or take until another pod is decided."""
+        """Decide one pod. Mostly it is bound; its bind may also fail, or end after another pod is decided."""
         chance = self._chance
         name = self._named("w", self._made[template]["metadata"]["namespace"])
         fate = chance.random()
@@ -134,7 +134,7 @@ class _Course:
         yield Forgotten(name) if 0.15 < fate < 0.25 else Confirmed(name)
 
     def _placed(self, n: int, on: str | None = None) -> Iterator[Step]:
-        """Pods come to nodes as others decided, once in a while to one that nobody knows or with rules of their own."""
+        """Place pods as another scheduler would: rarely on an unknown node, or with rules that no pod had before."""
         chance = self._chance
         for _ in range(n):
             template = chance.choice(self._made) if chance.random() < 0.95 else self._templates.draw()
@@ -155,7 +155,7 @@ class _Course:
             yield Deleted("Pod", self._spaces.pop(name), name)
 
     def _changed(self, n: int) -> Iterator[Step]:
-        """Other labels, terminating, or on another node all at once."""
+        """Change some pods: other labels, terminating, or moved to another node."""
         chance, apps = self._chance, self._templates.apps
         for name in chance.sample(self._pods, min(n, len(self._pods))):
             kind = chance.random()
@@ -174,7 +174,7 @@ class _Course:
         if kind < 0.25:
             yield from self._placed(chance.choice([few, 15, 17, 31, 33, 40]))
         elif kind < 0.35:
-            # A pile on one node, which may be gone before anybody looks.
+            # Many pods on one node, which may be gone before the next decision.
             n = chance.choice([2, 5, 40])
             yield from self._placed(n, cluster.any_node())
             if chance.random() < 0.7:

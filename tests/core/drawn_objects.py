@@ -116,7 +116,7 @@ class Templates:
         )
 
     def draw(self) -> Json:
-        """A pod of one or two rules, mostly: of many together hardly anything comes again."""
+        """Return a pod template, mostly with one or two rules: with many rules hardly any situation repeats."""
         chance = self._chance
         app = chance.choice(self.apps)
         rules = set(chance.choices([*_RULES], [*_RULES.values()], k=chance.choice([0, 1, 1, 2, 2, 3, 8])))
@@ -142,7 +142,7 @@ class Templates:
         return made
 
     def _between_pods(self, app: str, rules: set[str]) -> Json:
-        """Arguments of `affinity`, where a preference may stand twice, or on both sides."""
+        """Return arguments of `affinity`, where a preference may occur twice, or as affinity and anti-affinity."""
         chance = self._chance
         asked: Json = {}
         for side in ("required", "anti_required"):
@@ -185,7 +185,7 @@ class Templates:
         return self._chance.choice([one, one, one, None, *(selector(*texts) for texts in others)])
 
     def _spread(self, app: str, rules: set[str]) -> list[Json]:
-        """The API server takes no two of a topology key that are both hard or both soft."""
+        """Return constraints; the API server accepts no two of one topology key that are both hard or both soft."""
         chance = self._chance
         asked: list[Json] = []
         for rule in ("hard spread", "soft spread"):
@@ -210,7 +210,7 @@ class Templates:
 
 
 def pod_of(template: Json, name: str, node: str | None = None) -> Json:
-    """A pod like the template, on the node if there is one."""
+    """Return a pod like the template, on the node if there is one."""
     metadata = {**template["metadata"], "name": name, "uid": name}
     return {
         **template,
@@ -236,7 +236,7 @@ _SCORERS = (
 
 
 def drawn_configuration(chance: Random) -> Json | None:
-    """Weights may be large, and those that are negative turn a preference around."""
+    """Return a configuration, None for the default; weights may be large, and negative ones invert a preference."""
     if chance.random() < 0.3:
         return chance.choice(CONFIGURATIONS)
     args: Json = {}

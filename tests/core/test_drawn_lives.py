@@ -5,7 +5,7 @@ At the end of each life, decisions are compared with the plain reference, which 
 
     pytest tests/core/test_drawn_lives.py --lives 3000
 
-A life that fails is told with its seed and a short part of it that fails, the shortest where there is time to find it.
+The message of a life that fails has its seed and a part of it that fails: the shortest, if there is time to find it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.build import Json
 #: Lives in a run of the whole suite: about twenty seconds.
 _N_LIVES = 25
 
-#: One decision of so many is compared, each time after as many changes.
+#: One decision in this number is compared, after as many changes.
 _EACH_COMPARED = 5
 
 #: Seconds to look for the shortest part of a life that fails.

@@ -1,4 +1,4 @@
-"""Hard rules that become preferences: when, which, and what is told and kept."""
+"""Required rules that become preferences: when, which, the events, and what is saved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster() -> Iterator[Driver]:
 
 
 def live(cluster: Driver, seconds: float) -> list[Instruction]:
-    """Time passes as in a process that runs: the machine is told whenever it asks to be."""
+    """Let the seconds pass as in a running process, which wakes the machine when it asks for it."""
     told: list[Instruction] = []
     until_s = cluster.now_s + seconds
     while True:
@@ -54,7 +54,7 @@ def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> 
 
 
 def full_zones(cluster: Driver) -> Pod:
-    """Two replicas in two zones, and a third that their common rule keeps pending."""
+    """Place two replicas in two zones. Return a third, which their common rule keeps pending."""
     for name, node in (("first", "a"), ("second", "b")):
         pod = web(cluster, name, node=node)
         assert pod.node_name == node
@@ -338,7 +338,7 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
 
 
 def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
-    """For 40 s nobody knows whether there was room for the hard rule."""
+    """For 40 s it is unknown whether there was room for the hard rule."""
     full_zones(cluster)
     live(cluster, 50)
     cluster.handle(WatchInterrupted())

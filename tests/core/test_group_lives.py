@@ -1,7 +1,7 @@
 """
 Random lives of groups: members come and go, binds and evictions succeed and fail, nodes come and go, in any order.
 
-No cycle leaves half a group on nodes, no pod is bound twice, nobody is evicted by a group of its own priority, no
+No cycle leaves half a group on nodes, no pod is bound twice, no pod is evicted for a group of its own priority, no
 nomination is left behind, and counts equal a recount.
 """
 

@@ -2,7 +2,7 @@
 Pods evicted for a group, against brute force on random small clusters.
 
 If pods are evicted, the whole group fits once they are gone, and it would not with one of them back. If the group
-cannot be whole, nobody is evicted.
+cannot be whole, no pod is evicted.
 """
 
 from __future__ import annotations

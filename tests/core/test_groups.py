@@ -47,7 +47,7 @@ def cluster() -> Iterator[Driver]:
 
 
 def racks(cluster: Driver, **n_cpus: int) -> None:
-    """One node of one cpu for each slot, named after its rack."""
+    """Create nodes of one cpu: `n_cpus` by rack."""
     for rack, n_nodes in n_cpus.items():
         for index in range(n_nodes):
             cluster.node(f"{rack}-{index}", labels={RACK: rack}, allocatable={"cpu": "1"})
@@ -67,7 +67,7 @@ def workers(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
 
 
 def run(cluster: Driver, n_cycles: int = 20) -> list[Instruction]:
-    """Cycles until nothing is left to try, without retries of what backs off."""
+    """Run cycles until the active queue is empty; pods in backoff are not retried."""
     told: list[Instruction] = []
     for _ in range(n_cycles):
         if not cluster.queue.depths()["active"]:
@@ -264,7 +264,7 @@ def test_a_member_deleted_while_the_group_is_tried_makes_the_others_wait(cluster
 
 
 def relabelled(cluster: Driver, pod: Pod, **labels: str) -> Pod:
-    """The pod as a watch shows it after a user changed its labels."""
+    """Return the pod as a watch shows it after a user changed its labels."""
     document = build.pod(
         pod.name, labels=labels, containers=[container(requests={"cpu": "1"})], spec={"schedulerName": NAME}
     )
@@ -536,7 +536,7 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
 
 
 def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
-    """A group on nodes."""
+    """Place a group. Return its pods on their nodes."""
     pods = workers(cluster, n_pods, **more)
     nodes = binds(cluster.cycle())
     return [cluster.confirm(pod, nodes[pod.name]) for pod in pods]

@@ -127,7 +127,7 @@ class Lives(RuleBasedStateMachine):
         affinity: build.Json | None,
         spread: list[build.Json],
     ) -> None:
-        """Pods of one template, each decided at once, later, or after others were tried again."""
+        """Show pods of one template, with `n_cycles` cycles after each."""
         for _ in range(n_pods):
             self._see_pod(namespace, app, affinity=affinity, spread=spread)
             self.cycle(n_cycles)

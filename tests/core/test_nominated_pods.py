@@ -20,7 +20,7 @@ def _pod(name: str, priority: int, *, node: str | None = None, **more: Any) -> J
 
 @pytest.fixture
 def product() -> ProductSubject:
-    """One node with room for two pods, one of which is there."""
+    """Return a product with one node for two pods, on which one pod runs."""
     subject = ProductSubject(None)
     subject.apply(build.node("n", allocatable=ROOM_FOR_TWO))
     subject.apply(_pod("running", 0, node="n"))

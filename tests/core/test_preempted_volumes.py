@@ -17,7 +17,7 @@ from tests.support.storage_objects import claim
 
 
 def _cluster() -> Cluster:
-    """One node with room for one pod."""
+    """Return a cluster of one node with room for one pod."""
     cluster = Cluster()
     cluster.lose_node("b")
     cluster.node("a", allocatable={"cpu": "1"})
@@ -104,7 +104,7 @@ def test_a_victim_that_is_being_bound_is_evicted() -> None:
 
 
 def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None:
-    """Assumed, it counts on its node; upstream writes the node as its nomination, which is a difference told of."""
+    """Assumed, it counts on its node; upstream writes the node as its nomination, a documented difference."""
     cluster = _cluster()
     cluster.apply(claim("c", "made"))
     low = _pod(cluster, "low", 0, node="a")

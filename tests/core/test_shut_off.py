@@ -202,7 +202,7 @@ def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
     run.driver.node("n4")
 
 
-def test_nobody_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.MonkeyPatch):
+def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.MonkeyPatch):
     """A failure does not end the scheduler either: right before an eviction the filters are asked again."""
     driver = Driver(settings=Cluster(plugins=[Guest]).settings)
     driver.node("n", allocatable={"cpu": "1"})

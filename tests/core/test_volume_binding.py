@@ -47,7 +47,7 @@ class Cluster(Driver):
         self.watch()
 
     def watch(self) -> list[Instruction]:
-        """Sees everything that was stored since."""
+        """Show the machine everything that was stored since the last call."""
         events = self.server.events[self._n_watched :]
         self._n_watched = len(self.server.events)
         return [instruction for event in events for instruction in self.handle(event)]
@@ -58,7 +58,7 @@ class Cluster(Driver):
         assert self.watch() == []
 
     def waits(self, *claims: str, name: str = "p") -> Pod:
-        """Sees a pod that uses the claims."""
+        """Show the machine a pod that uses the claims."""
         document = using(*claims, name=name)
         document["spec"]["schedulerName"] = NAME
         pod = self.decoded(document)
@@ -66,7 +66,7 @@ class Cluster(Driver):
         return pod
 
     def reserve(self) -> WriteVolumes:
-        """Runs a cycle that reserves volumes."""
+        """Run a cycle that reserves volumes. Return its instruction."""
         (instruction,) = self.cycle()
         assert isinstance(instruction, WriteVolumes), instruction
         return instruction
@@ -75,7 +75,7 @@ class Cluster(Driver):
         return self.handle(self.server.write(instruction, n_most))
 
     def holds_nothing(self) -> None:
-        """Nothing is assumed any more of volumes or pods."""
+        """Assert that no volume and no pod is assumed any more."""
         self.audit()
         assert len(self.state.volumes.assumed) == 0
         assert self.state.n_assumed == 0
@@ -83,7 +83,7 @@ class Cluster(Driver):
 
 
 def failure(instructions: list[Instruction]) -> str:
-    """The message of the one attempt, which failed with an error."""
+    """Return the message of the one attempt, which failed with an error."""
     attempt = attempt_of(instructions)
     assert attempt.result == "error"
     condition = condition_of(instructions)
@@ -382,7 +382,7 @@ def test_a_failed_bind_leaves_the_volumes_bound() -> None:
 
 @pytest.mark.parametrize("n_written", [0, 1, 2])
 def test_a_new_machine_carries_on(n_written: int) -> None:
-    """One that died after so many writes leaves nothing but what the server has."""
+    """A machine that died after this number of writes leaves only what the server has."""
     cluster = Cluster()
     cluster.apply(volume("v", "local", terms=ON_A), claim("c", "local"), claim("d", "made"))
     cluster.waits("c", "d")

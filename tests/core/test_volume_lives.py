@@ -61,7 +61,7 @@ class VolumeLives(RuleBasedStateMachine):
         self.boot()
 
     def boot(self) -> None:
-        """A new machine, which lists everything."""
+        """Start a new machine and show it all objects."""
         self.driver = Driver(seed=self.n_started)
         self.n_started += 1
         self.driver._version = 1000 * self.n_started
@@ -70,7 +70,7 @@ class VolumeLives(RuleBasedStateMachine):
         self.answers: list[VolumesWritten] = []
         self.binds: dict[str, Bind] = {}
         self.reserved: set[str] = set()
-        #: Volumes and the versions that this machine was told to have written.
+        #: Volumes and the versions that this machine has written, by the answers that it got.
         self.wrote: dict[str, str] = {}
         for name in sorted(self.nodes):
             self.driver.node(name)
@@ -111,7 +111,7 @@ class VolumeLives(RuleBasedStateMachine):
 
     def _promises_are_single(self) -> None:
         """
-        No two claims are promised one version of a volume.
+        Assert that no two claims are promised one version of a volume.
 
         A write names the version that it changes. So where another instance took the volume and gave it back, as a
         watch shows, the promise of before can no longer be stored, and the volume may be promised again.
@@ -142,7 +142,7 @@ class VolumeLives(RuleBasedStateMachine):
         what=st.sampled_from(["claim", "claim anew", "volume", "promise", "nothing"]),
     )
     def disturb(self, data: st.DataObject, number: int, what: str) -> None:
-        """Something is deleted, made anew, reset, or written without a change that matters."""
+        """Delete an object, replace it, reset it, or write it without a change that matters."""
         found = self.server.volume(f"v{number}")
         if what == "claim":
             self.server.delete(StorageKind.CLAIM, f"default/{self._any_claim(data)}")
@@ -175,7 +175,7 @@ class VolumeLives(RuleBasedStateMachine):
         n_cycles=st.sampled_from([0, 1, 2]),
     )
     def make_pod(self, data: st.DataObject, stored: list[str], shares: bool, n_cycles: int) -> None:
-        """With claims of its own, as of a StatefulSet, or one that another pod may have."""
+        """Create a pod with claims of its own, as of a StatefulSet, or with one that another pod may have."""
         used = [self._make_claim(storage) for storage in stored]
         if shares:
             used[0] = self._any_claim(data)
@@ -249,7 +249,7 @@ class VolumeLives(RuleBasedStateMachine):
         answered=st.sampled_from([True, True, False]),
     )
     def write(self, data: st.DataObject, n_most: int, answered: bool) -> None:
-        """Writes reach the server; their answer comes now or later."""
+        """Let writes reach the server; their answer comes now or later."""
         uid = data.draw(st.sampled_from(sorted(self.writes)))
         instruction = self.writes.pop(uid)
         answer = self.server.write(instruction, n_most)
@@ -279,7 +279,7 @@ class VolumeLives(RuleBasedStateMachine):
 
     @rule(late=st.booleans())
     def die(self, late: bool) -> None:
-        """The machine is gone with all that it knew; a write that it sent may still arrive."""
+        """Replace the machine by a new one, which knows nothing; a write that the old one sent may still arrive."""
         sent = list(self.writes.values())
         self.boot()
         if late:
@@ -311,8 +311,8 @@ class VolumeLives(RuleBasedStateMachine):
                 assert holders <= self.reserved, key
 
     @invariant()
-    def whoever_waits_has_to(self) -> None:
-        """To look at all waiting pods finds nothing that was not found when something was noted of them."""
+    def no_waiting_pod_is_overlooked(self) -> None:
+        """Check all waiting pods again: each is as ready as it was found when it was last noted."""
         if hasattr(self, "driver"):
             bindings = self.driver.machine._volumes
             ready = set(bindings._ready)
@@ -330,7 +330,7 @@ class VolumeLives(RuleBasedStateMachine):
                     assert (machine.queue.get(uid) is not None) != (uid in machine._binding), pod.key
 
     def teardown(self) -> None:
-        """In the end all is answered and shown, and everything that can be bound is."""
+        """Answer all writes and show all objects; then every pod that can be bound has to be."""
         if not hasattr(self, "driver"):
             return
         self.nodes |= {"a", "b"}
@@ -364,7 +364,7 @@ class VolumeLives(RuleBasedStateMachine):
                 assert not self._can_be_bound(pod), pod.key
 
     def _can_be_bound(self, pod: Pod) -> bool:
-        """Returns whether volumes could be made for all claims of the pod."""
+        """Return whether volumes can be made for all claims of the pod."""
         for used in pod.spec.claim_volumes:
             found = self.server.claim(f"default/{used.claim_name(pod.name)}")
             if found is None or found.class_name != MADE or found.volume_name:

@@ -38,7 +38,7 @@ def pod(
     phase: str = "Running",
     deleted: bool = False,
 ) -> Pod:
-    """A pod of app=web unless labelled otherwise."""
+    """Return a pod of app=web unless labelled otherwise."""
     meta = Meta(
         name,
         namespace,

@@ -42,7 +42,7 @@ LEAST_PLACED = {
 
 @contextlib.asynccontextmanager
 async def demo(*arguments: str, folder: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
-    """The command runs, with its temporary files in `folder`; whatever is left of it is killed."""
+    """Start the command, with its temporary files in `folder`; kill it at the end if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
@@ -59,7 +59,7 @@ async def demo(*arguments: str, folder: Path) -> AsyncGenerator[asyncio.subproce
 
 
 async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[str]:
-    """Lines of standard output up to the first that contains `wanted`."""
+    """Return the lines of standard output up to the first that contains `wanted`."""
     assert process.stdout is not None
     lines: list[str] = []
     async for line in process.stdout:

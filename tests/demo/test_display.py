@@ -79,7 +79,7 @@ def test_a_table_names_a_zone_once_and_pods_without_a_node_last() -> None:
 
 
 def shown(out: io.StringIO, environ: dict[str, str]) -> str:
-    """Everything that a display can write."""
+    """Write everything that a display can write, and return it."""
     show = Display(out, environ)
     show.title("Title", "About it.")
     show.command("kubectl get pods")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,12 @@ from scheduler.demo.examples import documents, folder
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import CORE_EVENT, DEPLOYMENT, POD, RESOURCE_QUOTA
 from scheduler.devcluster.storage.store import Store
+from tests.support.waiting import until_written
 
 pytestmark = pytest.mark.asyncio
 
 _MANIFEST = "quota-cross-namespace.yaml"
 _NAMESPACE = "guest"
-_DEADLINE_S = 20.0
 _ACROSS: dict[str, Any] = {"namespaceSelector": {}}
 
 
@@ -37,7 +36,7 @@ async def guarded() -> AsyncIterator[Guarded]:
     async with DevCluster(nodes=1, controllers=True) as cluster, ApiSession(cluster.url) as api:
         for document in documents(_MANIFEST):
             await api.apply(document)
-        await _until(
+        await until_written(
             cluster.store, lambda: _status(cluster.store) == {"hard": {"pods": "0"}, "used": {"pods": "0"}}
         )
         yield Guarded(cluster.store, api)
@@ -45,16 +44,6 @@ async def guarded() -> AsyncIterator[Guarded]:
 
 def _status(store: Store) -> Any:
     return store.get(RESOURCE_QUOTA, _NAMESPACE, "no-cross-namespace-affinity").get("status")
-
-
-async def _until(store: Store, is_true: Any) -> None:
-    """Waits for a write after which `is_true`."""
-    woken = asyncio.Event()
-    store.history.listeners.append(lambda *_: woken.set())
-    async with asyncio.timeout(_DEADLINE_S):
-        while not is_true():
-            woken.clear()
-            await woken.wait()
 
 
 def _spec(**term: object) -> dict[str, object]:
@@ -106,7 +95,7 @@ async def test_a_deployments_pods_are_refused_where_its_owner_can_see_it(guarded
     def told() -> list[dict[str, Any]]:
         return guarded.store.list(CORE_EVENT, _NAMESPACE, field_selector="reason=FailedCreate")[0]
 
-    await _until(guarded.store, told)
+    await until_written(guarded.store, told)
     assert "exceeded quota: no-cross-namespace-affinity" in told()[0]["message"]
 
 

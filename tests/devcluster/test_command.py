@@ -20,7 +20,7 @@ _LAST_LINE = "kubectl get nodes"
 
 
 async def started(folder, *args):
-    """The command as a process in `folder`."""
+    """Return the command as a process in `folder`."""
     command = "import sys; from scheduler.cli.main import main; sys.exit(main())"
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -38,7 +38,7 @@ async def started(folder, *args):
 
 @asynccontextmanager
 async def running(folder, *args):
-    """What the command prints while it serves; afterwards it has ended well."""
+    """Yield the lines that the command prints until it serves; at the end it has to exit with 0 and no error."""
     process = await started(folder, *args)
     try:
         lines: list[str] = []
@@ -56,7 +56,7 @@ async def running(folder, *args):
 
 
 async def refused(folder, *args):
-    """The only line that the command prints as it refuses to start."""
+    """Return the only line that the command prints as it refuses to start."""
     process = await started(folder, *args)
     async with asyncio.timeout(_DEADLINE_S):
         out, errors = await process.communicate()

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from scheduler.devcluster.cluster import DevCluster
-from tests.support.round_robin_binder import N_NODES, dealt_out
+from tests.support.round_robin_binder import N_NODES, bind_in_turn
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
@@ -91,7 +91,7 @@ class Kubectl:
         }
 
     async def start(self, *args):
-        """kubectl as a process, its output merged."""
+        """Start kubectl as a process; its standard error goes to its output."""
         return await asyncio.create_subprocess_exec(
             KUBECTL or "kubectl",
             *args,
@@ -102,20 +102,20 @@ class Kubectl:
         )
 
     async def attempt(self, command, stdin=""):
-        """(exit code, output) of `kubectl <command>`."""
+        """Return (exit code, output) of `kubectl <command>`."""
         process = await self.start(*command.split())
         async with asyncio.timeout(DEADLINE_S):
             out, _ = await process.communicate(textwrap.dedent(stdin).encode())
         return process.returncode, out.decode()
 
     async def __call__(self, command, stdin=""):
-        """The output of `kubectl <command>`, which succeeds."""
+        """Return the output of `kubectl <command>`, which succeeds."""
         code, out = await self.attempt(command, stdin)
         assert code == 0, f"kubectl {command}: {out}"
         return out
 
     async def web(self):
-        """The deployment of WEB is there and rolled out."""
+        """Apply the deployment of WEB and wait until it is rolled out."""
         await self("apply -f -", WEB)
         await self("rollout status deployment/web")
 
@@ -124,7 +124,7 @@ class Kubectl:
 async def devcluster(tmp_path):
     async with DevCluster(nodes=N_NODES, zones=3, controllers=True) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        binder = asyncio.create_task(dealt_out(cluster.store))
+        binder = asyncio.create_task(bind_in_turn(cluster.store))
         try:
             yield Kubectl(tmp_path, tmp_path / "kubeconfig")
             assert not binder.done()
@@ -134,7 +134,7 @@ async def devcluster(tmp_path):
 
 
 def rows(out):
-    """The lines of a table as lists of cells, header first."""
+    """Return the lines of a table as lists of cells, header first."""
     return [re.split(r" {2,}", line.strip()) for line in out.strip().splitlines() if line.strip()]
 
 

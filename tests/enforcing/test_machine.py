@@ -33,7 +33,7 @@ NEAR_WEB = rules(near=[term(ZONE, selector("app=web"))])
 
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
-    """Nodes a1 and a2 in zone a, b1 and b2 in zone b."""
+    """Yield a cluster: nodes a1 and a2 in zone a, b1 and b2 in zone b."""
     driver = zones()
     yield driver
     driver.audit()

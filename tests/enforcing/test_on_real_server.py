@@ -59,7 +59,7 @@ def account(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(real_server: Address, account: Path) -> AsyncIterator[Shop]:
-    """Four nodes and a namespace for this test; `kubeconfig` is the enforcer's."""
+    """Yield four nodes and a namespace for this test; `kubeconfig` is the enforcer's."""
     context = ssl.create_default_context(cafile=str(real_server.ca_file))
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with Api(real_server.url, headers, ssl=context) as api:

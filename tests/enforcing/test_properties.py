@@ -118,7 +118,7 @@ def affinity_rules(draw: st.DrawFn, *, near: bool) -> Json | None:
 
 @st.composite
 def ordinary_rules(draw: st.DrawFn) -> Json:
-    """Rules of the spec, which are only reported."""
+    """Draw rules of the spec, which are only reported."""
     apart = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
     together = [a_term(draw, limited=False) for _ in range(draw(st.integers(0, 2)))]
     return affinity(required=together, anti_required=apart)
@@ -126,7 +126,7 @@ def ordinary_rules(draw: st.DrawFn) -> Json:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, near: bool, ordinary: bool = False) -> tuple[Driver, World]:
-    """A cluster with broken rules; if `ordinary`, also with rules that are not enforced."""
+    """Return a cluster with broken rules; if `ordinary`, also with rules that are not enforced."""
     driver = Driver(annotating=EVERYWHERE)
     nodes, namespaces = {}, {}
     for name in NODES:

@@ -74,7 +74,7 @@ class World:
 
 
 def crowded(limits: RebalanceLimits = LIMITS, **settings: Any) -> World:
-    """A full node beside an empty one that came later."""
+    """Return a full node beside an empty one that came later."""
     world = World(limits, **settings)
     world.node("full", "a")
     for name in ("one", "two", "three"):

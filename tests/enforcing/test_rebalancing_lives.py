@@ -54,7 +54,7 @@ class Life:
         self.state.upsert_node(node)
 
     def remove_node(self, name: str) -> None:
-        """The node is gone, and its pods with it."""
+        """Remove the node and its pods."""
         del self.zones[name]
         for uid in [uid for uid, pod in self.pods.items() if pod["spec"].get("nodeName") == name]:
             self._delete(uid)

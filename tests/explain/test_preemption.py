@@ -1,4 +1,4 @@
-"""Whom a pending pod would evict, told by `explain`, which evicts nobody."""
+"""The pods that a pending pod would evict, as `explain` names them; it evicts none."""
 
 from typing import Any
 

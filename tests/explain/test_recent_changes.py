@@ -36,7 +36,7 @@ WINDOW_S = 2.0
 
 
 def drawn_events(chance: random.Random, n_events: int) -> Iterator[WatchEvent]:
-    """Events of every kind, about few objects."""
+    """Draw events of every kind, about few objects."""
     storage = StorageDecoder()
     for _ in range(n_events):
         number = chance.randrange(3)

@@ -1,4 +1,4 @@
-"""Pods that somebody wrote to hold up a scheduler: beyond the limits of `model.limits`, and just within them."""
+"""Pods made to hold up a scheduler: beyond the limits of `model.limits`, and just within them."""
 
 from __future__ import annotations
 

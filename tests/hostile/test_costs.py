@@ -71,7 +71,7 @@ class Town:
         return json.dumps(document).encode()
 
     def live(self, keywords: dict[str, Any]) -> Costs:
-        """A pod comes, is tried, is bound where it fits, and goes."""
+        """Return the costs of a pod that comes, is tried, is bound if it fits, and goes."""
         raw = self.document(keywords)
         started = time.thread_time()
         pod = self.driver._decoder.decode(raw)
@@ -85,12 +85,12 @@ class Town:
         return Costs((read - started) / len(raw), done - read)
 
     def cost_of(self, keywords: dict[str, Any], tries: int = 5) -> Costs:
-        """The least that a life costs of pods whose specs nobody has met before."""
+        """Return the lowest costs of a few pods, each with a new spec."""
         return self.least([self.live(self.fresh(keywords)) for _ in range(tries)])
 
     def times_plain(self, what: str, times: int) -> Costs:
         """
-        The same for hostile pods, each with questions of its own, as a multiple of a plain pod's.
+        Return the costs of hostile pods, each with questions of its own, as multiples of a plain pod's.
 
         Each is compared with plain pods right after it, since machines change their speed.
         """
@@ -102,13 +102,13 @@ class Town:
         return self.least(found)
 
     def fresh(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        """The same with a container more, so that the spec is a new one."""
+        """Return the keywords with one more container, which makes the spec a new one."""
         self._n += 1
         container = build.container(f"new-{self._n}")
         return {**keywords, "containers": [*keywords.get("containers", [build.container()]), container]}
 
     def least(self, found: list[Costs]) -> Costs:
-        """Each cost at its lowest."""
+        """Return the lowest of each cost."""
         return Costs(min(one.reading_per_byte for one in found), min(one.own for one in found))
 
 
@@ -172,7 +172,7 @@ def test_what_is_beyond_a_limit_is_refused_in_words(town: Town, what: str, says:
 
 
 def test_a_running_pod_beyond_a_limit_counts_with_the_rest_of_what_it_asks(town: Town) -> None:
-    """Its terms bind nobody; its cpu is taken."""
+    """Its terms keep no pod away; its cpu is taken."""
     asked = [build.container(requests={"cpu": "3", **{f"none.example/r{i}": "1" for i in range(1000)}})]
     everybody = hostile(BEYOND)["preferred terms about everybody"]["affinity"]
     pod = town.driver._decoder.decode(

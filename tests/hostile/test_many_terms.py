@@ -63,7 +63,7 @@ class Town:
         self.driver.handle(PodSeen(self.driver.decoded(document)))
 
     def calls_of_a_life(self, name: str) -> int:
-        """Of a pod with app=web that comes, is tried, is bound where it fits, and goes."""
+        """Count the calls for a pod with app=web that comes, is tried, is bound if it fits, and goes."""
         document = build.pod(name, labels={"app": "web"}, spec={"schedulerName": NAME})
         n_calls = 0
 
@@ -84,14 +84,14 @@ class Town:
         return n_calls
 
     def n_arrays(self) -> int:
-        """Terms whose pods are kept as one number per node, though each is declared by one pod."""
+        """Count the terms of a single pod whose pods are kept as one number per node."""
         keys = [key for key in self.driver.state.derived.keys() if isinstance(key, tuple)]  # noqa: SIM118 - no dict
         return sum(key[0] == "declaring" for key in keys)
 
 
 @pytest.fixture(scope="module")
 def alone() -> int:
-    """Calls of a life that meets no term."""
+    """Return the calls for a pod that meets no term."""
     town = Town({}, n_hostile=0)
     town.calls_of_a_life("first")
     return town.calls_of_a_life("second")

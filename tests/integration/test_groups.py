@@ -245,7 +245,7 @@ async def test_volumes_of_members_are_made_where_the_members_go(cluster: Cluster
 
 
 def _local_volume(node: str) -> Json:
-    """A volume that only its node reaches."""
+    """Return a volume that only its node reaches."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Pods of high priority on both servers: whom they evict, and how that shows."""
+"""Preemption by pods of high priority, on both servers: the victims, and the events and conditions."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-sch
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def slow(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Cluster, Daemon]]:
-    """A leader that may send a few requests a second."""
+    """Yield a cluster and a leader that may send only a few requests a second."""
     folder = tmp_path_factory.mktemp("slow")
     configuration = json.loads(profiles({"schedulerName": "affinity-scheduler"}))
     configuration["clientConnection"] = {"qps": QPS, "burst": BURST}

@@ -194,7 +194,7 @@ def test_published_changes_add_up_to_the_servers_state(streams_lists, steps):
     """
     At every sync mark the told state is the server's at that version; once nothing disturbs any more, the newest.
 
-    On the way nothing is told twice, and no pod before the delete of its namesake.
+    On the way nothing is published twice, and no pod before the deletion of the pod of the same name.
     """
     run = Run(streams_lists=streams_lists)
     for kind, *arguments in steps:

@@ -18,7 +18,7 @@ class Instruction:
 
     @property
     def words(self) -> list[str]:
-        """The words of the text, whether it is a JSON array or not."""
+        """Return the words of the text, whether it is a JSON array or not."""
         words: list[str] = json.loads(self.text) if self.text.startswith("[") else self.text.split()
         return words
 

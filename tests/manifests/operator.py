@@ -41,7 +41,7 @@ _SPECS = {
 
 
 def definitions() -> list[Json]:
-    """A CustomResourceDefinition of each kind. Source: the operator's API reference, monitoring.coreos.com/v1."""
+    """Return CustomResourceDefinitions. Source: the operator's API reference, monitoring.coreos.com/v1."""
     return [_definition(kind, spec) for kind, spec in _SPECS.items()]
 
 

@@ -128,7 +128,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scheduler(built: Path) -> Path:
-    """The folder of the installed package."""
+    """Return the folder of the installed package."""
     (found,) = built.glob("lib/python3.*/site-packages/scheduler")
     return found
 

@@ -36,7 +36,7 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """The real server, empty, with a namespace for this test."""
+    """Yield the real server, empty, with a namespace for this test."""
     async with real(tmp_path_factory.mktemp("server"), real_server) as cluster:
         await cluster.api.enter_namespace()
         yield cluster

@@ -17,7 +17,10 @@ from scheduler.webhook.term_json import ParsedTerms, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS
 from tests.support.manifest_files import MANIFESTS, ROOT
 
-PAGES = sorted([ROOT / "README.md", *MANIFESTS.glob("*/README.md")])
+PAGES = sorted([
+    *(ROOT / name / "README.md" for name in (".", "manifests", "scheduler", "scheduler/plugin", "tests/bench")),
+    *MANIFESTS.glob("*/*.md"),
+])  # fmt: skip
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -32,10 +35,22 @@ def test_every_link_has_a_target(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_IDS)
+def test_every_link_into_a_page_names_a_heading(page: Path) -> None:
+    """GitHub makes a heading's anchor of its words in lower case, without punctuation."""
+    missing = []
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        text = (page.parent / target if target else page).read_text()
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+            missing.append(f"{target}#{anchor}")
+    assert missing == []
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     for page in PAGES:
-        assert page.parent == ROOT or f"({page.relative_to(ROOT)})" in text
+        assert page == ROOT / "README.md" or f"({page.relative_to(ROOT)})" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_IDS)

@@ -34,7 +34,7 @@ def _serves(right: Right, wish: Attributes) -> bool:
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_no_request_was_refused(name: str) -> None:
     """In the part of the suite that ran, in all of its processes."""
-    assert RECORD.unheard == set()
+    assert RECORD.missing == set()
     assert RECORD.refused[COMPONENTS[name].user] == set()
 
 
@@ -64,8 +64,8 @@ def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None
 
 def test_a_record_separates_refused_from_granted_requests() -> None:
     record, user = Record(), User("a", ())
-    record.told(user, Attributes("get", resource="pods"), True)
-    record.told(user, Attributes("delete", resource="pods"), False)
+    record.add(user, Attributes("get", resource="pods"), True)
+    record.add(user, Attributes("delete", resource="pods"), False)
     assert record.granted == {"a": {Attributes("get", resource="pods")}}
     assert record.refused == {"a": {Attributes("delete", resource="pods")}}
 
@@ -74,9 +74,9 @@ def test_a_record_can_be_sent_to_another_process() -> None:
     """As plain types, merged into the record there."""
     here, there, user = Record(), Record(), User("a", ())
     named = Attributes("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
-    here.told(user, named, True)
-    here.told(user, Attributes("get", path="/healthz"), False)
-    there.told(User("b", ()), named, True)
-    there.read(json.loads(json.dumps(here.written())))
+    here.add(user, named, True)
+    here.add(user, Attributes("get", path="/healthz"), False)
+    there.add(User("b", ()), named, True)
+    there.extend(json.loads(json.dumps(here.entries())))
     assert there.granted == {"a": {named}, "b": {named}}
     assert there.refused == {"a": {Attributes("get", path="/healthz")}}

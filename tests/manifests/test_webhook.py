@@ -31,7 +31,7 @@ def hook(kind: str, index: int = 0) -> Json:
 
 @pytest.fixture(scope="module")
 def arguments() -> argparse.Namespace:
-    """The parsed arguments of the Deployment."""
+    """Return the parsed arguments of the Deployment."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     webhook.add_arguments(parser)
     name, *given = container(one(OBJECTS, "Deployment"))["args"]

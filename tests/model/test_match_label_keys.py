@@ -23,7 +23,7 @@ def recorded() -> list[build.Json]:
 
 
 def merged(pod: build.Json) -> tuple[object, object]:
-    """Affinity and spread constraints as the product merges them, None where the pod has none."""
+    """Return affinity and spread constraints as the product merges them, None where the pod has none."""
     labels, spec = pod["metadata"].get("labels") or {}, pod["spec"]
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     return (

@@ -75,7 +75,7 @@ def groupings(expression: str) -> set[str]:
 
 def without_thresholds(expression: str) -> Iterator[str]:
     """
-    The parts of an alert that always have an answer: what is compared, not what comes out.
+    Yield the parts of an alert that always have a value: what it compares, without the comparison.
 
     `A > 1 and B > 2` gives A and B; `absent(A == 1)` gives A.
     """

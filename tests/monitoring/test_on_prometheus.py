@@ -122,7 +122,7 @@ async def scraped(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
         AsyncExitStack() as stack,
     ):
         assert cluster.devcluster is not None
-        daemon.token = accounts.other(cluster.devcluster, "prometheus", accounts.METRICS_READER)
+        daemon.token = accounts.new_account(cluster.devcluster, "prometheus", accounts.METRICS_READER)
         prometheus = await stack.enter_async_context(scraping(folder, daemon))
         await cluster.api.enter_namespace()
         for number in range(12):

@@ -21,7 +21,7 @@ ZONES = ("x", "y", "z")
 
 @st.composite
 def pods(draw: st.DrawFn) -> dict[str, Any]:
-    """A placed pod of one of two apps with up to one rule of each kind."""
+    """Return a placed pod of one of two apps with up to one rule of each kind."""
     app = draw(st.sampled_from(APPS))
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))
@@ -50,7 +50,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def surveyed(driver: Driver) -> Survey:
-    """The whole survey, piece by piece."""
+    """Return the whole survey, piece by piece."""
     pieces = survey_pieces(driver.state, driver.queue.pods())
     while True:
         try:
@@ -71,7 +71,7 @@ def cluster(made: list[dict[str, Any]]) -> Driver:
 
 
 def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
-    """Whether the pod's JSON has the rule."""
+    """Return whether the pod's JSON has the rule."""
     rule = record.rule
     selector = {"app": rule.selects.removeprefix("app=")}
     terms = pod.get("affinity", {})

@@ -1,7 +1,8 @@
-"""Pending pods by reason, the feed of decisions, cells of the map, questions, and what is left out for whom."""
+"""The data of the page: pending pods by reason, decisions, cells of the map, questions, and what users may not see."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Generator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.snapshot import Snapshot
+from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
 from tests.support.driving import Driver, attempt_of
 
@@ -35,7 +37,7 @@ T = TypeVar("T")
 
 
 def finished(pieces: Generator[None, None, T]) -> T:
-    """The value at the end of all pieces."""
+    """Return the value at the end of all pieces."""
     while True:
         try:
             next(pieces)
@@ -50,7 +52,7 @@ def everything(_: str) -> bool:
 
 @pytest.fixture
 def driver() -> Driver:
-    """Two zones, one of which has the pod web-0; web-1 and web-2 wait with it, one in a namespace of its own."""
+    """Return a node with web-0; web-1, and web-2 of another namespace, wait for another zone, and one is gated."""
     driver = Driver()
     driver.node("a", labels={build.ZONE: "za"})
     driver.namespace("default")
@@ -212,7 +214,7 @@ def test_pods_of_a_service_have_the_default_constraints() -> None:
 
 
 def attempt(driver: Driver, name: str, namespace: str = "default") -> Attempted:
-    """A failed attempt of a new pod."""
+    """Return a failed attempt of a new pod."""
     driver.pod(name, namespace=namespace, labels={"app": "web"}, node_selector={"no": "where"})
     return attempt_of(driver.cycle())
 
@@ -255,7 +257,7 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
 
 
 def rehearsal(driver: Driver) -> Rehearsal:
-    """A copy of the cluster, made piece by piece."""
+    """Return a rehearsal on a copy of the cluster."""
     settings = default_settings()
     copy = ClusterState()
     finished(copy_pieces(driver.state, copy))
@@ -285,6 +287,19 @@ def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driv
     assert [(one.node, one.n_pods) for one in found.displaced.by_node] == [("b", 1)]
     assert differences(driver.state) == []
     assert driver.state.node("a") is not None
+
+
+def test_a_displaced_pod_starts_with_the_rules_that_were_relaxed_for_it(driver: Driver) -> None:
+    """Its replacement is a new pod, and its own rule keeps it out of the zone of web-0 again."""
+    entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 1}
+    annotations = {FALLBACK: json.dumps([entry]), RELAXED: json.dumps([{"rule": name_of(entry)}])}
+    driver.node("a2", labels={build.ZONE: "za", "rack": "lost"})
+    driver.pod("db-0", labels={"app": "db"}, affinity=ALONE, annotations=annotations, node="a2")
+    request = WhatIfRequest(without=(NodeLabel("rack", "lost"),))
+    displaced = rehearsal(driver).answer(request, (), ()).displaced
+    assert displaced is not None
+    assert (displaced.n_pods, displaced.n_placed) == (1, 0)
+    assert displaced.refused[0].examples[0].name == "db-0"
 
 
 def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> None:

@@ -56,7 +56,7 @@ class Served:
             self.request("POST", paths[document["kind"]], document)
 
     def shown(self, path: str) -> Any:
-        """The page's data."""
+        """Return the page's data."""
         with urllib.request.urlopen(f"{self.scheduler}/api/v1/{path}", timeout=30) as answer:
             return json.load(answer)
 
@@ -78,7 +78,7 @@ class Standby:
 
     @property
     def url(self) -> str:
-        """The address of its port."""
+        """Return the address of the scheduler's port."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -102,7 +102,7 @@ class Standby:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A cluster with a rollout that is stuck on its anti-affinity."""
+    """Yield a cluster with a rollout that is stuck on its anti-affinity."""
     folder = tmp_path_factory.mktemp("cluster")
     process = subprocess.Popen(
         [sys.executable, "-m", "scheduler", "devcluster", "--ui", "--kubeconfig", folder / "kubeconfig"],
@@ -152,7 +152,7 @@ def _stuck_rollout(cluster: Served) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests of a file."""
+    """Yield one browser for all tests of a file."""
     reason = why_none()
     if reason is not None:
         pytest.skip(reason)
@@ -162,7 +162,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def standby(served: Served) -> Iterator[Standby]:
-    """A second scheduler of the cluster, on a port of its own."""
+    """Yield a second scheduler of the cluster, on a port of its own."""
     instance = Standby(served.kubeconfig, free_port())
     instance.start()
     try:

@@ -35,7 +35,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</scrip
 
 @pytest.fixture
 def page(browser: Browser, served: Served) -> Iterator[Page]:
-    """The page on the view Now. At the end nothing has failed in it, and it has asked nobody but the scheduler."""
+    """Yield the page on the view Now. At the end it has had no error and requested nothing but the scheduler."""
     context = browser.new_context(viewport={"width": 1280, "height": 720})
     page = context.new_page()
     problems, foreign = problems_of(page), []
@@ -192,7 +192,7 @@ def test_the_page_of_a_standby_says_so_and_survives_its_restart(browser: Browser
 
 
 def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby: Standby) -> None:
-    """It is not live, and asks again; whoever closes the page makes room."""
+    """It is not live, and asks again; a viewer who closes the page makes room."""
     with ExitStack() as streams:
         opened = [streams.enter_context(urlopen(f"{standby.url}/api/v1/stream")) for _ in range(MAX_VIEWERS)]
         assert {one.status for one in opened} == {200}
@@ -208,7 +208,7 @@ def test_one_viewer_too_many_is_told_and_sees_figures(browser: Browser, standby:
 
 
 def test_hostile_text_stays_text(page: Page, served: Served) -> None:
-    """An annotation whose problem is told in the scheduler's message contains markup."""
+    """The scheduler's message quotes an annotation that contains markup."""
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{HOSTILE: 1}]}}
     pod = build.pod(
         "hostile", spec={"schedulerName": "affinity-scheduler"}, labels={"constructor": "prototype"}

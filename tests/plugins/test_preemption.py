@@ -1,4 +1,4 @@
-"""Whom a pod would evict, and where: equal to the reference's answer, and no smaller sacrifice would do."""
+"""The victims of preemption: equal to the reference's answer, and no smaller set would do."""
 
 import json
 from collections import Counter
@@ -174,7 +174,7 @@ def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json)
 
 
 def _best_by_trying_all(question: Question, node: str, budgets: Sequence[Object]) -> Candidate | None:
-    """The set of victims that spares the most important pods, out of all sets that make room."""
+    """Return the set of victims that spares the most important pods, out of all sets that make room."""
     violating, others = by_violation(lower_pods(question, node), budgets)
     ordered = [*violating, *others]
     for spared in _most_spared_first(len(ordered)):
@@ -326,7 +326,7 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
-    """Whom the pod would evict, how much harm that is, and what the other nodes say."""
+    """The victims, how much harm that is, and the reasons of the other nodes."""
     random = Random(seed)
     product = ProductSubject(None)
     for one in _crowded(random):
@@ -388,7 +388,7 @@ def _crowded(random: Random) -> Iterator[Json]:
 
 
 def _unfit(pod: Pod, product: ProductSubject) -> UnfitPod | None:
-    """What preemption is asked about the pod; None if it fits."""
+    """Return the pod and its refusals for preemption; None if it fits."""
     snapshot, profile = product.cluster.snapshot(), replace(product.profile, post_filters=())
     refused = decide(pod, snapshot, profile, Random(1), Unobserved())
     if not isinstance(refused, FitError):

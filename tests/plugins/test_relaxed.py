@@ -131,7 +131,7 @@ REPLICAS = st.builds(
 def _replica(
     number: int, node: str | None, has_entry: bool, is_relaxed: bool, limit: int, in_spec: bool
 ) -> Json:
-    """A replica with anti-affinity against its like by zone, in its spec or by annotation."""
+    """Return a replica with anti-affinity against its like by zone, in its spec or by annotation."""
     term = build.term(ZONE, build.selector("app=web"))
     annotations = {}
     if not in_spec or limit > 1:

@@ -172,7 +172,7 @@ _VOLUME_SOURCES: Final[st.SearchStrategy[Json]] = st.one_of(
 
 @st.composite
 def pods(draw: st.DrawFn, *, placed: bool) -> Json:
-    """A pod with volumes; the one that comes may have an ephemeral one."""
+    """Return a pod with volumes; the one that comes may have an ephemeral one."""
     name = draw(_one("p0", "p1", "p2", "p3", "p4")) if placed else "incoming"
     sources = draw(st.lists(_VOLUME_SOURCES, min_size=0 if placed else 1, max_size=3))
     volumes = [{"name": f"v{index}", **source} for index, source in enumerate(sources)]

@@ -24,7 +24,7 @@ def pod(
     claims: Sequence[str] = (),
     ephemeral: Sequence[str] = (),
 ) -> Pod:
-    """A pending pod whose UID is its name, with a volume for each claim and each ephemeral volume's name."""
+    """Return a pending pod whose UID is its name, with a volume for each claim and each ephemeral volume's name."""
     document = {
         "metadata": {"uid": name, "namespace": namespace, "name": name, "labels": labels or {}},
         "spec": {
@@ -52,7 +52,7 @@ def node(
     image: str = "app",
     features: Sequence[str] = (),
 ) -> Node:
-    """A node."""
+    """Return a node."""
     document = {
         "metadata": {"uid": name, "name": name, "labels": labels or {}},
         "spec": {

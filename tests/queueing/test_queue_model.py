@@ -41,7 +41,7 @@ PLUGINS = st.sampled_from(
 
 
 def resembles(waiting: Pod, _old: object, new: object) -> Hint:
-    """A hint that reads labels, and tells a pod's own change from that of another pod."""
+    """Return a hint that depends on labels, and differs for the pod's own changes and those of others."""
     assert isinstance(new, Pod)
     is_own = new.uid == waiting.uid
     return Hint.QUEUE if (new.labels == waiting.labels) != is_own else Hint.SKIP

@@ -32,7 +32,7 @@ POD = PodDecoder().decode(json.dumps(build.pod()).encode())
 
 
 class _Life:
-    """A scheduler that is told the time whenever it asks, and what a careful observer wrote down beside it."""
+    """A scheduler with rule clocks, and the times that a plain count beside it expects."""
 
     def __init__(self) -> None:
         self.clocks = RuleClocks()
@@ -47,7 +47,7 @@ class _Life:
         return replace(POD, fallback_waited_s=tuple((RULES[key].name, s) for key, s in self.saved.items()))
 
     def attempt(self, keys: tuple[str, ...]) -> None:
-        """The scheduler tries the pod, and finds that each of these rules keeps it pending."""
+        """Try the pod: each of these rules keeps it pending."""
         self.clocks.run(self.pod(), [(RULES[key],) for key in keys], self.now_s)
         self.running = set(keys)
         self._save()
@@ -65,18 +65,18 @@ class _Life:
         self._passes(until_s - self.now_s)
 
     def freeze(self, seconds: float) -> None:
-        """The process is stopped: of this time at most a step counts."""
+        """Stop the process for a while, of which at most one step counts."""
         self.now_s += seconds
         for key in self.running:
             self.most_s[key] += min(seconds, MAX_STEP_S)
 
     def interrupted(self) -> None:
-        """A watch broke: what has passed counts, the next time does not."""
+        """Break a watch: the time so far counts, the next step does not."""
         self.clocks.on_interrupted(self.now_s)
         self.now_s += BLIND_S
 
     def restart(self) -> None:
-        """Another process, with another clock, knows what was saved."""
+        """Start another process, with another clock, from what was saved."""
         self.clocks, self.now_s, self.running = RuleClocks(), 7.0, set()
         for key in TIMES_S:
             known = self.saved.get(key, 0)
@@ -97,7 +97,7 @@ class _Life:
             assert self.least_s[key] - MAX_STEP_S < TIMES_S[key]
 
     def _bind_if_due(self) -> None:
-        """A pod with rules that are due is tried at once; its bind fails, and other reasons keep it then."""
+        """Try a pod with rules that are due; its bind fails, and then other reasons keep it pending."""
         self.check()
         if self.clocks.due(POD.uid) is not None:
             self.clocks.stop(POD.uid, self.now_s)

@@ -17,7 +17,7 @@ _SIDES = ("podAffinity", "podAntiAffinity")
 
 
 def in_fields(pod: Object) -> Object:
-    """The pod with everything in its spec, enforced rules among the required ones."""
+    """Return the pod with all terms in its spec: those of annotations, and enforced ones among the required ones."""
     annotations = pod["metadata"].get("annotations") or {}
     if ANNOTATION not in annotations:
         return pod
@@ -43,7 +43,7 @@ def _pods(pod: Object, old: Object, own: Object) -> Object:
 
 
 def _merged(pod: Object, term: Object) -> Object:
-    """The term whose selector has the pod's own values of the keys that it lists."""
+    """Return the term with the pod's values of its matchLabelKeys and mismatchLabelKeys in its selector."""
     labels = labels_of(pod)
     values = [
         {"key": key, "operator": operator, "values": [labels[key]]}
@@ -59,7 +59,7 @@ def _merged(pod: Object, term: Object) -> Object:
 
 
 def _nodes(old: Object, own: Object) -> Object:
-    """A node has to meet one term of each."""
+    """Return node affinity that requires a term of each and has the preferences of both."""
     made: dict[str, Any] = {**old}
     preferred = [*(old.get(PREFERRED) or ()), *(own.get(PREFERRED) or ())]
     if preferred:
@@ -75,7 +75,7 @@ def _nodes(old: Object, own: Object) -> Object:
 
 
 def _both(one: Object, other: Object) -> Object:
-    """An empty term matches nothing, and so does it together with another."""
+    """Return the term that requires both; an empty term matches nothing, also together with another."""
     if not any(one.values()) or not any(other.values()):
         return {}
     return {

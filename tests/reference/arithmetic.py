@@ -10,19 +10,19 @@ from math import floor
 
 
 def truncated(numerator: int, denominator: int) -> int:
-    """The quotient cut off towards zero, as Go divides integers."""
+    """Return the quotient cut off towards zero, as Go divides integers."""
     quotient = abs(numerator) // abs(denominator)
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
 
 
 def rounded(number: float | Fraction) -> int:
-    """The nearest integer, halves away from zero; `number` is not negative."""
+    """Return the nearest integer, halves away from zero; `number` is not negative."""
     below = floor(number)
     return below + 1 if number - below >= 0.5 else below
 
 
 def normalised(raw: dict[str, int], *, reverse: bool) -> dict[str, int]:
-    """Raw scores by node, stretched so that the highest is 100; turned round where `reverse`."""
+    """Return raw scores by node, scaled so that the highest is 100, and inverted if `reverse`."""
     top = max([0, *raw.values()])
     if top == 0:
         return dict.fromkeys(raw, 100) if reverse else dict(raw)
@@ -31,7 +31,7 @@ def normalised(raw: dict[str, int], *, reverse: bool) -> dict[str, int]:
 
 
 def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
-    """The height at `at` of the line through `points` (utilisation, score), flat outside them."""
+    """Return the height at `at` of the line through `points` (utilisation, score), flat outside them."""
     for i, (x, y) in enumerate(points):
         if at <= x:
             if i == 0:

@@ -15,7 +15,7 @@ NAME = "NodeResourcesBalancedAllocation"
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
-    """75 where the balance stays, up to 100 where it improves, down to 50; skipped if nothing is asked for."""
+    """Return 75 where the balance stays, up to 100 where it improves, down to 50; skip if nothing is requested."""
     configured = question.args.get(NAME, {}).get("resources") or [{"name": "cpu"}, {"name": "memory"}]
     resources = [(resource["name"], 1) for resource in configured]
     asked = in_units(pod_requests(question.pod, use_status=True, pod_level=True))
@@ -34,7 +34,7 @@ def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
 
 
 def balance(used: list[float]) -> int:
-    """100 where all shares are equal, less by their standard deviation."""
+    """Return 100 where all shares are equal, less their standard deviation."""
     if len(used) < 2:
         deviation = 0.0
     elif len(used) == 2:

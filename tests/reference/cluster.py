@@ -116,7 +116,7 @@ class Cluster:
         self, pod: Object, config: Object | None = None, gates: Mapping[str, bool] | None = None
     ) -> dict[str, Any]:
         """
-        The decision on a pod against the cluster as it stands; changes nothing.
+        Return the decision on a pod against the cluster as it stands; changes nothing.
 
         Returns: `prefilter` (only on refusal), `prefilterNodes` (only where names were narrowed), `filter`,
         `feasible`, `score`, `total` and `message` (only where no node is feasible; without what preemption adds),
@@ -129,7 +129,7 @@ class Cluster:
             return {"error": str(error)}
 
     def evaluate_and_preempt(self, pod: Object, config: Object | None = None) -> dict[str, Any]:
-        """The decision with `preemption` where no node is feasible, and its part of the message."""
+        """Return the decision with `preemption` where no node is feasible, and its part of the message."""
         decision = self.evaluate(pod, config)
         if "message" not in decision:
             return decision
@@ -139,11 +139,11 @@ class Cluster:
         return {**decision, "preemption": found, "message": f"{decision['message']} {text}".rstrip()}
 
     def question(self, pod: Object, config: Object | None = None) -> Question:
-        """What plugins are asked about the pod."""
+        """Return the pod and the cluster as plugins see them."""
         return self._question(in_fields(pod), config, {})
 
     def budgets(self) -> list[Object]:
-        """Every PodDisruptionBudget."""
+        """Return every PodDisruptionBudget."""
         return self._of("PodDisruptionBudget")
 
     def _of(self, kind: str) -> list[Object]:
@@ -187,7 +187,7 @@ def _key(kind: str, namespace: str, name: str) -> tuple[str, str, str]:
 
 
 def _images(node: Object) -> dict[str, int]:
-    """Bytes by image name, the first mention of a name on the node counting."""
+    """Return bytes by image name; the first mention of a name on the node counts."""
     sizes: dict[str, int] = {}
     for image in (node.get("status") or {}).get("images") or []:
         for name in image.get("names") or []:
@@ -196,7 +196,7 @@ def _images(node: Object) -> dict[str, int]:
 
 
 def _profile(config: Object | None) -> Object:
-    """The only profile of a configuration."""
+    """Return the only profile of a configuration."""
     profiles: list[Object] = (config or {}).get("profiles") or [{}]
     return profiles[0]
 
@@ -206,7 +206,7 @@ def _plugin_args(profile: Object) -> dict[str, Object]:
 
 
 def _disabled(profile: Object) -> frozenset[tuple[str, str]]:
-    """Every (extension point, plugin) that the profile switches off; "multiPoint" stands for all points."""
+    """Return every (extension point, plugin) that the profile switches off; "multiPoint" means all points."""
     return frozenset(
         (point, plugin["name"])
         for point, plugins in (profile.get("plugins") or {}).items()
@@ -253,7 +253,7 @@ def _decision(question: Question) -> dict[str, Any]:
 
 
 def node_refusals(question: Question) -> dict[str, Verdict]:
-    """Why each node refuses the pod: the first plugin's answer."""
+    """Return by node the first plugin's refusal of the pod."""
     names = [answer for ask in PREFILTERS.values() if isinstance(answer := ask(question), frozenset)]
     refused = [ask(question) for name, ask in FILTERS.items() if question.runs("filter", name)]
     found = {node: by_node[node] for by_node in reversed(refused) for node in by_node}
@@ -262,7 +262,7 @@ def node_refusals(question: Question) -> dict[str, Verdict]:
 
 
 def refusal_on(question: Question, node: str) -> Verdict | None:
-    """Why the node refuses the pod, None if it does not."""
+    """Return why the node refuses the pod; None if it does not."""
     asked = (ask(question) for name, ask in FILTERS.items() if question.runs("filter", name))
     return next((by_node[node] for by_node in asked if node in by_node), None)
 
@@ -277,7 +277,7 @@ def _scores(question: Question, feasible: list[str]) -> dict[str, dict[str, int]
 
 
 def _refused_everywhere(question: Question, refusals: Mapping[str, Verdict]) -> dict[str, Any]:
-    """The first refusal ends the cycle, and is the whole message; the others are what was asked besides."""
+    """Return a decision whose message is the first refusal, which ends the cycle."""
     first = next(iter(refusals.values()))
     return {
         "prefilter": _as_json(refusals),
@@ -292,7 +292,7 @@ def _refused_everywhere(question: Question, refusals: Mapping[str, Verdict]) -> 
 def _first_reasons(
     question: Question, refused: Mapping[str, Mapping[str, Verdict]], allowed: frozenset[str]
 ) -> Counter[str]:
-    """How many nodes give each reason: a node speaks with the first plugin that refuses it."""
+    """Return the number of nodes by reason, each node with the first plugin that refuses it."""
     reasons: Counter[str] = Counter()
     for node in question.nodes:
         if node not in allowed:

@@ -9,7 +9,7 @@ from tests.reference.selectors import Selector, SelectorError, from_map, parse
 
 
 def default_selector(question: Question) -> Selector:
-    """All service selectors that match the pod, merged, with its owner's; everything, where there is none."""
+    """Return the selectors of all services that match the pod, merged with its owner's; everything if it has none."""
     merged: dict[str, str] = {}
     for service in _in_namespace(question, "Service"):
         selects = (service.get("spec") or {}).get("selector")

@@ -20,21 +20,21 @@ Declared = tuple[Term, bool]
 
 
 def entries_of(pod: Object) -> list[Object]:
-    """What the pod's fallback annotation holds."""
+    """Return the entries of the pod's fallback annotation."""
     annotations = pod["metadata"].get("annotations") or {}
     entries: list[Object] = json.loads(annotations.get(FALLBACK, "[]"))
     return entries
 
 
 def name_of(entry: Object) -> str:
-    """What the mark calls the entry."""
+    """Return the name of the entry in the annotation of relaxed rules."""
     labels = ",".join(f"{key}={value}" for key, value in sorted((entry.get("matchLabels") or {}).items()))
     by = f" by {entry['topologyKey']}" if entry.get("topologyKey") else ""
     return f"{entry['rule']}{by}{f' of {labels}' if labels else ''}"
 
 
 def marked(pod: Object) -> list[Object]:
-    """The entries that the pod's mark names, if the pod has a node."""
+    """Return the entries that the pod's mark names, if the pod has a node."""
     annotations = pod["metadata"].get("annotations") or {}
     if not (pod.get("spec") or {}).get("nodeName") or RELAXED not in annotations:
         return []
@@ -43,7 +43,7 @@ def marked(pod: Object) -> list[Object]:
 
 
 def relaxed_anti(pod: Object, entries: Iterable[Object]) -> set[Declared]:
-    """The required anti-affinity terms that these entries of the pod name."""
+    """Return the required anti-affinity terms that these entries of the pod name."""
     chosen = [entry for entry in entries if entry["rule"] == "podAntiAffinity"]
     return {
         declared
@@ -54,7 +54,7 @@ def relaxed_anti(pod: Object, entries: Iterable[Object]) -> set[Declared]:
 
 def softened(pod: Object, entries: Iterable[Object], yields_to: Iterable[Declared] = ()) -> Object:
     """
-    The pod in fields, without our annotations: terms of these entries among the preferences.
+    Return the pod in fields, without our annotations: terms of these entries among the preferences.
 
     Required anti-affinity of `yields_to` is left out where an entry of the pod's names it.
     """
@@ -99,7 +99,7 @@ def as_seen_by(
     pod: Object, others: Iterable[Object], *, came_first: bool = True
 ) -> tuple[Object, list[Object]]:
     """
-    The bound pod and the other pods in fields, as far as rules between them hold at all.
+    Return the bound pod and the other pods in fields, with the rules between them that still hold.
 
     Left out are pods to which a rule of this pod yields: if it `came_first`, they may have come beside it.
     """
@@ -113,7 +113,7 @@ def as_seen_by(
 
 
 def _declared(pod: Object) -> list[Declared]:
-    """The pod's required anti-affinity, in the order of its fields; those of the annotation come last."""
+    """Return the pod's required anti-affinity, in the order of its fields; those of the annotation come last."""
     terms = terms_of(in_fields(pod)).anti_required
     own = (
         json.loads((pod["metadata"].get("annotations") or {}).get(ANNOTATION, "{}")).get("podAntiAffinity")
@@ -129,7 +129,7 @@ def _required_anti(pod: Object) -> list[Object]:
 
 
 def _names(entry: Object, term: Object) -> bool:
-    """Whether the entry is about the term or constraint."""
+    """Return whether the entry is about the term or constraint."""
     selector = term.get("labelSelector") or {}
     required = dict(selector.get("matchLabels") or {})
     for one in selector.get("matchExpressions") or ():

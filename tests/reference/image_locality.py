@@ -15,7 +15,7 @@ _HIGHEST_BYTES_PER_CONTAINER = 1000 * _MB
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int]:
-    """From 0 (23 MB or less of the images are there) to 100 (1000 MB a container or more); never skipped."""
+    """Return 0 (23 MB or less of the images on the node) to 100 (1000 MB per container or more); never skipped."""
     spec = question.spec
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     wanted = [container.get("image") or "" for container in containers]
@@ -38,5 +38,5 @@ def scores(question: Question, feasible: list[str]) -> dict[str, int]:
 
 
 def with_tag(image: str) -> str:
-    """The image's name with `:latest` where it names neither tag nor digest."""
+    """Return the image's name with `:latest` where it names neither tag nor digest."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

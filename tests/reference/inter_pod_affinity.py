@@ -40,7 +40,7 @@ class Term:
     max_pods: int = 1
 
     def matches(self, pod: Object, namespace_labels: Labels) -> bool:
-        """Whether `pod`, whose namespace has the given labels, is one that the term speaks of."""
+        """Return whether the term selects `pod`, whose namespace has the given labels."""
         covered = namespace_of(pod) in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return covered and self.selector.matches(labels_of(pod))
 
@@ -58,7 +58,7 @@ class Terms:
 
 
 def terms_of(pod: Object) -> Terms:
-    """A pod's terms, read, with its own namespace standing in where a term names none."""
+    """Return the pod's parsed terms; a term that names no namespace has the pod's own."""
     affinity, anti = _affinity(pod, "podAffinity"), _affinity(pod, "podAntiAffinity")
     lists: list[tuple[Term, ...]] = []
     error = None
@@ -97,7 +97,7 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
 
 def _own_terms(question: Question) -> Terms:
     """
-    The incoming pod's terms with every known namespace that they select listed by name.
+    Return the incoming pod's terms with every known namespace that they select listed by name.
 
     The namespace selector stays in place, and is asked again with no namespace labels at all: one that only
     excludes (NotIn, DoesNotExist) then covers every namespace. That looks unintended, and is what 1.36 does.
@@ -126,7 +126,7 @@ def _selected_namespaces(question: Question, selector: Selector) -> frozenset[st
 
 
 def _existing_pods(question: Question) -> Iterator[tuple[Object, Labels]]:
-    """Every pod on every node, terminating ones too, with the labels of its node."""
+    """Yield every pod on every node, terminating ones too, with the labels of its node."""
     for node, pods in question.pods_on.items():
         for pod in pods:
             yield pod, question.node_labels(node)
@@ -137,13 +137,13 @@ def _incoming_namespace_labels(question: Question) -> Labels:
 
 
 def prefilter(question: Question) -> Verdict | None:
-    """A refusal everywhere if any of the pod's four lists does not parse."""
+    """Return a refusal everywhere if any of the pod's four lists does not parse."""
     error = terms_of(question.pod).error
     return Verdict(UNRESOLVABLE, (f"parsing pod: {error}",)) if error else None
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """The pod's affinity first, then its anti-affinity, then the anti-affinity of the pods that run already."""
+    """Return refusals by the pod's affinity, then its anti-affinity, then the anti-affinity of running pods."""
     own = _own_terms(question)
     affinity = _count_affinity(question, own)
     exempt = _exempt_namespaces(question)
@@ -171,7 +171,7 @@ def _affinity_holds(own: Terms, affinity: Counts, labels: Labels, lets_first_pod
 
 
 def _count_affinity(question: Question, own: Terms) -> Counts:
-    """Pods that match all required affinity terms at once, at the pair of each term."""
+    """Count the pods that match all required affinity terms, at the pair of each term."""
     counts: Counts = defaultdict(int)
     for pod, labels in _existing_pods(question):
         if own.required and all(term.matches(pod, {}) for term in own.required):
@@ -182,7 +182,7 @@ def _count_affinity(question: Question, own: Terms) -> Counts:
 
 
 def _full_for_the_pod(question: Question, anti_required: Iterable[Term]) -> set[tuple[str, str]]:
-    """Pairs with as many pods as a term allows with the incoming one, each term on its own."""
+    """Return pairs with as many pods as a term allows together with the incoming one, each term on its own."""
     exempt = _exempt_namespaces(question)
     full: set[tuple[str, str]] = set()
     for term in anti_required:
@@ -195,7 +195,7 @@ def _full_for_the_pod(question: Question, anti_required: Iterable[Term]) -> set[
 
 
 def _full_for_existing_pods(question: Question) -> set[tuple[str, str]]:
-    """Pairs with an existing pod that has as many others beside it as its term allows, and selects the incoming pod."""
+    """Return pairs with an existing pod whose term selects the incoming pod and allows no more pods there."""
     exempt = _exempt_namespaces(question)
     full: set[tuple[str, str]] = set()
     for pod, labels in _existing_pods(question):
@@ -220,7 +220,7 @@ def _exempt_namespaces(question: Question) -> frozenset[str]:
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
-    """The weights of all matching preferences, both ways, per domain; skipped where none matches anywhere."""
+    """Return the weights of all matching preferences, both ways, per domain; skipped where none matches anywhere."""
     weights = _weights(question)
     if not weights:
         return None
@@ -237,7 +237,7 @@ def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
 
 
 def _weights(question: Question) -> Counts:
-    """The sum of weights at each pair; a pair whose weights cancel out is still present."""
+    """Return the sum of weights at each pair; a pair whose weights cancel out is still present."""
     args: Mapping[str, int | bool] = question.args.get(NAME, {})
     hard_weight = args.get("hardPodAffinityWeight")
     hard_weight = 1 if hard_weight is None else hard_weight

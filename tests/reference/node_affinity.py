@@ -20,7 +20,7 @@ NAME = "NodeAffinity"
 
 def prefilter(question: Question) -> Verdict | frozenset[str] | None:
     """
-    The only node names possible, where every required term lists some; a refusal where none is left.
+    Return the only node names possible, where every required term lists some; a refusal where none is left.
 
     Within a term the lists of several `metadata.name In` fields intersect; over terms they unite.
     """
@@ -42,7 +42,7 @@ def prefilter(question: Question) -> Verdict | frozenset[str] | None:
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Nodes outside the profile's added affinity, then nodes outside the pod's own."""
+    """Return nodes outside the profile's added affinity, then nodes outside the pod's own."""
     added = _added(question).get("requiredDuringSchedulingIgnoredDuringExecution")
     refused = {}
     for name, node in question.nodes.items():
@@ -56,7 +56,7 @@ def refusals(question: Question) -> dict[str, Verdict]:
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
     """
-    The sum of the weights of the preferred terms that match; skipped where nobody prefers anything.
+    Return the sum of the weights of the preferred terms that match; skipped without preferred terms.
 
     Raises: CycleError where a preferred term that counts does not parse.
     """

@@ -10,7 +10,7 @@ NAME = "NodeName"
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """All nodes but the one named, where one is."""
+    """Return all nodes but the one named, where one is."""
     wanted = question.spec.get("nodeName") or ""
     return {
         name: Verdict(UNRESOLVABLE, ("node(s) didn't match the requested node name",))

@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Object) -> list[HostPort]:
-    """Host ports of app containers and of init containers that keep running."""
+    """Return host ports of app containers and of init containers that keep running."""
     spec = pod.get("spec") or {}
     sidecars = [c for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     return [
@@ -34,14 +34,14 @@ def host_ports(pod: Object) -> list[HostPort]:
 
 
 def conflict(wanted: HostPort, used: HostPort) -> bool:
-    """Whether both cannot be had: same protocol and port, on the same address or with either on all."""
+    """Return whether two host ports conflict: same protocol and port, on the same address or one on all addresses."""
     if (wanted.protocol, wanted.port) != (used.protocol, used.port):
         return False
     return wanted.ip == used.ip or _ANY_IP in (wanted.ip, used.ip)
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Nodes where a pod holds a port that conflicts with one wanted."""
+    """Return nodes where a pod holds a port that conflicts with a wanted one."""
     refused = {}
     for name in question.nodes:
         used = [port for pod in question.pods_on[name] for port in host_ports(pod)]

@@ -29,7 +29,7 @@ _DEFAULT_RESOURCES: list[Object] = [{"name": "cpu", "weight": 1}, {"name": "memo
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Every shortage of every node: pods, then cpu, memory, ephemeral-storage, then the other names."""
+    """Return every shortage of every node: pods, then cpu, memory, ephemeral-storage, then the other names."""
     asked = in_units(pod_requests(question.pod, use_status=False, pod_level=True))
     refused = {}
     for name, node in question.nodes.items():
@@ -48,7 +48,7 @@ def refusals(question: Question) -> dict[str, Verdict]:
 
 
 def _checked(question: Question, asked: Amounts) -> list[str]:
-    """The names to check, in order: an amount of 0 never fails; upstream leaves the order of the last unsaid."""
+    """Return the names to check, in order: an amount of 0 never fails; upstream leaves the order of the last unsaid."""
     known = [name for name in ("cpu", "memory", "ephemeral-storage") if asked.get(name, 0) > 0]
     args = question.args.get(NAME, {})
     ignored = args.get("ignoredResources") or []
@@ -72,7 +72,7 @@ class _Share(NamedTuple):
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int]:
-    """How full each node would be, by the configured strategy; never skipped, never normalised."""
+    """Return how full each node would be, by the configured strategy; never skipped, never normalised."""
     strategy: Object = question.args.get(NAME, {}).get("scoringStrategy") or {}
     score_of = _STRATEGIES[strategy.get("type") or "LeastAllocated"]
     return {name: score_of(_shares(question, name, strategy), strategy) for name in feasible}
@@ -101,7 +101,7 @@ def with_room(
     question: Question, node: str, resources: list[tuple[str, int]], asked: Mapping[str, int]
 ) -> list[tuple[str, int, int]]:
     """
-    The configured resources that count on a node, as (name, weight, allocatable).
+    Return the configured resources that count on a node, as (name, weight, allocatable).
 
     Left out: what the node has none of, and other than well-known resources that the pod does not ask for.
     """

@@ -17,7 +17,7 @@ class TermError(ValueError):
 
 
 def pod_accepts(pod: Object, node: Object) -> bool:
-    """Whether a node has every label of the pod's nodeSelector and meets its required node affinity."""
+    """Return whether a node has every label of the pod's nodeSelector and meets its required node affinity."""
     spec = pod.get("spec") or {}
     labels = labels_of(node)
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
@@ -27,14 +27,14 @@ def pod_accepts(pod: Object, node: Object) -> bool:
 
 
 def required_of(spec: Object) -> Object | None:
-    """The required node affinity of a pod's spec."""
+    """Return the required node affinity of a pod's spec."""
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required: Object | None = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     return required
 
 
 def any_term_matches(required: Object, node: Object) -> bool:
-    """Whether one of a node selector's terms matches; a term that does not parse never does."""
+    """Return whether one of a node selector's terms matches; a term that does not parse never does."""
     return any(_matches_if_parsed(term, node) for term in required.get("nodeSelectorTerms") or [])
 
 
@@ -47,7 +47,7 @@ def _matches_if_parsed(term: Object, node: Object) -> bool:
 
 
 def term_matches(term: Object, node: Object) -> bool:
-    """Whether a node meets every expression and field of a parsable term; an empty term matches nothing."""
+    """Return whether a node meets every expression and field of a parsable term; an empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
@@ -56,7 +56,7 @@ def term_matches(term: Object, node: Object) -> bool:
 
 
 def labels_match(term: Object, labels: Labels) -> bool:
-    """Whether the labels meet the term of a volume: what it says of the node's name is passed over."""
+    """Return whether the labels meet a volume's term, apart from its requirements on the node's name."""
     expressions = term.get("matchExpressions") or []
     if not expressions and not term.get("matchFields"):
         return False

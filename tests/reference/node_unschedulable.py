@@ -13,7 +13,7 @@ _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Nodes with spec.unschedulable, unless tolerated; the node's real taints are not asked."""
+    """Return nodes with spec.unschedulable, unless the pod tolerates that; the nodes' taints do not count."""
     if tolerated(question, _CORDON):
         return {}
     return {

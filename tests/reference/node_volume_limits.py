@@ -1,5 +1,5 @@
 """
-NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
 Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 """
@@ -47,7 +47,7 @@ class _NoClaimError(Exception):
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """By node."""
+    """Return the refusals by node."""
     found = {}
     for node in question.nodes:
         csi_node = named(question, "CSINode", node)

@@ -24,7 +24,7 @@ class Group:
         self._members = members
 
     def most(self, enough: int) -> int:
-        """The most members that have places, or `enough` if as many have."""
+        """Return the most members that have places, or `enough` if as many have."""
         best = 0
         start: _Assignment = (frozenset(), frozenset())
         seen, open_ends = {start}, [start]
@@ -44,7 +44,7 @@ class Group:
         return best
 
     def is_valid(self, nodes: Mapping[str, str]) -> bool:
-        """Whether an order leads to exactly these places of these members."""
+        """Return whether an order leads to exactly these places of these members."""
         start: _Assignment = (frozenset(), frozenset())
         open_ends, seen = [start], {start}
         wanted = frozenset(nodes.items())
@@ -87,7 +87,7 @@ class Group:
                 yield places | {(name, node)}, waiting | {name}
 
     def _before_company(self, pod: Object, left: list[Object]) -> frozenset[str]:
-        """The nodes that take the pod if a member to come counts as the one that its affinity selects."""
+        """Return the nodes that take the pod if a member to come counts as the one that its affinity selects."""
         question = self._cluster.question(pod)
         terms = _required(pod)
         running = [(one, question.nodes[node]) for node, pods in question.pods_on.items() for one in pods]
@@ -130,7 +130,7 @@ def _without_required(pod: Object) -> Object:
 
 
 def _selects(terms: list[Object], pod: Object) -> bool:
-    """Whether all terms select the pod; of the terms only matchLabels are read, and all pods are in one namespace."""
+    """Return whether all terms select the pod. Only matchLabels are read; all pods are in one namespace."""
     return all(
         term["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items() for term in terms
     )

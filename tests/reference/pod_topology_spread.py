@@ -46,7 +46,7 @@ class Constraint:
 
 def constraints(question: Question, when_unsatisfiable: str) -> list[Constraint]:
     """
-    The pod's own constraints of one kind, or the cluster's defaults if it has none of either kind.
+    Return the pod's own constraints of one kind, or the cluster's defaults if it has none of either kind.
 
     Raises: SelectorError.
     """
@@ -73,7 +73,7 @@ def _defaulting_is_system(question: Question) -> bool:
 
 
 def _own_selector(question: Question, declared: Object) -> Selector:
-    """The constraint's selector, narrowed to the values the pod has now under matchLabelKeys."""
+    """Return the constraint's selector, narrowed to the values the pod has now under matchLabelKeys."""
     selector = parse(declared.get("labelSelector"))
     if selector.nothing or not question.gates.get("MatchLabelKeysInPodTopologySpread", True):
         return selector
@@ -108,7 +108,7 @@ def _has_all_keys(question: Question, node: str, wanted: list[Constraint]) -> bo
 
 def _n_matching(question: Question, node: str, selector: Selector) -> int:
     """
-    Pods on a node that a constraint counts: of the pod's namespace, not terminating, selected.
+    Count the pods on a node that the constraint selects: of the pod's namespace and not terminating.
 
     A selector that selects everything counts nothing here. That looks unintended, and is what 1.36 does.
     """
@@ -124,7 +124,7 @@ def _n_matching(question: Question, node: str, selector: Selector) -> int:
 
 def prefilter(question: Question) -> None:
     """
-    Refuses nobody.
+    Refuse no pod.
 
     Raises: CycleError for a selector that does not parse.
     """
@@ -135,7 +135,7 @@ def prefilter(question: Question) -> None:
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Nodes without a key, and nodes whose domain would lead the emptiest by more than maxSkew."""
+    """Return nodes without a key, and nodes whose domain would lead the emptiest by more than maxSkew."""
     hard = constraints(question, "DoNotSchedule")
     counts = [_count_by_domain(question, constraint, hard) for constraint in hard]
     refused = {}
@@ -147,7 +147,7 @@ def refusals(question: Question) -> dict[str, Verdict]:
 
 
 def _count_by_domain(question: Question, constraint: Constraint, hard: list[Constraint]) -> dict[str, int]:
-    """Matching pods by value of the key, over nodes that have all keys of all `hard` and pass the policies."""
+    """Count matching pods by value of the key, on nodes that have all keys of `hard` and pass the policies."""
     counts: dict[str, int] = {}
     for name, node in question.nodes.items():
         if _has_all_keys(question, name, hard) and _passes_policies(question, constraint, node):
@@ -174,7 +174,7 @@ def _first_refusal(
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
     """
-    The fewer matching pods in a node's domains, the higher; skipped without a soft constraint.
+    Return scores that are higher the fewer matching pods a node's domains have; skipped without a soft constraint.
 
     Raises: CycleError for a selector that does not parse.
     """
@@ -199,7 +199,7 @@ def _count_where_scored(
     question: Question, constraint: Constraint, soft: list[Constraint], scored: list[str], require_all: bool
 ) -> dict[str, int]:
     """
-    Matching pods by domain, over all nodes, for the domains that have a node to be scored.
+    Count matching pods by domain, on all nodes, for the domains that have a node to be scored.
 
     A node without the key is in domain "" (only under System defaults). The hostname's domains are not counted.
     """

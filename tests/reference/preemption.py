@@ -31,7 +31,7 @@ def preemption(
     question: Question, refusals: dict[str, Verdict], budgets: Sequence[Object], refusal: Refusal
 ) -> tuple[dict[str, Any], str]:
     """
-    What preemption finds on every node, as recorded decisions have it, and its part of the message.
+    Return what preemption finds on every node, in the shape of a record, and its part of the message.
 
     `refusals`: why each node refuses the pod.
     """
@@ -67,7 +67,7 @@ def preemption(
 def on_node(
     question: Question, node: str, budgets: Sequence[Object], refusal: Refusal
 ) -> Candidate | Verdict:
-    """Whom the pod would evict from the node, or why that would not help."""
+    """Return the pods that would be evicted from the node, or why that would not help."""
     lower = lower_pods(question, node)
     if not lower:
         return Verdict("", ("No preemption victims found for incoming pod",))
@@ -102,23 +102,23 @@ class Trial:
         self._held = {_port(port) for pod in self._left for port in _ports(pod)}
 
     def take_away(self, pod: Object) -> None:
-        """The pod leaves."""
+        """Remove the pod from the node."""
         self._left.remove(pod)
         self._held -= set(map(_port, _ports(pod)))
 
     def bring_back(self, pod: Object) -> None:
-        """The pod stays after all."""
+        """Put the pod back on the node."""
         self._left.append(pod)
         self._held |= set(map(_port, _ports(pod)))
 
     def refusal(self) -> Verdict | None:
-        """Why the node refuses the pod now."""
+        """Return why the node refuses the pod now; None if it does not."""
         left = [self._as_held(pod) for pod in self._left]
         pods_on = {**self._question.pods_on, self._node: left}
         return self._refusal(replace(self._question, pods_on=pods_on), self._node)
 
     def _as_held(self, pod: Object) -> Object:
-        """The pod with the ports that it still holds."""
+        """Return the pod with the ports that it still holds."""
         if not _ports(pod):
             return pod
         spec = dict(pod["spec"])
@@ -131,13 +131,13 @@ class Trial:
 
 
 def lower_pods(question: Question, node: str) -> list[Object]:
-    """The node's pods of lower priority, the most important first; equally important ones by name, backwards."""
+    """Return the node's pods of lower priority, the most important first; equally important ones by name, backwards."""
     lower = [pod for pod in question.pods_on[node] if priority(pod) < priority(question.pod)]
     return sorted(sorted(lower, key=key_of, reverse=True), key=importance)
 
 
 def by_violation(pods: Sequence[Object], budgets: Sequence[Object]) -> tuple[list[Object], list[Object]]:
-    """The pods whose removal, one after the other, breaks a budget, and the others."""
+    """Return the pods whose removal, one after the other, breaks a budget, and the others."""
     allowed = {id(budget): (budget.get("status") or {}).get("disruptionsAllowed") or 0 for budget in budgets}
     violating: list[Object] = []
     others: list[Object] = []
@@ -152,7 +152,7 @@ def by_violation(pods: Sequence[Object], budgets: Sequence[Object]) -> tuple[lis
 
 
 def harm(candidate: Candidate) -> tuple[int, int, int, int, list[int]]:
-    """What the choice compares, least first; the victims that started latest are the least harm."""
+    """Return the key by which candidates are compared, least first; victims that started latest are the least harm."""
     priorities = [priority(pod) for pod in candidate.victims]
     top = [_started(pod) for pod in candidate.victims if priority(pod) == priorities[0]]
     latest = [-ord(one) for one in min(top)]
@@ -161,17 +161,17 @@ def harm(candidate: Candidate) -> tuple[int, int, int, int, list[int]]:
 
 
 def importance(pod: Object) -> tuple[int, str]:
-    """Sorts a higher priority first, then the pod that started earlier."""
+    """Return the sort key that puts a higher priority first, then the pod that started earlier."""
     return -priority(pod), _started(pod)
 
 
 def priority(pod: Object) -> int:
-    """`spec.priority`, 0 where absent."""
+    """Return `spec.priority`, 0 where absent."""
     return pod["spec"].get("priority") or 0
 
 
 def key_of(pod: Object) -> str:
-    """`namespace/name`."""
+    """Return `namespace/name`."""
     return f"{namespace_of(pod)}/{pod['metadata']['name']}"
 
 

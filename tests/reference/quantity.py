@@ -22,7 +22,7 @@ Requests = dict[str, Fraction]
 @lru_cache(maxsize=4096)
 def parse(text: str | float | None) -> Fraction:
     """
-    The exact value, rounded away from zero to a whole multiple of 10^-9; null is 0.
+    Return the exact value, rounded away from zero to a whole multiple of 10^-9; null is 0.
 
     Raises: ValueError where the text is no quantity.
     """
@@ -46,21 +46,21 @@ def parse(text: str | float | None) -> Fraction:
 
 
 def parse_all(quantities: dict[str, str | float] | None) -> Requests:
-    """Each named quantity of a resource list."""
+    """Return each named quantity of a resource list."""
     return {name: parse(text) for name, text in (quantities or {}).items()}
 
 
 def whole_units(amount: Fraction) -> int:
-    """Rounded away from zero to units; 0 where that is no int64 (what numbers of over 18 digits do is not modelled)."""
+    """Return the value rounded away from zero to units; 0 if that is no int64 (over 18 digits are not modelled)."""
     rounded = ceil(amount) if amount >= 0 else floor(amount)
     return rounded if -_INT64_MAX - 1 <= rounded <= _INT64_MAX else 0
 
 
 def whole_milli(amount: Fraction) -> int:
-    """Rounded away from zero to thousandths."""
+    """Return the value rounded away from zero to thousandths."""
     return whole_units(amount * 1000)
 
 
 def scheduler_units(name: str, amount: Fraction) -> int:
-    """What the scheduler calculates with: milli-units of cpu, units of everything else."""
+    """Return the value in the scheduler's units: thousandths of cpu, units of everything else."""
     return whole_milli(amount) if name == "cpu" else whole_units(amount)

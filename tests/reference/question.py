@@ -1,4 +1,4 @@
-"""What every plugin is asked about, and how it may answer."""
+"""The question that every plugin answers, and the form of the answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,48 +54,48 @@ class Question:
     storage: Mapping[str, list[Object]]
 
     def objects(self, kind: str) -> list[Object]:
-        """Every object of a kind that volumes are made of."""
+        """Return every object of a kind that volumes are made of."""
         return self.storage[kind]
 
     def runs(self, point: str, plugin: str) -> bool:
-        """Whether the profile lets a plugin speak at an extension point; "*" stands for every plugin."""
+        """Return whether the profile runs a plugin at an extension point; "*" means every plugin."""
         return not self.disabled & {
             (its_point, name) for its_point in (point, "multiPoint") for name in (plugin, "*")
         }
 
     @property
     def spec(self) -> Object:
-        """The incoming pod's spec."""
+        """Return the incoming pod's spec."""
         return self.pod.get("spec") or {}
 
     @property
     def pod_labels(self) -> Mapping[str, str]:
-        """The incoming pod's labels."""
+        """Return the incoming pod's labels."""
         return labels_of(self.pod)
 
     @property
     def namespace(self) -> str:
-        """The incoming pod's namespace."""
+        """Return the incoming pod's namespace."""
         return namespace_of(self.pod)
 
     def node_labels(self, node: str) -> Mapping[str, str]:
-        """Labels of the named node."""
+        """Return the labels of the named node."""
         return labels_of(self.nodes[node])
 
 
 def labels_of(thing: Object) -> Mapping[str, str]:
-    """`metadata.labels`, empty where absent."""
+    """Return `metadata.labels`, empty where absent."""
     labels: Mapping[str, str] = thing["metadata"].get("labels") or {}
     return labels
 
 
 def namespace_of(thing: Object) -> str:
-    """`metadata.namespace`; an API server never leaves it out, so an absent one is "default"."""
+    """Return `metadata.namespace`; an API server never leaves it out, so an absent one is "default"."""
     name: str = thing["metadata"].get("namespace") or "default"
     return name
 
 
 def taints_of(node: Object) -> list[Object]:
-    """`spec.taints`, empty where absent."""
+    """Return `spec.taints`, empty where absent."""
     taints: list[Object] = (node.get("spec") or {}).get("taints") or []
     return taints

@@ -25,7 +25,7 @@ def pod_requests(
     non_missing: Mapping[str, Fraction] | None = None,
 ) -> Requests:
     """
-    The effective request: the larger of what runs together and what any start-up step needs, plus overhead.
+    Return the effective request: the larger of what runs together and of any init step, plus overhead.
 
     Args:
         use_status: Containers count with the largest of asked, allocated and actual (a resize may be under way).
@@ -55,7 +55,7 @@ def pod_requests(
 
 
 def has_pod_level_requests(pod: Object) -> bool:
-    """Whether `spec.resources.requests` names a resource that may be asked for at pod level."""
+    """Return whether `spec.resources.requests` names a resource that may be asked for at pod level."""
     return bool(_pod_level_requests(pod, use_status=False))
 
 
@@ -88,7 +88,7 @@ def _pod_level_requests(pod: Object, use_status: bool) -> Requests:
 
 
 def _with_status(pod: Object, asked: Requests, status: Object) -> Requests:
-    """The largest of asked, actual and allocated; asked is left out where the resize cannot be done."""
+    """Return the largest of asked, actual and allocated; asked is left out where the resize cannot be done."""
     actual = parse_all((status.get("resources") or {}).get("requests"))
     allocated = parse_all(status.get("allocatedResources"))
     held = _largest(actual, allocated)
@@ -114,7 +114,7 @@ def _largest(one: Requests, other: Requests) -> Requests:
 
 
 def in_units(requests: Requests) -> Amounts:
-    """Amounts as the scheduler calculates with them; names it does not recognise are left out."""
+    """Return amounts in the scheduler's units; unknown names are left out."""
     return {
         name: scheduler_units(name, amount)
         for name, amount in requests.items()
@@ -123,7 +123,7 @@ def in_units(requests: Requests) -> Amounts:
 
 
 def is_extended(name: str) -> bool:
-    """Whether a resource name is a vendor's."""
+    """Return whether the name is an extended resource's."""
     return (
         "/" in name
         and "kubernetes.io/" not in name
@@ -133,7 +133,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """Whether the scheduler counts a resource of that name besides the well-known ones."""
+    """Return whether the scheduler counts a resource of that name besides the well-known ones."""
     return (
         is_extended(name)
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -142,14 +142,14 @@ def is_scalar(name: str) -> bool:
 
 
 def requested_on(question: Question, node: str) -> Amounts:
-    """What the pods on a node ask for."""
+    """Return the sum of the requests of the pods on a node."""
     return _total(
         in_units(pod_requests(pod, use_status=True, pod_level=True)) for pod in question.pods_on[node]
     )
 
 
 def non_zero_requested_on(question: Question, node: str) -> Amounts:
-    """Cpu and memory as `requested_on`, with an assumed amount where a container names none."""
+    """Return `requested_on` of cpu and memory, with upstream's default where a container requests none."""
     return _total(in_units(_non_zero_requests(pod)) for pod in question.pods_on[node])
 
 
@@ -170,7 +170,7 @@ def _total(each: Iterable[Amounts]) -> Amounts:
 
 
 def allocatable(node: Object) -> Amounts:
-    """What a node has to give, `pods` included."""
+    """Return the allocatable resources of a node, `pods` included."""
     offered = parse_all((node.get("status") or {}).get("allocatable"))
     pods = {"pods": scheduler_units("pods", offered["pods"])} if "pods" in offered else {}
     return {**in_units(offered), **pods}

@@ -26,7 +26,7 @@ class Requirement(NamedTuple):
     values: tuple[str, ...]
 
     def matches(self, labels: Labels) -> bool:
-        """Whether a set of labels meets it; an absent key meets NotIn."""
+        """Return whether a set of labels meets the requirement; an absent key meets NotIn."""
         if self.operator == "In":
             return self.key in labels and labels[self.key] in self.values
         if self.operator == "NotIn":
@@ -46,11 +46,11 @@ class Selector(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether it has no requirement (upstream: Empty)."""
+        """Return whether the selector has no requirement (upstream: Empty)."""
         return not self.nothing and not self.requirements
 
     def matches(self, labels: Labels) -> bool:
-        """Whether a set of labels meets every requirement."""
+        """Return whether a set of labels meets every requirement."""
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
 
@@ -59,7 +59,7 @@ NOTHING = Selector((), nothing=True)
 
 def parse(selector: Mapping[str, Any] | None) -> Selector:
     """
-    A LabelSelector, read.
+    Return the parsed LabelSelector.
 
     Raises: SelectorError for a bad key, a bad value, an unknown operator or a wrong number of values.
     """
@@ -77,17 +77,17 @@ def parse(selector: Mapping[str, Any] | None) -> Selector:
 
 
 def from_map(labels: Labels) -> Selector:
-    """Every given label present with its value; syntax is taken as checked."""
+    """Return every given label present with its value; syntax is taken as checked."""
     return Selector(tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items())))
 
 
 def is_label_value(text: str) -> bool:
-    """Whether the text may be a label's value; an empty one may."""
+    """Return whether the text may be a label's value; an empty one may."""
     return len(text) <= 63 and (text == "" or _NAME.fullmatch(text) is not None)
 
 
 def is_qualified_name(text: str) -> bool:
-    """Whether the text may be a label's key: `[prefix/]name`."""
+    """Return whether the text may be a label's key: `[prefix/]name`."""
     prefix, slash, name = text.rpartition("/")
     if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
         return False

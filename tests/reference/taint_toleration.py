@@ -12,7 +12,7 @@ NAME = "TaintToleration"
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """Nodes with a NoSchedule or NoExecute taint that no toleration covers."""
+    """Return nodes with a NoSchedule or NoExecute taint that no toleration covers."""
     return {
         name: Verdict(UNRESOLVABLE, ("node(s) had untolerated taint(s)",))
         for name, node in question.nodes.items()
@@ -21,7 +21,7 @@ def refusals(question: Question) -> dict[str, Verdict]:
 
 
 def scores(question: Question, feasible: list[str]) -> dict[str, int]:
-    """The fewer PreferNoSchedule taints left untolerated, the higher; never skipped."""
+    """Return scores that are higher the fewer PreferNoSchedule taints are not tolerated; never skipped."""
     soft = [
         toleration
         for toleration in question.spec.get("tolerations") or []

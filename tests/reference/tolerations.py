@@ -12,7 +12,7 @@ _CANONICAL_INT = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def tolerates(toleration: Object, taint: Object, *, comparison: bool) -> bool:
-    """Whether one toleration covers one taint; `comparison` is the gate of Lt and Gt."""
+    """Return whether the toleration covers the taint; `comparison` is the gate of Lt and Gt."""
     effect, key = toleration.get("effect") or "", toleration.get("key") or ""
     if effect and effect != taint.get("effect"):
         return False
@@ -38,7 +38,7 @@ def _is_canonical_int64(text: str) -> bool:
 
 
 def tolerated(question: Question, taint: Object, tolerations: list[Object] | None = None) -> bool:
-    """Whether the incoming pod tolerates a taint, by all of its tolerations or by those given."""
+    """Return whether the incoming pod tolerates a taint, by all of its tolerations or by those given."""
     if tolerations is None:
         tolerations = question.spec.get("tolerations") or []
     comparison = question.gates.get("TaintTolerationComparisonOperators", False)
@@ -46,7 +46,7 @@ def tolerated(question: Question, taint: Object, tolerations: list[Object] | Non
 
 
 def tolerates_node(question: Question, node: Object) -> bool:
-    """Whether the incoming pod tolerates every taint of a node that keeps pods away."""
+    """Return whether the incoming pod tolerates every taint of a node that keeps pods away."""
     return all(
         tolerated(question, taint)
         for taint in taints_of(node)

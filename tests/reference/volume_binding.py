@@ -54,7 +54,7 @@ _MIGRATED = {
 
 
 def prefilter(question: Question) -> Verdict | None:
-    """Refuse a pod with a claim that cannot be used, or that somebody else has to bind first."""
+    """Refuse a pod with a claim that cannot be used, or that waits to be bound by the PV controller."""
     for name, is_ephemeral in claim_names(question.pod):
         found = claim(question, question.namespace, name)
         if found is None and is_ephemeral:
@@ -76,7 +76,7 @@ def prefilter(question: Question) -> Verdict | None:
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """By node."""
+    """Return the refusals by node."""
     found = {}
     for node in question.nodes:
         flags = {*_bound_flags(question, node), *_delayed_flags(question, node)}
@@ -222,7 +222,7 @@ def _has_space(question: Question, its_claim: Object, storage_class: Object, nod
 
 
 def _translated(question: Question, volume: Object, node: str) -> Object:
-    """The volume as the CSI driver sees it, where the node says that it took over from the in-tree plugin."""
+    """Return the volume as the CSI driver sees it, where the node says that it took over from the in-tree plugin."""
     field = next((one for one in _MIGRATED if volume["spec"].get(one) is not None), None)
     csi_node = named(question, "CSINode", node)
     if field is None or csi_node is None:

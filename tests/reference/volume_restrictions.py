@@ -19,7 +19,7 @@ _KINDS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
 
 
 def prefilter(question: Question) -> Verdict | None:
-    """Refuse a pod with a claim that is not there."""
+    """Refuse a pod with a claim that does not exist."""
     for name in claimed_names(question.pod):
         if claim(question, question.namespace, name) is None:
             return Verdict(UNRESOLVABLE, (no_claim(name),))
@@ -27,7 +27,7 @@ def prefilter(question: Question) -> Verdict | None:
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """By node."""
+    """Return the refusals by node."""
     used = _used_claims(question)
     in_use = any((question.namespace, name) in used for name in _once_per_pod(question))
     found = {}

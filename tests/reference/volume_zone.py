@@ -19,13 +19,13 @@ _KEYS = (*_NEWER, *_NEWER.values())
 
 
 def prefilter(question: Question) -> Verdict | None:
-    """Refuse a pod one of whose claims leads nowhere."""
+    """Refuse a pod with a claim that leads to no volume."""
     volumes = _volumes(question)
     return volumes if isinstance(volumes, Verdict) else None
 
 
 def refusals(question: Question) -> dict[str, Verdict]:
-    """By node."""
+    """Return the refusals by node."""
     volumes = _volumes(question)
     assert not isinstance(volumes, Verdict)
     rules = [

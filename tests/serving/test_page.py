@@ -1,4 +1,4 @@
-"""Who may look at the page and its data: on loopback by Host and Origin, elsewhere by token, and whose pods."""
+"""Access to the page and its data: on loopback by Host and Origin, elsewhere by token, and pods by namespace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ spec: {replicas: 1200, template: {metadata: {labels: {app: web}}, spec: {contain
 
 
 def workloads(number: int) -> str:
-    """A manifest of so many Deployments."""
+    """Return a manifest of this number of Deployments."""
     return "".join(WORKLOAD % one for one in range(number))
 
 
@@ -59,7 +59,7 @@ class Port:
     async def ask(
         self, path: str, who: str = "", *, method: str = "GET", body: Any = None, **headers: str
     ) -> tuple[int, Any, Mapping[str, str]]:
-        """Status, body and headers; `Sec_Fetch_Site` stands for Sec-Fetch-Site."""
+        """Return status, body and headers; `Sec_Fetch_Site` stands for Sec-Fetch-Site."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if who:
             sent["Authorization"] = f"Bearer {self.tokens[who]}"
@@ -97,15 +97,15 @@ def let_list_pods(cluster: DevCluster, account: str, namespace: str) -> None:
 
 @asynccontextmanager
 async def served(folder: Path, *arguments: str) -> AsyncIterator[Port]:
-    """Two namespaces with a pod each, and one pod of each that fits nowhere."""
+    """Yield two namespaces, each with a pod that runs and a pod that fits nowhere."""
     async with DevCluster(nodes=2) as cluster:
         for namespace in ("mine", "theirs"):
             cluster.store.create(NAMESPACE, "", {"metadata": {"name": namespace}})
             add_pod(cluster, namespace, f"{namespace}-runs")
             add_pod(cluster, namespace, f"{namespace}-waits", node_selector={"no": "where"})
         tokens = {
-            "viewer": accounts.other(cluster, "viewer", VIEWER),
-            "stranger": accounts.other(cluster, "stranger"),
+            "viewer": accounts.new_account(cluster, "viewer", VIEWER),
+            "stranger": accounts.new_account(cluster, "stranger"),
         }
         let_list_pods(cluster, "viewer", "mine")
         let_list_pods(cluster, "stranger", "theirs")
@@ -222,7 +222,7 @@ async def test_the_proxy_of_the_command_ui_adds_the_token(outside: Port) -> None
 
 
 def add_deployment(cluster: DevCluster) -> None:
-    """The scheduler's Deployment and its pod, as far as kubectl looks at them."""
+    """Create the scheduler's Deployment and its pod, with the fields that kubectl reads."""
     deployments, labels = kind_of("apps/v1", "Deployment"), {"app": "scheduler"}
     assert deployments is not None
     spec = {"containers": [{"name": "scheduler", "image": "scheduler", "ports": [{"containerPort": 10259}]}]}
@@ -240,7 +240,7 @@ def add_deployment(cluster: DevCluster) -> None:
 async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
     outside: Port, tmp_path: Path
 ) -> None:
-    """With the token of the kubeconfig, until it is told to stop; kubectl ends with it."""
+    """With the token of the kubeconfig, until it gets a signal; kubectl ends with it."""
     add_deployment(outside.cluster)
     async with port_forwarding(outside.cluster.url, outside.daemon.port) as front:
         kubeconfig = tmp_path / "kubeconfig"

@@ -74,10 +74,10 @@ async def outside(component: str, folder: Path) -> AsyncIterator[Outside]:
                 accounts.create(cluster, each)
         kubeconfig = accounts.account_kubeconfig(cluster, component, folder)
         tokens = {
-            "prometheus": accounts.other(cluster, "prometheus", accounts.METRICS_READER),
-            "stranger": accounts.other(cluster, "stranger"),
-            "gone": accounts.other(cluster, "gone", accounts.METRICS_READER),
-            "person": accounts.other(cluster, "person", accounts.EXPLAIN_READER),
+            "prometheus": accounts.new_account(cluster, "prometheus", accounts.METRICS_READER),
+            "stranger": accounts.new_account(cluster, "stranger"),
+            "gone": accounts.new_account(cluster, "gone", accounts.METRICS_READER),
+            "person": accounts.new_account(cluster, "person", accounts.EXPLAIN_READER),
             "nobody": "nobody-knows-it",
         }
         cluster.store.delete(SERVICE_ACCOUNT, "default", "gone")
@@ -322,7 +322,7 @@ async def test_kube_schedulers_flags_serve_https_on_loopback(
         async with scheduling.started(kubeconfig, *arguments) as daemon:
             daemon.is_secure = True
             await until(lambda: daemon.get("/healthz"), _is_ok, what="life")
-            daemon.token = accounts.other(cluster, "prometheus", accounts.METRICS_READER)
+            daemon.token = accounts.new_account(cluster, "prometheus", accounts.METRICS_READER)
             assert (await daemon.get("/metrics"))[0] == status
             assert (await daemon.get("/healthz"))[0] == 200
             assert await daemon.stop() == 0

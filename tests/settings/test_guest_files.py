@@ -142,7 +142,7 @@ def test_a_file_may_import_others_of_its_folder(tmp_path: Path):
 
 
 def test_files_of_one_name_in_two_folders_are_two_files(tmp_path: Path):
-    """Also where the lines of a mistake are told."""
+    """Also where a message names the lines of a mistake."""
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
     good = _written(tmp_path / "one", f"{HEAD}class P:\n    name = 'P'\n{FILTER}")

@@ -57,7 +57,6 @@ class Life:
         self._cluster.n_nodes = min(self._cluster.n_nodes, 40)
         templates = Templates(self._chance)
         self._templates = [templates.draw() for _ in range(self._chance.choice([1, 3, 9]))]
-        self._service = False
         self._claims: list[str] = []
         #: Paths of the pods that were decided, and whether each has a node.
         self._pods: dict[str, bool] = {}
@@ -180,7 +179,7 @@ class Life:
         await until(decided, what=f"a decision on {name}")
 
     async def _new_claim(self, name: str) -> str:
-        """Return the name of a claim: one that is there, a new one of any kind, or one that nobody makes."""
+        """Return the name of a claim: one that is there, a new one of any kind, or one that does not exist."""
         chance = self._chance
         kind = chance.choice([_LOCAL, _LOCAL, _DYNAMIC, _AT_ONCE, "bound", "bound", "missing", "known"])
         if kind == "missing" or (kind == "known" and not self._claims):

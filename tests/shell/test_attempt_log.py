@@ -12,7 +12,7 @@ from tests.support import build
 
 
 def lines_of(steps: list[tuple[float, str, int]]) -> list[Any]:
-    """Return the lines after so many attempts with each result, each after some seconds."""
+    """Return the lines after a number of attempts with each result, each after some seconds."""
     stream, now_s = io.StringIO(), 1000.0
     log = AttemptLog(configure(verbosity=2, form="json", stream=stream), lambda: now_s)
     pod = PodDecoder().decode(json.dumps(build.pod("p")).encode())

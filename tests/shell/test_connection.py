@@ -1,4 +1,4 @@
-"""The first request of a daemon: a refusal that stays ends the start, after it was told and asked again."""
+"""The first request of a daemon: a lasting refusal is logged, repeated, and then ends the start."""
 
 import io
 
@@ -31,7 +31,7 @@ async def answered(*codes: int) -> tuple[list[float], str]:
 
 @pytest.mark.asyncio
 async def test_roles_that_come_late_are_waited_for() -> None:
-    """Each refusal costs a pause; only the first is told."""
+    """Each refusal costs a pause; only the first is logged."""
     pauses, log = await answered(403, 403, 403)
     assert pauses == [2.0, 2.0, 2.0]
     (line,) = log.splitlines()

@@ -44,7 +44,7 @@ def _member(name: str) -> Pod:
 
 
 def _lost_one(groups: PodGroups, lost: LostMembers) -> list[PatchPodGroup]:
-    """Two members were placed, and one is lost; return the conditions after a minute."""
+    """Place two members and lose one. Return the conditions after a minute."""
     members = [_member("a"), _member("b")]
     for one in members:
         groups.place(one)

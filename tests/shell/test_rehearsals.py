@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
-    """And is told when to come again."""
+    """With the seconds after which it may come again."""
     rehearsals = Rehearsals(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 

@@ -47,7 +47,7 @@ async def process(*command: str, log: Path) -> AsyncIterator[asyncio.subprocess.
 
 
 def kube_scheduler(kubeconfig: Path, folder: Path) -> list[str]:
-    """The command of a kube-scheduler that scores all nodes."""
+    """Return the command of a kube-scheduler that scores all nodes."""
     config = folder / "kube-scheduler.json"
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -70,7 +70,7 @@ def kube_scheduler(kubeconfig: Path, folder: Path) -> list[str]:
 
 
 def controllers(kubeconfig: Path, folder: Path) -> list[str]:
-    """The command of a kube-controller-manager that binds claims to volumes, and does nothing else."""
+    """Return the command of a kube-controller-manager that binds claims to volumes, and does nothing else."""
     return [
         str(KUBE_SCHEDULER.with_name("kube-controller-manager")),
         f"--kubeconfig={kubeconfig}",

@@ -34,7 +34,7 @@ def _decoded(document: Json, version: str) -> Any:
 
 
 def _instruction(promised_before: bool = False) -> WriteVolumes:
-    """A volume for claim c, and node n1 for claim d."""
+    """Return the instruction to promise a volume to claim c and select node n1 for claim d."""
     static: PersistentVolumeClaim = _decoded(claim("c", "local"), "3")
     dynamic: PersistentVolumeClaim = _decoded(claim("d", "made"), "4")
     known: PersistentVolume = _decoded(
@@ -44,7 +44,7 @@ def _instruction(promised_before: bool = False) -> WriteVolumes:
 
 
 def stored(version: str, *, ref: Json | None = None, annotations: Json | None = None, uid: str = "") -> Any:
-    """An answer with an object as the server has it."""
+    """Return an answer with an object as the server has it."""
     meta = {"resourceVersion": version, "uid": uid, "annotations": annotations}
     return reply(json.dumps({"metadata": meta, "spec": {"claimRef": ref}}).encode())
 

@@ -1,5 +1,5 @@
 """
-How much every container holds that can be reached from an object, whatever it is called and whoever adds it.
+The size of every container that can be reached from an object, whatever its name.
 
 A path is the class and attribute that hold the container, with `{}` for each level inside of it: the lists that are
 values of `SelectionIndex._by_pair` add up under `SelectionIndex._by_pair{}`.

@@ -1,4 +1,4 @@
-"""What is kept stays small, however many different questions are asked and however many pods come and go."""
+"""Caches stay small, however many different questions are asked and however many pods come and go."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def town(n_nodes: int = 4) -> Driver:
 
 
 def scheduled_in_turn(driver: Driver, n_pods: int, made: Callable[[int], build.Json]) -> None:
-    """Each pod is decided and placed; five of them are there at a time."""
+    """Decide and place the pods in turn; remove each after five more."""
     running: list[Pod] = []
     for number in range(n_pods):
         pod = driver.decoded(made(number))

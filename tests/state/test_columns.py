@@ -45,7 +45,7 @@ def test_a_column_of_values_is_the_one_that_was_set_row_by_row(
 
 
 def _per_domain() -> PerDomain:
-    """Three nodes, of which the last has no zone."""
+    """Return the counts of three nodes, of which the last has no zone."""
     return LabelColumn.of("zone", ["a", "b", None], 3).per_domain(np.array([1, 2, 4], dtype=np.int32))
 
 

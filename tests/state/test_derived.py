@@ -29,7 +29,7 @@ class Rows:
         return list(self.derived.get(key, self._compute, self._patch).tolist())
 
     def ask_of_nodes(self, key: str = "nodes") -> list[int]:
-        """The value depends on no pod and no amount."""
+        """Return a value that depends on no pod and no amount."""
         return list(self.derived.get(key, self._compute).tolist())
 
     def set(self, row: int, amount: int) -> None:

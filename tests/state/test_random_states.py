@@ -43,7 +43,7 @@ KEYS = (build.HOSTNAME, build.ZONE, "rack")
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 
 labels = st.fixed_dictionaries({}, optional={"app": st.sampled_from("xy"), "tier": st.sampled_from("12")})
-#: Few, so that each is asked about again and again.
+#: Few, so that questions about each repeat.
 asked_labels = st.sampled_from(({"app": "x"}, {"app": "y", "tier": "1"}))
 asked_namespaces = st.sampled_from(("one", "one", "exempt"))
 node_labels = st.fixed_dictionaries(
@@ -220,14 +220,14 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.plain.nodes)
     @rule(data=st.data(), room=rooms)
     def resize_node(self, data: st.DataObject, room: Mapping[str, str]) -> None:
-        """It keeps its labels and taints."""
+        """Change the node's room; it keeps its labels and taints."""
         name = data.draw(st.sampled_from(sorted(self.plain.nodes)))
         resized = decode_node(json.dumps(build.node(name, allocatable=room)).encode())
         self._upsert_node(replace(self.plain.nodes[name], allocatable=resized.allocatable))
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
-        """Its pods stay on its row, which becomes a ghost."""
+        """Remove the node; its row becomes a ghost if it has pods."""
         self.plain.nodes.pop(name, None)
         self.state.remove_node(name)
 
@@ -245,7 +245,7 @@ class States(RuleBasedStateMachine):
 
     @rule(drawn=st.lists(drawn_pods, min_size=1, max_size=3))
     def add_pods(self, drawn: list[DrawnPod]) -> None:
-        """Confirmed ones and assumed ones, or others in the place of one that is there."""
+        """Add confirmed or assumed pods, or replace one that exists."""
         for one in drawn:
             self._add_pod(one)
 
@@ -275,7 +275,7 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data())
     def confirm_or_forget(self, data: st.DataObject) -> None:
-        """A forgotten pod no longer counts; a confirmed one stays."""
+        """Forget a pod: an assumed one no longer counts, a confirmed one stays."""
         known = self._any_pod(data)
         assert (self.state.forget(known.pod.uid) is not None) is known.assumed
         if known.assumed:
@@ -290,25 +290,25 @@ class States(RuleBasedStateMachine):
 
     @rule(n_times=st.sampled_from((1, 3)))
     def sweep(self, n_times: int) -> None:
-        """Three sweeps in a row drop every label set without pods; its number is reused."""
+        """Sweep; three sweeps in a row drop every label set without pods, whose number is reused."""
         for _ in range(n_times):
             self.state.sweep()
 
     @precondition(lambda self: self.plain.pods)
     @rule(data=st.data())
     def come_and_go(self, data: st.DataObject) -> None:
-        """A short log does not remember all of these changes."""
+        """Remove and add the pod more often than a short log remembers."""
         known = self._any_pod(data)
         for _ in range(5):
             self.state.remove_pod(known.pod.uid)
             self.state.upsert_pod(replace(known.pod, node_name=known.node_name))
         known.assumed = False
 
-    # What is asked.
+    # Questions.
 
     @rule(number=st.integers(0, 2), live_only=st.booleans())
     def count_pods(self, number: int, live_only: bool) -> None:
-        """On rows, in domains, and in the domains that nodes with a zone make."""
+        """Count on rows, in domains, and in the domains of nodes with a zone."""
         matcher = self._asked[number]
         wanted = self.plain.selected(matcher, live_only=live_only)
         counts = self.snapshot.selected(matcher, live_only=live_only)
@@ -329,7 +329,7 @@ class States(RuleBasedStateMachine):
 
     @rule(its=asked_labels, namespace=asked_namespaces)
     def sum_terms(self, its: Mapping[str, str], namespace: str) -> None:
-        """Sum with the weights of preferences, and of required anti-affinity."""
+        """Sum the weights of preferences, and those of required anti-affinity."""
         label_set, incoming = self._incoming(its, namespace)
         found = self.snapshot.term_sums("weights", label_set, _weight_of_existing)
         wanted = self.plain.term_sums(incoming, _weight_of_declared)

@@ -1,5 +1,5 @@
 """
-The ServiceAccounts of the manifests on an embedded cluster, and a record of all that is asked in their names.
+The ServiceAccounts of the manifests on an embedded cluster, and a record of every request in their names.
 
 Every process of the product that runs beside an embedded cluster runs as its own account, with what its manifests
 grant and no more. `RECORD` is judged when all tests have run: tests/manifests/test_used_rights.py.
@@ -39,11 +39,11 @@ class Component(NamedTuple):
 
     @property
     def user(self) -> str:
-        """As the API server calls it."""
+        """Return the user name by which the API server knows the account."""
         return f"system:serviceaccount:{self.namespace}:{self.account}"
 
     def objects(self) -> list[Json]:
-        """Account, roles and bindings, in their namespaces as kustomize has them."""
+        """Return the account, roles and bindings, each in the namespace that kustomize gives it."""
         found = [each for each in resources(self.folder) if each["kind"] in _INSTALLED]
         for each in found:
             if not each["kind"].startswith("Cluster"):
@@ -59,25 +59,25 @@ COMPONENTS = {
     "webhook": Component(MANIFESTS / "webhook", "affinity-scheduler-webhook", "affinity-scheduler-webhook"),
 }
 
-#: Somebody's name, whether it was allowed, and the fields of the attributes.
-Told = tuple[str, bool, tuple[str, ...]]
+#: A user name, whether the request was allowed, and the fields of its attributes.
+Entry = tuple[str, bool, tuple[str, ...]]
 
 
 @dataclass
 class Record:
-    """What was asked in whose name, and what of it was refused."""
+    """The access decisions of an embedded cluster, by user name."""
 
     granted: defaultdict[str, set[Attributes]] = field(default_factory=lambda: defaultdict(set))
     refused: defaultdict[str, set[Attributes]] = field(default_factory=lambda: defaultdict(set))
-    #: Other processes of the same run whose records are not in this one.
-    unheard: set[str] = field(default_factory=set)
+    #: Worker processes of the run whose records have not been added to this one.
+    missing: set[str] = field(default_factory=set)
 
-    def told(self, user: User, attributes: Attributes, allowed: bool) -> None:
-        """As `DevCluster.decision_listeners` wants it. Only names that RBAC knows are kept: objects come and go."""
+    def add(self, user: User, attributes: Attributes, allowed: bool) -> None:
+        """Add a decision; a listener for `DevCluster.decision_listeners`."""
         (self.granted if allowed else self.refused)[user.name].add(attributes)
 
-    def written(self) -> list[Told]:
-        """All of it, for another process to read."""
+    def entries(self) -> list[Entry]:
+        """Return every entry, for another process to read."""
         both = ((True, self.granted), (False, self.refused))
         return [
             (name, allowed, astuple(attributes))
@@ -86,9 +86,9 @@ class Record:
             for attributes in wishes
         ]
 
-    def read(self, written: Iterable[Told]) -> None:
-        """What another process recorded is in this record as well."""
-        for name, allowed, attributes in written:
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Add the decisions that another process recorded."""
+        for name, allowed, attributes in entries:
             (self.granted if allowed else self.refused)[name].add(Attributes(*attributes))
 
 
@@ -99,19 +99,19 @@ EXPLAIN_READER = MANIFESTS / "explain" / "role.yaml"
 
 
 def install(cluster: DevCluster, component: str, record: Record = RECORD) -> str:
-    """Account, roles and bindings of the manifests are there, and the record is told; a token of the account."""
+    """Create the component's account, roles and bindings, and record its requests. Return a token of the account."""
     where = COMPONENTS[component]
     if cluster.store.find(NAMESPACE, "", where.namespace) is None:
         cluster.store.create(NAMESPACE, "", {"metadata": {"name": where.namespace}})
     for each in where.objects():
         create(cluster, each)
-    if record.told not in cluster.decision_listeners:
-        cluster.decision_listeners.append(record.told)
+    if record.add not in cluster.decision_listeners:
+        cluster.decision_listeners.append(record.add)
     return cluster.token_of(where.namespace, where.account)
 
 
-def other(cluster: DevCluster, name: str, role: Path | None = None) -> str:
-    """A token of a new ServiceAccount of nobody's, to which the ClusterRole of a manifest is bound, if any."""
+def new_account(cluster: DevCluster, name: str, role: Path | None = None) -> str:
+    """Return a token of a new ServiceAccount without rights, or with the ClusterRole in the manifest `role`."""
     cluster.store.create(SERVICE_ACCOUNT, "default", {"metadata": {"name": name}})
     if role is not None:
         (bound,) = documents(role)
@@ -127,14 +127,14 @@ def other(cluster: DevCluster, name: str, role: Path | None = None) -> str:
 
 
 def create(cluster: DevCluster, obj: Json) -> None:
-    """The object of a manifest is there."""
+    """Create the object of a manifest."""
     kind = kind_of(obj["apiVersion"], obj["kind"])
     assert kind is not None, obj["kind"]
     cluster.store.create(kind, obj["metadata"].get("namespace", ""), obj)
 
 
 def account_kubeconfig(cluster: DevCluster, component: str, folder: Path) -> Path:
-    """A kubeconfig with a token of the component's account, and no other credentials."""
+    """Return a kubeconfig with a token of the component's account, and no other credentials."""
     path = folder / f"{component}.kubeconfig"
     path.touch(mode=0o600)
     path.write_text(kubeconfig_text(cluster.url, token=install(cluster, component)))

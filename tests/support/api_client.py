@@ -32,12 +32,12 @@ class Answer:
 
     @property
     def ok(self) -> Any:
-        """The body of an answer that must be a success."""
+        """Return the body of an answer that must be a success."""
         assert self.code < 300, self.body
         return self.body
 
     def refused(self, code: int, reason: str) -> str:
-        """The message of an answer that must be this refusal, as a Status."""
+        """Return the message of an answer that must be this refusal, as a Status."""
         assert (self.code, self.body.get("kind"), self.body.get("reason")) == (code, "Status", reason), (
             self.body
         )
@@ -47,7 +47,7 @@ class Answer:
         return message
 
     def causes(self) -> list[tuple[str, str]]:
-        """(reason, field) of each cause of a refusal."""
+        """Return (reason, field) of each cause of a refusal."""
         return [(cause["reason"], cause.get("field", "")) for cause in self.body["details"]["causes"]]
 
 
@@ -58,19 +58,19 @@ class Events:
         self._response = response
 
     async def next(self, timeout_s: float = _EVENT_TIMEOUT_S) -> dict[str, Any] | None:
-        """The next event, or None where the stream has ended."""
+        """Return the next event, or None where the stream has ended."""
         async with asyncio.timeout(timeout_s):
             line = await self._response.content.readline()
         return json.loads(line) if line else None
 
     async def seen(self, how_many: int) -> list[tuple[str, str]]:
-        """(type, name) of the next events."""
+        """Return (type, name) of the next events."""
         events = [await self.next() for _ in range(how_many)]
         return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event]
 
 
 class Api:
-    """A client of one server, at work in one namespace."""
+    """A client of one server; its requests are about one namespace unless their path says otherwise."""
 
     def __init__(
         self, url: str, headers: dict[str, str], *, ssl: ssl_module.SSLContext | bool = True
@@ -96,23 +96,23 @@ class Api:
         await self._session.close()
 
     def speaking_for(self, token: str) -> Self:
-        """A client of the same server and namespace for whoever holds the token; to be entered."""
+        """Return a client of the same server and namespace with another token, to be entered as a context."""
         other = type(self)(self.url, {"Authorization": f"Bearer {token}"}, ssl=self._ssl)
         other.namespace = self.namespace
         return other
 
     async def enter_namespace(self) -> None:
-        """The client has a namespace that nobody else uses."""
+        """Create a namespace for this client alone."""
         self.namespace = f"contract-{next(_numbers)}-{uuid4().hex[:8]}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         (await self.post("/api/v1/namespaces", body)).ok  # noqa: B018 - asserts success
 
     def in_namespace(self, plural: str, name: str = "", *, group: str = "api/v1") -> str:
-        """The path of a collection of the namespace, or of one object in it."""
+        """Return the path of a collection of the namespace, or of one object in it."""
         return f"/{group}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
     def pods(self, name: str = "") -> str:
-        """The path of the namespace's pods, or of one."""
+        """Return the path of the namespace's pods, or of one."""
         return self.in_namespace("pods", name)
 
     async def request(
@@ -125,7 +125,7 @@ class Api:
         accept: str = "",
         **query: str,
     ) -> Answer:
-        """The answer to a request. A `str` or stream is sent as it is, any other body as JSON."""
+        """Return the answer to a request. A `str` or stream is sent as it is, any other body as JSON."""
         assert self._session is not None
         headers = {"Content-Type": content_type or "application/json"} if body is not None else {}
         if accept:
@@ -139,30 +139,30 @@ class Api:
             return Answer(got.status, body, tuple(got.headers.getall("Warning", ())))
 
     async def get(self, path: str, **query: str) -> Answer:
-        """The answer to a GET."""
+        """Return the answer to a GET."""
         return await self.request("GET", path, **query)
 
     async def post(self, path: str, body: Any, **query: str) -> Answer:
-        """The answer to a POST."""
+        """Return the answer to a POST."""
         return await self.request("POST", path, body, **query)
 
     async def put(self, path: str, body: Any, **query: str) -> Answer:
-        """The answer to a PUT."""
+        """Return the answer to a PUT."""
         return await self.request("PUT", path, body, **query)
 
     async def patch(self, path: str, body: Any, content_type: str = MERGE, **query: str) -> Answer:
-        """The answer to a PATCH."""
+        """Return the answer to a PATCH."""
         return await self.request("PATCH", path, body, content_type=content_type, **query)
 
     async def delete(self, path: str, body: Any = None, **query: str) -> Answer:
-        """The answer to a DELETE."""
+        """Return the answer to a DELETE."""
         return await self.request("DELETE", path, body, **query)
 
     @asynccontextmanager
     async def watch(
         self, path: str, *, accept: str = "application/json", **query: str
     ) -> AsyncIterator[Events]:
-        """An open watch."""
+        """Yield an open watch."""
         assert self._session is not None
         params = {"watch": "true", **query}
         async with self._session.get(self.url + path, params=params, headers={"Accept": accept}) as response:
@@ -177,7 +177,7 @@ class Api:
     async def create_pod(
         self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any
     ) -> Any:
-        """The stored pod, made of a name and what matters."""
+        """Return the stored pod, made of a name and what matters."""
         wanted = {"containers": [{"name": "c", "image": "registry.test/pause:1"}], **spec}
         if node:
             wanted["nodeName"] = node
@@ -190,7 +190,7 @@ class Api:
         return (await self.post(self.pods(), body)).ok
 
     async def create_map(self, name: str, data: dict[str, str] | None = None, **metadata: Any) -> Any:
-        """The stored ConfigMap: the plainest object there is."""
+        """Return the stored ConfigMap: the plainest object there is."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

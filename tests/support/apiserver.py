@@ -25,7 +25,7 @@ _PRIME256V1 = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
 def assets() -> Path | None:
-    """The folder with both binaries, or None where there is none."""
+    """Return the folder with both binaries, or None where there is none."""
     named = os.environ.get("KUBEBUILDER_ASSETS", "")
     folder = Path(named)
     present = named and all((folder / name).is_file() for name in ("etcd", "kube-apiserver"))
@@ -33,7 +33,7 @@ def assets() -> Path | None:
 
 
 def _private_key_pem() -> str:
-    """A fresh P-256 key; its public half is computed by whoever reads it."""
+    """Return a new P-256 private key. It has no public half: OpenSSL and Go compute that when they read the key."""
     scalar = secrets.token_bytes(32)
     body = b"\x02\x01\x01" + b"\x04\x20" + scalar + _PRIME256V1
     der = b"\x30" + bytes([len(body)]) + body
@@ -51,12 +51,12 @@ class Address:
 
     @property
     def scheduler_token(self) -> str:
-        """The token of the user that kubeadm's scheduler.conf names, with the rights that every cluster gives it."""
+        """Return the token of the user in kubeadm's scheduler.conf, who has in every cluster the rights of one."""
         return f"{self.token}-of-kube-scheduler"
 
 
 class RealApiServer:
-    """One etcd and one kube-apiserver, with these flags of its own; `start` before, `stop` after."""
+    """One etcd and one kube-apiserver with these flags; call `start` before and `stop` after."""
 
     def __init__(self, binaries: Path, folder: Path, *flags: str) -> None:
         self._binaries = binaries
@@ -65,7 +65,7 @@ class RealApiServer:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> Address:
-        """Both run and the server is ready. Raises: RuntimeError where it is not in time, with its log."""
+        """Start both and wait until the server is ready. Raises: RuntimeError, with its log, if it is not in time."""
         etcd_url = self._start_etcd()
         token, port = secrets.token_urlsafe(24), free_port()
         self._start_api_server(etcd_url, token, port)
@@ -74,7 +74,7 @@ class RealApiServer:
         return address
 
     def stop(self) -> None:
-        """Neither runs."""
+        """Stop both processes."""
         for process in reversed(self._processes):
             process.terminate()
             try:
@@ -122,8 +122,8 @@ class RealApiServer:
             f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
-            # Nobody makes default service accounts here, so pods must do without; nor does anybody lift the taint
-            # that new nodes get.
+            # Without controllers no namespace gets a default ServiceAccount, which pods would need, and no node
+            # loses the taint that new nodes get.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--service-cluster-ip-range=10.96.0.0/16",
             *self._flags,

@@ -1,4 +1,4 @@
-"""A headless Chromium that is installed on the machine, driven by Playwright, which brings none of its own."""
+"""A headless Chromium, which has to be installed on the machine, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-#: Nothing that a browser does in the background, which would only wait for a network.
+#: Switches off what a browser does in the background: without a network that would only wait.
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -27,14 +27,14 @@ _FLAGS = (
 
 
 def chromium() -> str | None:
-    """The browser's executable: CHROMIUM, or what the distribution calls it; None if there is none."""
+    """Return the browser's executable: CHROMIUM, or what the distribution calls it; None if there is none."""
     named = os.environ.get("CHROMIUM")
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     return named or next((path for path in found if path), None)
 
 
 def why_none() -> str | None:
-    """Why no browser can be driven, None if one can."""
+    """Return why no browser can be driven; None if one can."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed"
     return None if chromium() else "no Chromium on this machine (Debian: apt install chromium)"
@@ -42,7 +42,7 @@ def why_none() -> str | None:
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """A browser, closed at the end."""
+    """Yield a browser, closed at the end."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -52,7 +52,7 @@ def browsing() -> Iterator[Browser]:
 
 
 def problems_of(page: Any) -> list[str]:
-    """The list that gets every error of the page from now on: of scripts, of the console, of its policy."""
+    """Return a list to which every error of the page is appended: of scripts, of the console, of its policy."""
     found: list[str] = []
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("console", lambda message: found.append(message.text) if _is_problem(message) else None)
@@ -60,5 +60,5 @@ def problems_of(page: Any) -> list[str]:
 
 
 def _is_problem(message: Any) -> bool:
-    """A refused question is an answer, which the browser reports as well."""
+    """Return False for the browser's report of an HTTP error status, which tests cause on purpose."""
     return message.type == "error" and "responded with a status of 400" not in message.text

@@ -37,7 +37,7 @@ def pod(
     owner: Json | None = None,
     spec: Json | None = None,
 ) -> Json:
-    """A pod of one container that asks for nothing; `spec` adds fields that have no keyword here."""
+    """Return a pod of one container that asks for nothing; `spec` adds fields that have no keyword here."""
     metadata: Json = {"name": name, "namespace": namespace, "uid": uid or f"uid-{namespace}-{name}"}
     metadata["labels"] = dict(labels or {})
     if annotations:
@@ -75,7 +75,7 @@ def disruption_budget(
     namespace: str = "default",
     disrupted: Sequence[str] = (),
 ) -> Json:
-    """A PodDisruptionBudget; `allowed`: disruptions that its status still allows, `disrupted`: names of pods."""
+    """Return a PodDisruptionBudget; `allowed`: disruptions that its status still allows, `disrupted`: names of pods."""
     status: Json = {"disruptionsAllowed": allowed}
     if disrupted:
         status["disruptedPods"] = dict.fromkeys(disrupted, "2026-01-01T00:00:00Z")
@@ -89,7 +89,7 @@ def disruption_budget(
 
 
 def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") -> Json:
-    """A PriorityClass."""
+    """Return a PriorityClass."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -107,7 +107,7 @@ def container(
     host_ports: Sequence[str] = (),
     restart_policy: str | None = None,
 ) -> Json:
-    """A container; a host port is `[ip:]port[/protocol]`."""
+    """Return a container; a host port is `[ip:]port[/protocol]`."""
     made: Json = {"name": name, "image": image}
     if requests is not None:
         made["resources"] = {"requests": dict(requests)}
@@ -136,7 +136,7 @@ def node(
     images: Mapping[str, int] | None = None,
 ) -> Json:
     """
-    A node with room for 110 pods, 32 cpus and 64Gi.
+    Return a node with room for 110 pods, 32 cpus and 64Gi.
 
     Args:
         hostname: The hostname label: the node's name unless given; None leaves it out.
@@ -172,33 +172,33 @@ def _taint(text: str) -> Json:
 
 
 def toleration(key: str = "", operator: str = "Exists", value: str = "", *, effect: str = "") -> Json:
-    """A toleration; empty fields are left out."""
+    """Return a toleration; empty fields are left out."""
     fields = {"key": key, "operator": operator, "value": value, "effect": effect}
     return {field: text for field, text in fields.items() if text}
 
 
 def namespace(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
-    """A namespace."""
+    """Return a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
 
 
 def service(name: str, selects: Mapping[str, str] | None, *, namespace: str = "default") -> Json:
-    """A service whose selector is the given labels."""
+    """Return a service whose selector is the given labels."""
     return _owner("v1", "Service", name, namespace, None if selects is None else dict(selects))
 
 
 def replication_controller(name: str, selects: Mapping[str, str], *, namespace: str = "default") -> Json:
-    """A replication controller whose selector is the given labels."""
+    """Return a replication controller whose selector is the given labels."""
     return _owner("v1", "ReplicationController", name, namespace, dict(selects))
 
 
 def replica_set(name: str, selects: Json, *, namespace: str = "default") -> Json:
-    """A replica set with the given label selector."""
+    """Return a replica set with the given label selector."""
     return _owner("apps/v1", "ReplicaSet", name, namespace, selects)
 
 
 def stateful_set(name: str, selects: Json, *, namespace: str = "default") -> Json:
-    """A stateful set with the given label selector."""
+    """Return a stateful set with the given label selector."""
     return _owner("apps/v1", "StatefulSet", name, namespace, selects)
 
 
@@ -212,12 +212,12 @@ def _owner(api_version: str, kind: str, name: str, namespace: str, selects: Json
 
 
 def owned_by(kind: str, name: str, *, api_version: str = "apps/v1") -> Json:
-    """The owner reference of a controller."""
+    """Return the owner reference of a controller."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
 
 
 def expressions(*requirements: str) -> list[Json]:
-    """Match expressions from `key`, `!key`, `key in a,b`, `key notin a,b`, `key gt 1`, `key lt 1`."""
+    """Return match expressions from `key`, `!key`, `key in a,b`, `key notin a,b`, `key gt 1`, `key lt 1`."""
     return [_expression(text) for text in requirements]
 
 
@@ -231,7 +231,7 @@ def _expression(text: str) -> Json:
 
 
 def selector(*requirements: str) -> Json:
-    """A LabelSelector; `key=value` goes into matchLabels, the rest into matchExpressions; none of them: `{}`."""
+    """Return a LabelSelector; `key=value` goes into matchLabels, the rest into matchExpressions; none of them: `{}`."""
     equal = dict(text.split("=", 1) for text in requirements if "=" in text)
     expressed = expressions(*(text for text in requirements if "=" not in text))
     made: Json = {}
@@ -249,7 +249,7 @@ def term(
     namespaces: Sequence[str] = (),
     namespace_selector: Json | None = None,
 ) -> Json:
-    """A term of pod affinity or anti-affinity."""
+    """Return a term of pod affinity or anti-affinity."""
     made: Json = {"topologyKey": topology_key}
     if selects is not None:
         made["labelSelector"] = selects
@@ -269,7 +269,7 @@ def affinity(
     node_required: Sequence[Json] | None = None,
     node_preferred: Sequence[tuple[int, Json]] | None = None,
 ) -> Json:
-    """The `affinity` of a pod's spec; preferences are (weight, term)."""
+    """Return the `affinity` of a pod's spec; preferences are (weight, term)."""
     made: Json = {}
     for side, hard, soft in (
         ("podAffinity", required, preferred),
@@ -291,7 +291,7 @@ def affinity(
 def node_affinity(
     *, required: Sequence[Json] | None = None, preferred: Sequence[tuple[int, Json]] | None = None
 ) -> Json:
-    """A NodeAffinity, of a pod or to be added by a profile."""
+    """Return a NodeAffinity, of a pod or to be added by a profile."""
     made: Json = {}
     if required is not None:
         made["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": list(required)}
@@ -303,7 +303,7 @@ def node_affinity(
 
 
 def node_term(*requirements: str, named: Sequence[str] = ()) -> Json:
-    """A term of node affinity; each of `named` is `in NAME` or `notin NAME` on the node's name."""
+    """Return a term of node affinity; each of `named` is `in NAME` or `notin NAME` on the node's name."""
     made: Json = {}
     if requirements:
         made["matchExpressions"] = expressions(*requirements)
@@ -323,7 +323,7 @@ def spread(
     taints_policy: str | None = None,
     match_label_keys: Sequence[str] = (),
 ) -> Json:
-    """A topology spread constraint: DoNotSchedule, or ScheduleAnyway where `soft`."""
+    """Return a topology spread constraint: DoNotSchedule, or ScheduleAnyway where `soft`."""
     chosen = {
         "labelSelector": selects,
         "minDomains": min_domains,
@@ -340,7 +340,7 @@ def spread(
 
 
 def configuration(plugin_args: Mapping[str, Json] | None = None, *, filters_off: Sequence[str] = ()) -> Json:
-    """A KubeSchedulerConfiguration of one profile: arguments by plugin name, and filters switched off."""
+    """Return a KubeSchedulerConfiguration of one profile: arguments by plugin name, and filters switched off."""
     profile: Json = {"schedulerName": "default-scheduler"}
     if plugin_args:
         profile["pluginConfig"] = [

@@ -1,4 +1,4 @@
-"""A machine with a tiny cluster, driven by API objects as JSON; its counts are recounted at teardown."""
+"""A machine with a tiny cluster, driven by API objects as JSON; its counts are compared with a recount at teardown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAME = "affinity-scheduler"
 
 
 class Driver:
-    """Stimuli from JSON, a clock that moves by hand, and every instruction kept."""
+    """Hands the machine stimuli made from JSON, at seconds that the test sets, and keeps every instruction."""
 
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
@@ -60,7 +60,7 @@ class Driver:
         return self.machine.handle(stimulus, self.now_s)
 
     def pod(self, *args: Any, **kwargs: Any) -> Pod:
-        """Sees a pod of our profile (keywords of build.pod, and `status`, `gates`, `priority`) in a new version."""
+        """Show the machine a new version of a pod of our profile (keywords of build.pod, status, gates, priority)."""
         status = kwargs.pop("status", {})
         more = {"schedulerName": kwargs.pop("scheduler", NAME)}
         if gates := kwargs.pop("gates", ()):
@@ -102,7 +102,7 @@ class Driver:
         self.handle(TimePassed())
 
     def confirm(self, pod: Pod, node_name: str) -> Pod:
-        """The API server accepts the bind, and the watch shows it."""
+        """Report that the bind succeeded, and show the pod on its node."""
         self.handle(BindDone(pod.uid))
         seen = replace(pod, node_name=node_name, resource_version=self.next_version())
         self.handle(PodSeen(seen))
@@ -116,7 +116,7 @@ class Driver:
 
 
 def bind_of(instructions: list[Instruction]) -> Bind:
-    """The one bind among the instructions."""
+    """Return the one bind among the instructions."""
     return cast(Bind, only(instructions, Bind))
 
 

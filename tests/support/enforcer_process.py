@@ -108,7 +108,7 @@ async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
 
 @asynccontextmanager
 async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """Start an enforcer and wait until it is ready. At the end it has to stop orderly and without a traceback."""
+    """Start an enforcer and wait until it is ready. At the end it has to exit with 0 and without a traceback."""
     async with started(kubeconfig, *arguments) as daemon:
         await until(daemon.is_ready, what="readiness")
         yield daemon

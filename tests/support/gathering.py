@@ -1,9 +1,9 @@
 """
-A run of the suite in several processes at once (pytest-xdist: `pytest -n 3`), and what is judged when all have ended.
+A run of the suite in several processes (pytest-xdist: `pytest -n 3`), and the tests that run when all have ended.
 
-Tests marked `last` judge what the tests before them did, and no process knows what the others did. So no worker runs
-them: each hands over what it has recorded when it ends, and the process that started the workers runs them then.
-A run without workers knows nothing of this.
+Tests marked `last` judge what the tests before them recorded. Each worker sees only its own tests, so no worker runs
+them: it sends its record when it ends, and the process that started the workers then runs them with all records.
+Without workers these hooks change nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _LAST = pytest.StashKey[list[str]]()
 
 
 def output_of(config: pytest.Config) -> dict[str, Any] | None:
-    """What a worker hands over when it ends, of plain types; None where this process is no worker."""
+    """Return the dict, of plain types, that a worker sends when it ends; None in a process that is no worker."""
     return getattr(config, "workeroutput", None)
 
 
 def is_last(item: pytest.Item) -> bool:
-    """Whether it judges the tests before it."""
+    """Return whether the test is marked `last`: it judges the tests before it."""
     return item.get_closest_marker("last") is not None
 
 
 def _record() -> Record:
-    """Imported when it is asked for: where a part of the suite runs, nobody has to know the embedded cluster."""
+    """Return the record. Imported only here, so that a run of a few tests need not load the embedded cluster."""
     from tests.support.accounts import RECORD
 
     return RECORD
@@ -44,7 +44,7 @@ class Gathering:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """A worker names the tests that are not for it, and has the files first in which some take long."""
+        """In a worker, take out the tests marked `last`, report them, and sort files with slow tests first."""
         output = output_of(config)
         if output is None:
             return
@@ -55,30 +55,30 @@ class Gathering:
         items.sort(key=lambda item: item.path not in slow)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A worker says what it has recorded."""
+        """In a worker, send the record."""
         output = output_of(session.config)
         if output is not None:
-            output["record"] = _record().written()
+            output["record"] = _record().entries()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        """A worker has started, from which a record is expected."""
-        _record().unheard.add(node.gateway.id)
+        """Note a worker that has started, from which a record is expected."""
+        _record().missing.add(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker has ended. One that crashed, or was given a wrong path, hands over nothing and stays unheard."""
+        """Read what a worker sent. One that crashed, or got a wrong path, sends nothing and stays in `missing`."""
         output = getattr(node, "workeroutput", {})
         if not {"record", "last"} <= output.keys():
             return
-        _record().read(output["record"])
-        _record().unheard.discard(node.gateway.id)
+        _record().extend(output["record"])
+        _record().missing.discard(node.gateway.id)
         node.config.stash[N_LEFT_OUT] = output["n_left_out"]
         node.config.stash[_LAST] = output["last"]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
-        """All workers have ended when the loop has: what is left is run here."""
+        """Run the tests marked `last` after the loop, which ends when all workers have."""
         ran = yield
         last = session.config.stash.get(_LAST, [])
         if last:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,7 +227,3 @@ def groups(answer: Explanation) -> list[tuple[int, str, str]]:
 def changes(answer: Explanation) -> list[list[str]]:
     """Return the types of each suggestion's changes."""
     return [[type(change).__name__ for change in s.changes] for s in answer.suggestions]
-
-
-def pods_named(names: Sequence[str]) -> str:
-    return ", ".join(f"default/{name}" for name in names)

@@ -17,7 +17,7 @@ class Kubectl:
     """kubectl with one kubeconfig."""
 
     def __init__(self, kubeconfig: Path | None = None) -> None:
-        """Skips the test where there is no kubectl."""
+        """Skip the test if there is no kubectl."""
         named = Path(os.environ.get("KUBEBUILDER_ASSETS", "")) / "kubectl"
         found = str(named) if named.is_file() else shutil.which("kubectl")
         if found is None:
@@ -32,5 +32,5 @@ class Kubectl:
         return done.stdout
 
     def rendered(self, folder: Path) -> list[Json]:
-        """The objects of a kustomization."""
+        """Return the objects of a kustomization."""
         return list(yaml.safe_load_all(self("kustomize", folder)))

@@ -15,34 +15,34 @@ OWN_NAMESPACE = MANIFESTS / "own-namespace"
 
 
 def documents(path: Path) -> list[Json]:
-    """The objects in one YAML file."""
+    """Return the objects in one YAML file."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def kustomization(folder: Path) -> Json:
-    """The folder's kustomization."""
+    """Return the folder's kustomization."""
     (found,) = documents(folder / "kustomization.yaml")
     return found
 
 
 def resources(folder: Path) -> list[Json]:
-    """The objects in the files that the folder's kustomization lists."""
+    """Return the objects in the files that the folder's kustomization lists."""
     files = (folder / name for name in kustomization(folder)["resources"])
     return [document for file in files if file.is_file() for document in documents(file)]
 
 
 def one(objects: Iterable[Json], kind: str) -> Json:
-    """The only object of this kind."""
+    """Return the only object of this kind."""
     (found,) = (each for each in objects if each["kind"] == kind)
     return found
 
 
 def named(objects: Iterable[Json], kind: str) -> dict[str, Json]:
-    """All objects of this kind, by name."""
+    """Return all objects of this kind, by name."""
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
 
 
 def container(deployment: Json) -> Any:
-    """The Deployment's only container."""
+    """Return the Deployment's only container."""
     (found,) = deployment["spec"]["template"]["spec"]["containers"]
     return found

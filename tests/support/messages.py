@@ -9,12 +9,12 @@ def refusals(message: str) -> str:
 
 
 def not_helpful(n_nodes: int) -> str:
-    """The part on preemption where no node would take the pod, whoever left."""
+    """Return the part on preemption if no node would take the pod, whichever pods left."""
     return _none(n_nodes, "Preemption is not helpful for scheduling")
 
 
 def no_victims(n_nodes: int) -> str:
-    """The part on preemption where no pod has a lower priority."""
+    """Return the part on preemption if no pod has a lower priority."""
     return _none(n_nodes, "No preemption victims found for incoming pod")
 
 

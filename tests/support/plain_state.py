@@ -1,5 +1,5 @@
 """
-A cluster's state as plain dictionaries: whatever is asked is counted by a loop over all pods.
+A cluster's state as plain dictionaries: every answer is counted by a loop over all pods.
 
 What `scheduler.state` keeps as columns, counts and derived values has to give the same answers.
 """

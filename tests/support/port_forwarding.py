@@ -1,5 +1,5 @@
 """
-An API server's front that serves `kubectl port-forward`, which the embedded cluster does not: it runs no containers.
+A proxy of an API server that adds `kubectl port-forward`, which the embedded cluster lacks: it runs no containers.
 
 kubectl opens a websocket with the subprotocol SPDY/3.1+portforward.k8s.io, whose messages are the bytes of a SPDY
 connection. On it each forwarded connection has two streams: the one for errors is opened first, the one for data
@@ -87,7 +87,7 @@ class _Tunnel:
 
 @asynccontextmanager
 async def port_forwarding(api: str, target: int) -> AsyncGenerator[str, None]:
-    """Yield the address of a front of the API server, where every pod's ports lead to the port `target` here."""
+    """Yield the address of a proxy of the API server, where every pod's ports lead to the port `target` here."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/portforward"):

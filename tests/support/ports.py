@@ -1,8 +1,8 @@
 """
-Ports of the loopback interface for servers that have to be told one before they listen.
+Ports of the loopback interface for servers that need a port number before they listen.
 
 Below those that systems give to outgoing connections (32768 and up), and of each worker of a run its own, so that
-nobody takes a port between its choice and its use.
+no other process takes a port between its choice and its use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS = _numbers()
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no process listens."""
     for port in itertools.islice(_NUMBERS, _N_EACH):
         with socket.socket() as listener:
             try:

@@ -1,4 +1,4 @@
-"""What the embedded cluster answers to the creation of a pod, in the shape in which real answers were recorded."""
+"""The embedded cluster's answers to the creation of pods, in the shape of the recorded answers of a real one."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _ARGUMENTS: dict[str, Any] = {
     "user": UserInfo("nobody"),
     "path": "/metrics",
     "verb": "get",
-    "spec": LeaseSpec(),  # a Lease that nobody holds
+    "spec": LeaseSpec(),  # a Lease without a holder
     "metadata": msgspec.Raw(b'{"name":"affinity-scheduler","namespace":"kube-system"}'),
     "claim": ClaimReference(NAMESPACE, LEASE, "nobody", "1"),
     "annotations": {"by": "nobody"},
@@ -66,7 +66,7 @@ def all_requests() -> list[Request]:
 
 def needed(request: Request) -> Right:
     """
-    The right that a request needs.
+    Return the right that a request needs.
 
     Source: apiserver/pkg/endpoints/request/requestinfo.go, NewRequestInfo (kubernetes 1.36).
     """

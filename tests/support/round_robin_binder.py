@@ -1,4 +1,4 @@
-"""The simplest scheduler there is: pods go to the nodes in turn, once their claims are bound."""
+"""The simplest scheduler: it binds pods to the nodes in turn, once their claims are bound."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ _BACKOFF_S = 0.1
 _FOLLOWED = (POD, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, NODE)
 
 
-async def dealt_out(store: Store) -> None:
-    """Binds every new pod to node-0001, node-0002, node-0003 in turn, for ever."""
+async def bind_in_turn(store: Store) -> None:
+    """Bind every new pod to node-0001, node-0002, node-0003 in turn, until cancelled."""
     binder, woken = _Binder(store), asyncio.Event()
 
     def follow(kind: Kind, change: Change) -> None:
@@ -63,7 +63,7 @@ class _Binder:
         self.waits = False
 
     def note(self, change: Change) -> None:
-        """A pod came, changed or went."""
+        """Add a pod that waits for a node; drop one that is bound or deleted."""
         pod = change.revision.obj
         key = pod["metadata"]["namespace"], pod["metadata"]["name"]
         is_done = pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp")
@@ -73,7 +73,7 @@ class _Binder:
             self._pending[key] = pod
 
     def bind_pending(self) -> None:
-        """Every pod whose claims are bound has a node; the others' claims have one selected."""
+        """Bind every pod whose claims are bound, and select a node for the claims of the others."""
         self.waits = False
         for (namespace, name), pod in list(self._pending.items()):
             claims = self._claims(pod)
@@ -91,7 +91,7 @@ class _Binder:
             bind(self._store, namespace, name, {"metadata": {"name": name}, "target": target})
 
     def _claims(self, pod: JsonObject) -> list[JsonObject] | None:
-        """The pod's claims, or None while one is missing."""
+        """Return the pod's claims; None if one does not exist."""
         claims: list[JsonObject] = []
         for volume in pod["spec"].get("volumes") or ():
             if "ephemeral" in volume:
@@ -107,7 +107,7 @@ class _Binder:
         return claims
 
     def _node(self, pod: JsonObject, claims: list[JsonObject]) -> str | None:
-        """The next node in turn that the pod's daemon set, its volumes and its claims allow."""
+        """Return the next node that the pod's daemon set, its volumes and its claims allow; None if there is none."""
         affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
         selectors = [affinity.get("requiredDuringSchedulingIgnoredDuringExecution")]
         for claim in claims:
@@ -143,7 +143,7 @@ def _annotations(obj: JsonObject) -> dict[str, str]:
 
 
 def _selects(selector: JsonObject | None, node: JsonObject) -> bool:
-    """Whether a NodeSelector of In-conditions selects the node; an absent one selects all."""
+    """Return whether a NodeSelector, whose operators are all In, selects the node; None selects all."""
     if selector is None:
         return True
     labels = node["metadata"].get("labels") or {}

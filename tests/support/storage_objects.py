@@ -1,4 +1,4 @@
-"""API objects of which volumes are made."""
+"""Builders of the API objects that volumes consist of."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def claim(
     **spec: object,
 ) -> Json:
     """
-    A claim.
+    Return a claim.
 
     Args:
         bound: Whether binding is completed; so it is if a volume is named, unless told otherwise.
@@ -70,7 +70,7 @@ def volume(
     **spec: object,
 ) -> Json:
     """
-    A volume, of the CSI driver `d` unless another source is given.
+    Return a volume, of the CSI driver `d` unless another source is given.
 
     Args:
         terms: Of its node affinity.
@@ -103,7 +103,7 @@ def storage_class(
     mode: str | None = "WaitForFirstConsumer",
     topologies: Sequence[Mapping[str, Sequence[str]]] = (),
 ) -> Json:
-    """A class; each of `topologies` has the allowed values by label."""
+    """Return a class; each of `topologies` has the allowed values by label."""
     allowed = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -118,7 +118,7 @@ def storage_class(
 
 
 def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -> Json:
-    """The drivers of a node; a limit of None is not reported."""
+    """Return a CSINode with these drivers; a limit of None is left out."""
     drivers = [
         {"name": driver, "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
         for driver, limit in limits.items()
@@ -132,7 +132,7 @@ def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -
 
 
 def csi_driver(name: str, *, tracks_capacity: bool | None = None) -> Json:
-    """A driver."""
+    """Return a driver."""
     spec = {} if tracks_capacity is None else {"storageCapacity": tracks_capacity}
     return {"kind": "CSIDriver", "metadata": {"name": name}, "spec": spec}
 
@@ -145,7 +145,7 @@ def capacity(
     topology: Json | None = None,
     largest: str | None = None,
 ) -> Json:
-    """The capacity of a pool. `topology`: a LabelSelector, None for a pool that no node reaches."""
+    """Return the capacity of a pool. `topology`: a LabelSelector; None for a pool that no node reaches."""
     return {
         "kind": "CSIStorageCapacity",
         "metadata": {"name": name, "namespace": "kube-system"},
@@ -157,7 +157,7 @@ def capacity(
 
 
 def attachment(name: str, volume: str, node: str, *, attacher: str = "d") -> Json:
-    """A volume that is attached to a node."""
+    """Return a volume that is attached to a node."""
     return {
         "kind": "VolumeAttachment",
         "metadata": {"name": name},

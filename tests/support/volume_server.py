@@ -1,7 +1,7 @@
 """
-Claims and volumes as an API server, a PV controller and a provisioner keep them: plain, by hand, one step at a time.
+Claims and volumes as an API server, a PV controller and a provisioner keep them, one step per call.
 
-What it stores is in `events`, in order, for whoever watches.
+`events` has every change in order, for a machine that watches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFLICT = "the object has been modified"
 
 
 class VolumeServer:
-    """The server, and who writes to it beside a scheduler."""
+    """The stored objects, and the writers beside a scheduler: users, the PV controller and the provisioner."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[StorageKind, str], StorageObject] = {}
@@ -34,7 +34,7 @@ class VolumeServer:
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
-        """Stores an object of JSON."""
+        """Store an object given as JSON."""
         kind = StorageKind(document["kind"])
         return self._store(_DECODER.decode(kind, json.dumps(document).encode()))
 
@@ -58,7 +58,7 @@ class VolumeServer:
         return [one for one in self.objects.values() if isinstance(one, PersistentVolume)]
 
     def write(self, instruction: WriteVolumes, n_most: int = 99) -> VolumesWritten:
-        """Carries the instruction out, of which at most so many writes get through."""
+        """Carry out the instruction; of its writes at most `n_most` arrive. Return the shell's stimulus."""
         versions: list[str] = []
         wanted: list[tuple[PersistentVolume | PersistentVolumeClaim, ClaimReference | str]] = [
             *((volume, ClaimReference(claim.key, claim.uid)) for claim, volume in instruction.static),
@@ -84,11 +84,11 @@ class VolumeServer:
         return VolumesWritten(instruction.pod.uid, tuple(versions))
 
     def touch(self, obj: StorageObject) -> None:
-        """Changes nothing that anybody reads."""
+        """Give the object a new version and change nothing else."""
         self._store(obj)
 
     def control(self) -> None:
-        """The PV controller: promised volumes become their claims'; those of claims that are gone are released."""
+        """Act as the PV controller: bind each promised volume to its claim; release volumes whose claim is gone."""
         for volume in self.volumes():
             claim = None if volume.claim is None else self.claim(volume.claim.key)
             if claim is None or volume.claim is None or volume.claim.uid not in ("", claim.uid):
@@ -99,7 +99,7 @@ class VolumeServer:
                 self._store(replace(claim, volume_name=volume.key, is_bind_completed=True))
 
     def provision(self, key: str, *, fails: bool = False) -> None:
-        """The provisioner makes the claim's volume, or gives its node back."""
+        """Act as the provisioner: make the claim's volume, or with `fails` give its selected node back."""
         claim = self.claim(key)
         if claim is None or claim.selected_node is None or claim.volume_name:
             return

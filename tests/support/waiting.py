@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from scheduler.devcluster.storage.store import Store
+
 T = TypeVar("T")
 
 #: Reached only by conditions that never hold, on any machine.
@@ -27,3 +29,20 @@ async def until(
         )
         await asyncio.sleep(_PERIOD_S)
     return answer
+
+
+async def until_written(store: Store, holds: Callable[[], object]) -> None:
+    """Wait for a write of an embedded cluster after which `holds()` is true. Raises: TimeoutError."""
+    written = asyncio.Event()
+
+    def on_write(*_: object) -> None:
+        written.set()
+
+    store.history.listeners.append(on_write)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not holds():
+                written.clear()
+                await written.wait()
+    finally:
+        store.history.listeners.remove(on_write)

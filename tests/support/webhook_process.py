@@ -14,13 +14,13 @@ from tests.support.daemon import Daemon
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-#: Every warning ends it, but for one: whoever keeps its connection open is not waited for at the end.
+#: Every warning is an error, but for connections that clients keep open: at the end they are not waited for.
 _STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")
 
 
 @asynccontextmanager
 async def webhook(*arguments: str) -> AsyncIterator[tuple[Daemon, int]]:
-    """Start a webhook and wait until it is ready. Yield it and its HTTPS port; at the end it has to stop orderly."""
+    """Start a webhook and wait until it is ready. Yield it and its HTTPS port; at the end it has to exit with 0."""
     health, https = free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_STRICT, "-m", "scheduler", "webhook"),

@@ -10,7 +10,7 @@ LABELS = {"app": "web"}
 
 
 def meta(name: str, **fields: object) -> JsonObject:
-    """Metadata of a stored object."""
+    """Return the metadata of a stored object."""
     return {
         "name": name,
         "namespace": "default",
@@ -23,14 +23,14 @@ def meta(name: str, **fields: object) -> JsonObject:
 
 
 def template(image: str = "web:1") -> JsonObject:
-    """A pod template that differs by its image."""
+    """Return a pod template that differs by its image."""
     return {"metadata": {"labels": dict(LABELS)}, "spec": {"containers": [{"name": "c", "image": image}]}}
 
 
 def deployment(
     replicas: int = 3, *, image: str = "web:1", status: JsonObject | None = None, **spec: object
 ) -> JsonObject:
-    """A Deployment as the server stores it, defaults filled in."""
+    """Return a Deployment as the server stores it, defaults filled in."""
     defaults: JsonObject = {
         "replicas": replicas,
         "selector": {"matchLabels": dict(LABELS)},
@@ -49,7 +49,7 @@ def deployment(
 
 
 def rolling(surge: int | str, unavailable: int | str) -> JsonObject:
-    """A RollingUpdate strategy."""
+    """Return a RollingUpdate strategy."""
     return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
 
 
@@ -65,7 +65,7 @@ def pod(
     age_s: float = 100,
     **metadata: object,
 ) -> JsonObject:
-    """A pod; `ready_for_s` makes it ready since that many seconds."""
+    """Return a pod; `ready_for_s` makes it ready since that many seconds."""
     told = meta(
         name,
         labels=LABELS if labels is None else labels,

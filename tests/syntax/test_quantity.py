@@ -20,12 +20,12 @@ SUFFIXES = {
 
 
 def low_64_bits(exact: int) -> int:
-    """What is left of an integer that does not fit a signed 64-bit register."""
+    """Return the lowest 64 bits of an integer as a signed register holds them."""
     return (exact + 2**63) % 2**64 - 2**63
 
 
 def round_away(exact: Fraction) -> int:
-    """The integer next to `exact` away from zero, by definition rather than by the code's arithmetic."""
+    """Return the integer next to `exact` away from zero, by definition rather than by the code's arithmetic."""
     floor = exact.numerator // exact.denominator
     return floor if floor == exact or exact < 0 else floor + 1
 

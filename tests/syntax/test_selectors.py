@@ -174,7 +174,7 @@ selectors = st.builds(parse_selector, st.dictionaries(keys, values), expressions
 
 
 def holds(expression: tuple[str, str, tuple[str, ...]], labels: dict[str, str]) -> bool:
-    """One expression taken literally from the API's description."""
+    """Return whether the expression matches, read literally from the API's description."""
     key, operator, listed = expression
     there = key in labels
     return {

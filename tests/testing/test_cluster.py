@@ -49,7 +49,7 @@ def _objects() -> list[dict[str, Any]]:
 
 @pytest.fixture(params=["added", "read from a snapshot"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
-    """A cluster of three nodes, one without a price; from objects, or from the file that `snapshot` makes of them."""
+    """Return three nodes, one without a price, from objects or from the file that `snapshot` makes of them."""
     if request.param == "added":
         return Cluster(plugins=[Cheap], alone=True).add(*_objects())
     sections: dict[str, list[Any]] = {"nodes": [], "pods": []}

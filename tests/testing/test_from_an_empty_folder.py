@@ -23,7 +23,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in which `plugins new TeamPerZone` was run."""
+    """Return an empty folder in which `plugins new TeamPerZone` was run."""
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "TeamPerZone"]) == 0
     return tmp_path

@@ -30,7 +30,7 @@ class Answer:
 
     @property
     def causes(self) -> list[tuple[str, str, str]]:
-        """The (reason, field, message) of each cause."""
+        """Return (reason, field, message) of each cause."""
         assert self.status is not None
         return [(c["reason"], c["field"], c["message"]) for c in self.status["details"]["causes"]]
 

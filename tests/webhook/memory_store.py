@@ -27,7 +27,7 @@ class Shared:
     n_writes: int = 0
     published: list[bytes] = field(default_factory=list)
     is_down: bool = False
-    #: A write by somebody else that happens just before the next one.
+    #: Another writer's write, just before the next one.
     faster: TrustedKeyPair | None = None
 
     async def read(self) -> StoredCertificate:

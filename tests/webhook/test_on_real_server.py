@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(real_server: Address) -> AsyncIterator[Api]:
-    """The real server, with a namespace for this module."""
+    """Yield the real server, with a namespace for this module."""
     context = ssl.create_default_context(cafile=str(real_server.ca_file))
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with Api(real_server.url, headers, ssl=context) as api:

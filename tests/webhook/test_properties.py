@@ -62,7 +62,7 @@ affinities = st.fixed_dictionaries({}, optional={"podAffinity": sides, "podAntiA
 
 @st.composite
 def pods(draw: st.DrawFn) -> Json:
-    """A pod with terms in fields, in annotations of kep-3633-alt, and in ours."""
+    """Return a pod with terms in fields, in annotations of kep-3633-alt, and in ours."""
     pod = build.pod("p", labels=draw(labels), affinity=draw(st.none() | affinities))
     spread = draw(st.lists(constraints, max_size=1))
     if spread:
@@ -151,7 +151,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def mutants(draw: st.DrawFn) -> bytes:
-    """A review with some parts replaced by other values, also inside annotations."""
+    """Return a review with some parts replaced by other values, also inside annotations."""
     pod = draw(pods())
     annotations = pod["metadata"]["annotations"]
     for name in annotations:

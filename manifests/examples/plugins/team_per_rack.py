@@ -1,4 +1,4 @@
-"""TeamPerRack: no rack gets more than so many pods of one team."""
+"""TeamPerRack: no rack gets more than a number of pods of one team."""
 
 from scheduler.plugin import (
     Action,

@@ -11,22 +11,13 @@ import numpy as np
 
 from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import add_claim
+from scheduler.explain.watch_events import apply_event
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    DisruptionBudgetSeen,
-    NamespaceSeen,
-    NodeSeen,
-    PodGroupSeen,
-    PodGroupsServed,
-    PodSeen,
-    Stimulus,
-    StorageSeen,
-    WorkloadSeen,
-)
+from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
@@ -70,27 +61,12 @@ class LoadedCluster:
 
     def apply(self, seen: Stimulus | None) -> None:
         """Add the stimulus's object to the cluster."""
-        match seen:
-            case None:
-                pass
-            case NodeSeen(node):
-                self.state.upsert_node(node)
-            case NamespaceSeen(namespace):
-                self.state.upsert_namespace(namespace)
-            case WorkloadSeen(workload):
-                self.state.upsert_workload(workload)
-            case StorageSeen(obj):
-                self.state.upsert_storage(obj)
-            case DisruptionBudgetSeen(budget):
-                self.state.upsert_budget(budget)
-            case PodGroupSeen(group):
-                self.state.groups.upsert(group)
-            case PodGroupsServed(kind):
-                self.state.groups.serve(kind)
-            case PodSeen(pod):
-                self._apply_pod(pod)
-            case _:
-                raise TypeError(f"a list made {type(seen).__name__}")
+        if isinstance(seen, PodSeen):
+            self._apply_pod(seen.pod)
+        elif isinstance(seen, WatchEvent):
+            apply_event(self.state, seen)
+        elif seen is not None:
+            raise TypeError(f"a list made {type(seen).__name__}")
 
     def _apply_pod(self, pod: Pod) -> None:
         if pod.is_terminal:

@@ -1,4 +1,4 @@
-"""Story 13: where the pods of a node would go, and of a zone, before anybody drains it."""
+"""Story 13: where the pods of a node, and of a zone, would go if it were drained."""
 
 from __future__ import annotations
 

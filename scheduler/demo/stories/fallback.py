@@ -20,7 +20,7 @@ _RELAXED: Final = Group("R", "the replica whose rule was relaxed")
 _NEW_NODE: Final = "node-0007"
 #: Without the waits that a real cluster should have.
 _REBALANCING: Final = ("--rebalance", "--rebalance-hold", "1s", "--rebalance-cool-down", "0s")
-#: Of the story; the example waits longer.
+#: The wait in the example, and the shorter one of the story.
 _AFTER: Final = ('"afterSeconds": 15', '"afterSeconds": 3')
 
 

@@ -83,7 +83,7 @@ async def _judge(stage: Stage, before: list[Pod]) -> None:
 
 
 async def _reason_of_all(stage: Stage, n_pods: int) -> str:
-    """Wait until so many pods of the batch are refused for one reason, which they are once no victim ends any more."""
+    """Wait until this number of pods of the batch is refused for one reason: once no victim ends any more."""
 
     def reasons() -> list[str]:
         return [reason for pod in stage.watch.pods(["batch"]) if (reason := pod.pending_reason)]

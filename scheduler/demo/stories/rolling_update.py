@@ -15,7 +15,7 @@ _IMAGES: Final = ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.9")
 _REPLICAS: Final = 12
 _EVEN: Final = "4/4/4"
 #: Which old pods leave first is chance, and one update in seven to one in three (measured, idle to busy machine) ends
-#: even without matchLabelKeys; so many in a row do not.
+#: even without matchLabelKeys; this number in a row does not.
 _TRIES: Final = 40
 _EVEN_UPDATES: Final = 3
 _POD: Final = Group("w", "a pod of the newest revision")

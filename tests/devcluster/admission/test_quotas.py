@@ -13,9 +13,9 @@ from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import CORE_EVENT, POD, REPLICA_SET, RESOURCE_QUOTA
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
+from tests.support.waiting import until_written
 
 _NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-_DEADLINE_S = 20.0
 
 
 @pytest.mark.parametrize(
@@ -119,16 +119,6 @@ def test_a_quota_that_nothing_would_enforce_is_refused(resource):
     assert refused.value.code == 422
 
 
-async def _until(store, is_true):
-    """Waits for a write after which `is_true`."""
-    woken = asyncio.Event()
-    store.history.listeners.append(lambda *_: woken.set())
-    async with asyncio.timeout(_DEADLINE_S):
-        while not is_true():
-            woken.clear()
-            await woken.wait()
-
-
 @pytest.mark.asyncio
 async def test_controllers_count_and_refuse_and_deletions_make_room():
     store = Store()
@@ -144,21 +134,21 @@ async def test_controllers_count_and_refuse_and_deletions_make_room():
     try:
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
         store.create(RESOURCE_QUOTA, "default", quota)
-        await _until(store, lambda: used() == "0")
+        await until_written(store, lambda: used() == "0")
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
         store.create(REPLICA_SET, "default", {"metadata": {"name": "web"}, "spec": spec})
-        await _until(
+        await until_written(
             store, lambda: store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
         )
         (event, *_) = store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
         assert "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in event["message"]
         assert (len(names()), used()) == (2, "2")
         store.patch(RESOURCE_QUOTA, "default", "q", {"spec": {"hard": {"pods": "3"}}})
-        await _until(store, lambda: len(names()) == 3)
+        await until_written(store, lambda: len(names()) == 3)
         store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 0}})
-        await _until(store, lambda: used() == "0" and not names())
+        await until_written(store, lambda: used() == "0" and not names())
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

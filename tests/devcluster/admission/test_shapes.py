@@ -75,7 +75,7 @@ _EVENT = {
 
 
 def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The place of everything inside a JSON value."""
+    """Yield the place of everything inside a JSON value."""
     steps: Any = (
         value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     )

@@ -15,7 +15,7 @@ _SERVERS = ["devcluster", pytest.param("real", marks=pytest.mark.real)]
 
 @pytest_asyncio.fixture(params=_SERVERS)
 async def api(request) -> AsyncIterator[Api]:
-    """A client of the server under test, with a namespace of its own."""
+    """Yield a client of the server under test, with a namespace of its own."""
     if request.param == "real":
         address: Address = request.getfixturevalue("real_server")
         context = ssl.create_default_context(cafile=str(address.ca_file))

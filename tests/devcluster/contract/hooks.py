@@ -31,16 +31,16 @@ class Hooks:
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def url(self, path: str) -> str:
-        """The address of a webhook."""
+        """Return the address of a webhook."""
         return f"https://{HOST}:{self.port}/{path}"
 
     @property
     def bundle(self) -> str:
-        """What configurations trust."""
+        """Return the caBundle of the webhooks' configurations."""
         return base64.b64encode(self.trusted.authorities).decode()
 
     def asked_of(self, path: str) -> list[dict[str, Any]]:
-        """The requests that a webhook saw."""
+        """Return the requests that a webhook saw."""
         return [request for at, request in self.asked if at == path]
 
     async def _serve(self, request: web.Request) -> web.Response:
@@ -57,7 +57,7 @@ class Hooks:
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Hooks]:
-    """A webhook server with a certificate of its own making, its files in `folder`."""
+    """Yield a webhook server with a certificate of its own, whose files are in `folder`."""
     trusted = issue([HOST], time.time())
     cert, key = folder / "tls.crt", folder / "tls.key"
     cert.write_bytes(trusted.pair.cert)
@@ -83,11 +83,11 @@ async def serving(folder: Path) -> AsyncIterator[Hooks]:
 
 
 def patching(*operations: dict[str, Any]) -> dict[str, Any]:
-    """An answer that changes the object."""
+    """Return an answer that changes the object."""
     patch = base64.b64encode(json.dumps(operations).encode()).decode()
     return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
 
 def labelling(name: str, value: str = "yes") -> dict[str, Any]:
-    """An answer that sets a label on an object that has some."""
+    """Return an answer that sets a label on an object that has some."""
     return patching({"op": "add", "path": f"/metadata/labels/{name}", "value": value})

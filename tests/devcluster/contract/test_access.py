@@ -1,4 +1,4 @@
-"""Who asks, and what they may: tokens of ServiceAccounts, roles and bindings, and the reviews that tell of them."""
+"""Authentication and authorization: tokens of ServiceAccounts, roles, bindings, and access reviews."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 async def _account(api: Api, name: str = "worker") -> str:
-    """A token of a new ServiceAccount."""
+    """Return a token of a new ServiceAccount."""
     (await api.post(api.in_namespace("serviceaccounts"), {"metadata": {"name": name}})).ok  # noqa: B018
     return str((await _token(api, name)).ok["status"]["token"])
 
@@ -30,7 +30,7 @@ def _user(api: Api, name: str = "worker") -> str:
 async def _grant(
     api: Api, rule: Mapping[str, object], *, in_namespace: bool = False, by_cluster_role: bool = True
 ) -> None:
-    """The ServiceAccount `worker` is given one rule, everywhere or in its namespace."""
+    """Grant the ServiceAccount `worker` one rule, in all namespaces or in its own."""
     name = api.namespace
     role = "clusterroles" if by_cluster_role else "roles"
     path = f"/{_RBAC}/{role}" if by_cluster_role else api.in_namespace(role, group=_RBAC)
@@ -46,7 +46,7 @@ async def _grant(
 
 
 async def _asked(api: Api, token: str, method: str, path: str, body: object = None) -> Answer:
-    """The answer to a request of whoever holds the token."""
+    """Return the answer to a request with this token."""
     async with api.speaking_for(token) as other:
         return await other.request(method, path, body)
 
@@ -241,7 +241,7 @@ async def test_names_and_subresources_narrow_a_rule(api: Api):
 
 
 async def _eventually(api: Api, token: str, method: str, path: str) -> None:
-    """Rules are read from caches upstream."""
+    """Repeat the request until it is allowed: upstream reads roles from a cache."""
     for _ in range(200):
         if (await _asked(api, token, method, path)).code != 403:
             return

@@ -162,7 +162,7 @@ async def test_what_charts_bring_is_stored_with_its_defaults(api: Api, group, pl
 
 
 def definition(api: Api, **spec: Any) -> dict[str, Any]:
-    """A definition of Widgets in a group that no other test uses."""
+    """Return a definition of Widgets in a group that no other test uses."""
     group = f"{api.namespace}.test"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     columns = [
@@ -183,13 +183,13 @@ def definition(api: Api, **spec: Any) -> dict[str, Any]:
 
 
 async def until_found(api: Api, path: str) -> Any:
-    """The answer at a path that a real server serves a moment after its definition."""
+    """Return the answer at a path, which a real server serves a moment after the definition is created."""
     return (await until(partial(api.get, path), lambda answer: answer.code == 200)).body
 
 
 @asynccontextmanager
 async def widgets(api: Api):
-    """The path of Widgets, which are served for as long as this lasts."""
+    """Create the definition and yield the path of Widgets; delete it at the end."""
     body = definition(api)
     name = body["metadata"]["name"]
     (await api.post(_DEFINITIONS, body)).ok  # noqa: B018 - asserts success

@@ -1,4 +1,4 @@
-"""ResourceQuotas: which are taken, whom they stop, and what they say of it."""
+"""ResourceQuotas: which are accepted, which pods they refuse, and the messages."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ async def _try_quota(api: Api, hard: dict[str, str], **spec: object) -> Answer:
 
 
 async def _quota(api: Api, hard: dict[str, str], used: dict[str, str] | None = None, **spec: object) -> None:
-    """The quota `q` is there and counted: what its controller would have written stands in the status."""
+    """Create the quota `q` with the status that its controller would write."""
     (await _try_quota(api, hard, **spec)).ok  # noqa: B018 - asserts success
     status = {"hard": hard, "used": dict.fromkeys(hard, "0") if used is None else used}
     path = api.in_namespace("resourcequotas", "q/status")
@@ -48,7 +48,7 @@ async def _quota(api: Api, hard: dict[str, str], used: dict[str, str] | None = N
 
 
 async def _refusal(api: Api, pod: dict[str, object]) -> str:
-    """Why the pod is refused. A real server looks at quotas in a cache, so it may take a moment to know of one."""
+    """Return why the pod is refused. A real server reads quotas from a cache, so it may take a moment to know one."""
     ends_s = time.monotonic() + _PATIENCE_S
     while (answer := await api.post(api.pods(), pod, dryRun="All")).code == 201:
         assert time.monotonic() < ends_s, "the pod is never refused"
@@ -197,7 +197,7 @@ async def test_a_dry_run_charges_nothing(api: Api):
 
 
 async def _known(api: Api) -> None:
-    """The server knows of every quota made so far, since it knows of a younger one, which is gone again."""
+    """Wait until the server knows every quota made so far: create another one, wait for it, and delete it."""
     hard = {"limits.cpu": "1"}
     body = {"metadata": {"name": "known"}, "spec": {"hard": hard}}
     (await api.post(api.in_namespace("resourcequotas"), body)).ok  # noqa: B018

@@ -17,7 +17,7 @@ _FOREVER_FIXED = "field is immutable"
 
 
 def named(api: Api, what: str) -> str:
-    """A name that no other test uses, for objects without a namespace."""
+    """Return a name that no other test uses, for objects without a namespace."""
     return f"{what}-{api.namespace}"
 
 
@@ -49,7 +49,7 @@ def volume(api: Api) -> str:
 
 
 async def created(api: Api, plural: str, body: dict[str, Any]) -> Any:
-    """The stored object of storage.k8s.io without a namespace, named after the test."""
+    """Return the stored object of storage.k8s.io without a namespace, named after the test."""
     return (await api.post(f"{_STORAGE}/{plural}", {"metadata": {"name": named(api, "one")}, **body})).ok
 
 
@@ -59,7 +59,7 @@ async def patched(api: Api, plural: str, patch: dict[str, Any]) -> Any:
 
 @asynccontextmanager
 async def default_class(api: Api):
-    """A default class is there for as long as this lasts: other tests have none."""
+    """Create a default storage class, which other tests must not have, and delete it at the end."""
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     body = {"metadata": {"name": named(api, "one"), "annotations": annotations}, "provisioner": "p.test"}
     (await api.post(f"{_STORAGE}/storageclasses", body)).ok  # noqa: B018 - asserts success

@@ -1,4 +1,4 @@
-"""Admission webhooks: whom the server asks, in which order, and what it makes of the answers."""
+"""Admission webhooks: which the server calls, in which order, and what follows from their answers."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ class Configured:
         self.paths: list[str] = []
 
     def hook(self, path: str, **fields: Any) -> dict[str, Any]:
-        """A webhook of a configuration."""
+        """Return a webhook of a configuration."""
         return {
             "name": f"{path}.hooks.test",
             "admissionReviewVersions": ["v1"],
@@ -44,7 +44,7 @@ class Configured:
         }
 
     async def send(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> Answer:
-        """The answer to the creation of a configuration."""
+        """Return the answer to the creation of a configuration."""
         full = f"{name}-{self.api.namespace}"
         answer = await self.api.post(
             f"{_GROUP}/{kind}", {"metadata": {"name": full}, "webhooks": list(hooks)}
@@ -54,10 +54,10 @@ class Configured:
         return answer
 
     async def install(self, kind: str, *hooks: dict[str, Any], name: str = "a") -> None:
-        """The configuration is there, and the server goes by it."""
+        """Create the configuration and wait until the server uses it."""
         (await self.send(kind, *hooks, name=name)).ok  # noqa: B018 - asserts success
-        # A real server learns of configurations some moments later, but of one kind's in their order. Asked first, this
-        # one is asked whatever the others say.
+        # A real server reads configurations from a cache, those of one kind in their order. The sentinel is called
+        # first, so the answers of others do not keep it from being called.
         path = f"sentinel-{len(self.paths)}"
         sentinel = self.hook(path, objectSelector={"matchLabels": {"probe": "yes"}})
         (await self.send(kind, sentinel, name=f"0-{path}")).ok  # noqa: B018
@@ -69,7 +69,7 @@ class Configured:
         self.hooks.asked.clear()
 
     async def clear(self) -> None:
-        """No configuration of the test is left."""
+        """Delete the configurations of the test."""
         for path in self.paths:
             await self.api.delete(path)
 

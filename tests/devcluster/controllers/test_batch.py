@@ -196,7 +196,7 @@ def node(name, *, labels=None, taints=()):
 
 
 def targets(actions):
-    """The nodes that new pods are made for."""
+    """Return the nodes that new pods are made for."""
     return [daemonsets.target_node(a.obj) for a in actions if isinstance(a, Create)]
 
 

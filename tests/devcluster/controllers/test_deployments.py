@@ -15,7 +15,7 @@ from tests.support.workload_objects import NOW_S, deployment, pod, rolling
 
 
 def replica_set(owner, image, size, *, available=None, revision=1, age_s=100, status=None):
-    """A replica set of `owner` with the template of `image`; `available` pods are ready."""
+    """Return a replica set of `owner` with the template of `image`; `available` pods are ready."""
     template = {**owner["spec"], "template": deployment(image=image)["spec"]["template"]}
     made = new_replica_set({**owner, "spec": template})
     made["spec"]["replicas"] = size
@@ -37,7 +37,7 @@ def of(actions, action_type, kind=None):
 
 
 def sizes_after(actions):
-    """Image -> size wanted, of every replica set created or resized."""
+    """Return the wanted size by image, of every replica set created or resized."""
     written = [*of(actions, Create, REPLICA_SET), *of(actions, Update, REPLICA_SET)]
     return {
         a.obj["spec"]["template"]["spec"]["containers"][0]["image"]: a.obj["spec"]["replicas"]

@@ -18,10 +18,9 @@ from scheduler.devcluster.kinds import (
     STATEFUL_SET,
 )
 from scheduler.devcluster.storage.store import Store
-from tests.support.round_robin_binder import N_NODES, dealt_out
+from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.support.waiting import until_written
 from tests.support.workload_objects import LABELS, template
-
-DEADLINE_S = 20.0
 
 
 @asynccontextmanager
@@ -29,7 +28,7 @@ async def cluster(settings=None):
     store = Store()
     populate(store, nodes=N_NODES, zones=3)
     settings = settings or KubeletSettings(start_after_s=0.0, stop_after_s=0.0)
-    tasks = [asyncio.create_task(run_controllers(store, settings)), asyncio.create_task(dealt_out(store))]
+    tasks = [asyncio.create_task(run_controllers(store, settings)), asyncio.create_task(bind_in_turn(store))]
     try:
         yield store
         assert not any(task.done() for task in tasks)
@@ -39,16 +38,6 @@ async def cluster(settings=None):
         before = len(store.history.listeners)
         await asyncio.gather(*tasks, return_exceptions=True)
         assert len(store.history.listeners) == before - 4, "controllers that ended still listen"
-
-
-async def until(store, is_true):
-    """Waits for a write after which `is_true`; fails after DEADLINE_S."""
-    woken = asyncio.Event()
-    store.history.listeners.append(lambda *_: woken.set())
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_true():
-            woken.clear()
-            await woken.wait()
 
 
 def workload(name="web", replicas=3, **spec):
@@ -77,10 +66,10 @@ def rolled_out(store, kind=DEPLOYMENT, name="web"):
 async def test_a_rollout_of_hundreds_of_pods_is_quick():
     async with cluster() as store:
         store.create(DEPLOYMENT, "default", workload(replicas=300))
-        await until(store, rolled_out(store))
+        await until_written(store, rolled_out(store))
         store.patch(DEPLOYMENT, "default", "web", {"spec": {"template": template("web:2")}})
-        await until(store, rolled_out(store))
-        await until(store, lambda: len(pods(store)) == 300)
+        await until_written(store, rolled_out(store))
+        await until_written(store, lambda: len(pods(store)) == 300)
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
@@ -88,7 +77,7 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
 async def test_a_lost_pod_is_replaced():
     async with cluster() as store:
         store.create(DEPLOYMENT, "default", workload())
-        await until(store, rolled_out(store))
+        await until_written(store, rolled_out(store))
         lost = pods(store)[0]["metadata"]["name"]
         store.delete(POD, "default", lost)
 
@@ -96,16 +85,16 @@ async def test_a_lost_pod_is_replaced():
             names = {pod["metadata"]["name"] for pod in pods(store)}
             return lost not in names and len(names) == 3 and rolled_out(store)()
 
-        await until(store, replaced)
+        await until_written(store, replaced)
 
 
 @pytest.mark.asyncio
 async def test_a_deleted_deployment_takes_its_pods_with_it():
     async with cluster() as store:
         store.create(DEPLOYMENT, "default", workload())
-        await until(store, rolled_out(store))
+        await until_written(store, rolled_out(store))
         store.delete(DEPLOYMENT, "default", "web")
-        await until(store, lambda: not pods(store))
+        await until_written(store, lambda: not pods(store))
         assert store.list(REPLICA_SET, "default")[0] == []
 
 
@@ -115,8 +104,8 @@ async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
         metadata = {"name": "early", "labels": LABELS}
         store.create(POD, "default", {"metadata": metadata, "spec": template()["spec"]})
         store.create(REPLICA_SET, "default", workload(replicas=2))
-        await until(store, lambda: len(pods(store)) == 2)
-        await until(store, lambda: all(pod["metadata"].get("ownerReferences") for pod in pods(store)))
+        await until_written(store, lambda: len(pods(store)) == 2)
+        await until_written(store, lambda: all(pod["metadata"].get("ownerReferences") for pod in pods(store)))
 
 
 @pytest.mark.asyncio
@@ -124,7 +113,7 @@ async def test_a_stateful_set_comes_up_in_order():
     async with cluster() as store:
         store.create(STATEFUL_SET, "default", workload("db", serviceName="db"))
         reader = store.subscribe(POD, since=0)
-        await until(store, rolled_out(store, STATEFUL_SET, "db"))
+        await until_written(store, rolled_out(store, STATEFUL_SET, "db"))
         seen = [change.revision.obj["metadata"]["name"] for change in reader.take() if change.type == "ADDED"]
         assert seen == ["db-0", "db-1", "db-2"]
 
@@ -139,9 +128,9 @@ async def test_a_disruption_budget_follows_its_pods():
         def allowed():
             return store.get(POD_DISRUPTION_BUDGET, "default", "b")["status"].get("disruptionsAllowed")
 
-        await until(store, lambda: allowed() == 2)
+        await until_written(store, lambda: allowed() == 2)
         store.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 1}})
-        await until(store, lambda: allowed() == 0)
+        await until_written(store, lambda: allowed() == 0)
 
 
 @pytest.mark.asyncio
@@ -149,9 +138,9 @@ async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
     async with cluster() as store:
         spec = {**template()["spec"], "nodeName": "late"}
         store.create(POD, "default", {"metadata": {"name": "p"}, "spec": spec})
-        await until(store, lambda: bool(store.find(POD, "default", "p")))
+        await until_written(store, lambda: bool(store.find(POD, "default", "p")))
         store.create(NODE, "", node("late", "zone-a", store.now()))
-        await until(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")
+        await until_written(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")
 
 
 @pytest.mark.asyncio
@@ -164,7 +153,7 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
         odd = {**metadata, "uid": "w", "labels": 3, "ownerReferences": 4}
         store.inject(POD, {"metadata": odd, "spec": {"nodeName": "node-0001", "containers": 7}})
         store.create(DEPLOYMENT, "default", workload())
-        await until(store, rolled_out(store))
+        await until_written(store, rolled_out(store))
         assert "ReplicaSet default/broken is malformed" in caplog.text
 
 
@@ -179,7 +168,7 @@ async def test_refused_pods_are_recorded_and_retried():
             conditions = store.get(REPLICA_SET, "default", "rs")["status"].get("conditions") or [{}]
             return conditions[0].get("reason")
 
-        await until(store, lambda: failure() == "FailedCreate")
+        await until_written(store, lambda: failure() == "FailedCreate")
         warnings = [
             event["reason"] for event in store.list(CORE_EVENT, "default")[0] if event["type"] == "Warning"
         ]
@@ -187,5 +176,5 @@ async def test_refused_pods_are_recorded_and_retried():
         from scheduler.devcluster.kinds import PRIORITY_CLASS
 
         store.create(PRIORITY_CLASS, "", {"metadata": {"name": "later"}, "value": 7})
-        await until(store, lambda: failure() is None)
-        await until(store, lambda: len(pods(store)) == 2)
+        await until_written(store, lambda: failure() is None)
+        await until_written(store, lambda: len(pods(store)) == 2)

@@ -24,11 +24,10 @@ from scheduler.devcluster.kinds import (
     JsonObject,
 )
 from scheduler.devcluster.storage.store import Store
-from tests.support.round_robin_binder import N_NODES, dealt_out
+from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.support.waiting import until_written
 
 pytestmark = pytest.mark.asyncio
-
-DEADLINE_S = 20.0
 
 
 @asynccontextmanager
@@ -37,7 +36,7 @@ async def cluster():
     populate(store, nodes=N_NODES, zones=N_NODES)
     add_storage(store)
     controllers = run_controllers(store, KubeletSettings(start_after_s=0.0, stop_after_s=0.0))
-    tasks = [asyncio.create_task(controllers), asyncio.create_task(dealt_out(store))]
+    tasks = [asyncio.create_task(controllers), asyncio.create_task(bind_in_turn(store))]
     try:
         yield store
         assert not any(task.done() for task in tasks)
@@ -45,16 +44,6 @@ async def cluster():
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(store, is_true):
-    """Waits for a write after which `is_true`; fails after DEADLINE_S."""
-    woken = asyncio.Event()
-    store.history.listeners.append(lambda *_: woken.set())
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_true():
-            woken.clear()
-            await woken.wait()
 
 
 def claim_body(name, *, of_class=DEFAULT_CLASS, size="1Gi", **spec) -> JsonObject:
@@ -127,9 +116,9 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
     async with cluster() as store:
         for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
             make_volume(store, name, size=size)
-        await until(store, in_phase(store, PERSISTENT_VOLUME, "large", "Available", ""))
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "large", "Available", ""))
         make_claim(store, "c", of_class="manual", size="2Gi")
-        await until(store, bound(store))
+        await until_written(store, bound(store))
         stored, volume = claim(store), volume_of(store)
     assert volume["metadata"]["name"] == "right"
     assert stored["metadata"]["annotations"] == {
@@ -149,9 +138,9 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
 async def test_a_claim_waits_for_a_volume_that_comes_later():
     async with cluster() as store:
         make_claim(store, "c", of_class="manual")
-        await until(store, lambda: "ProvisioningFailed" in reasons(store))
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
         make_volume(store, "v")
-        await until(store, bound(store))
+        await until_written(store, bound(store))
 
 
 async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
@@ -160,8 +149,8 @@ async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
         make_volume(store, "w")
         make_claim(store, "other", of_class="manual")
         make_claim(store, "c", of_class="manual")
-        await until(store, bound(store))
-        await until(store, bound(store, "other"))
+        await until_written(store, bound(store))
+        await until_written(store, bound(store, "other"))
         assert claim(store)["spec"]["volumeName"] == "v"
         assert "annotations" not in volume_of(store)["metadata"]
 
@@ -171,13 +160,13 @@ async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
         make_class(store, "local", mode="WaitForFirstConsumer", provisioner="kubernetes.io/no-provisioner")
         volume = make_volume(store, "v", of_class="local")
         stored = make_claim(store, "c", of_class="local")
-        await until(store, lambda: "WaitForFirstConsumer" in reasons(store))
+        await until_written(store, lambda: "WaitForFirstConsumer" in reasons(store))
         volume = store.get(PERSISTENT_VOLUME, "", "v")
         keys = ("namespace", "name", "uid", "resourceVersion")
         reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         reference |= {key: stored["metadata"][key] for key in keys}
         store.update(PERSISTENT_VOLUME, {**volume, "spec": {**volume["spec"], "claimRef": reference}})
-        await until(store, bound(store))
+        await until_written(store, bound(store))
         assert claim(store)["spec"]["volumeName"] == "v"
 
 
@@ -194,7 +183,7 @@ async def test_a_volume_that_a_claim_names_has_to_suit_it(spec, why):
     async with cluster() as store:
         make_volume(store, "v")
         make_claim(store, "c", **{"of_class": "manual", "volumeName": "v", **spec})
-        await until(store, lambda: "VolumeMismatch" in reasons(store))
+        await until_written(store, lambda: "VolumeMismatch" in reasons(store))
         (event,) = [one for one in store.list(CORE_EVENT)[0] if one["reason"] == "VolumeMismatch"]
         assert event["message"] == f'Cannot bind to requested volume "v": {why}'
         assert claim(store)["status"]["phase"] == "Pending"
@@ -204,11 +193,11 @@ async def test_a_claim_whose_volume_is_gone_is_lost():
     async with cluster() as store:
         make_volume(store, "v")
         make_claim(store, "c", of_class="manual")
-        await until(store, bound(store))
+        await until_written(store, bound(store))
         volume = volume_of(store)
         store.update(PERSISTENT_VOLUME, {**volume, "metadata": {**volume["metadata"], "finalizers": []}})
         store.delete(PERSISTENT_VOLUME, "", "v")
-        await until(store, in_phase(store, PERSISTENT_VOLUME_CLAIM, "c", "Lost"))
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME_CLAIM, "c", "Lost"))
         assert "ClaimLost" in reasons(store)
 
 
@@ -221,7 +210,7 @@ async def test_an_immediate_claim_gets_a_volume_in_some_zone():
         for number in range(N_NODES):
             make_claim(store, f"data-{number}", of_class="now")
         for number in range(N_NODES):
-            await until(store, bound(store, f"data-{number}"))
+            await until_written(store, bound(store, f"data-{number}"))
         volumes = [volume_of(store, f"data-{number}") for number in range(N_NODES)]
     assert {zone for volume in volumes for zone in topology(volume)[ZONE]} == {"zone-a", "zone-b", "zone-c"}
     spec = volumes[0]["spec"]
@@ -234,7 +223,7 @@ async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
     async with cluster() as store:
         make_claim(store, "c")
         make_pod(store, "p", claims=["c"])
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
         node = store.get(NODE, "", store.get(POD, "default", "p")["spec"]["nodeName"])
         assert topology(volume_of(store)) == {ZONE: [node["metadata"]["labels"][ZONE]]}
         assert claim(store)["metadata"]["annotations"][SELECTED_NODE] == node["metadata"]["name"]
@@ -246,7 +235,7 @@ async def test_a_class_says_where_its_volumes_may_be():
         make_class(store, "b", mode="WaitForFirstConsumer", allowedTopologies=terms)
         make_claim(store, "c", of_class="b")
         make_pod(store, "p", claims=["c"])
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
         assert store.get(POD, "default", "p")["spec"]["nodeName"] == "node-0002"
         assert topology(volume_of(store)) == {ZONE: ["zone-b"]}
 
@@ -267,14 +256,14 @@ async def test_zones_run_out_of_storage_and_get_it_back():
 
         make_claim(store, "c", size="2Gi")
         make_pod(store, "p", claims=["c"])
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
         assert (store.get(POD, "default", "p")["spec"]["nodeName"], left()) == ("node-0002", "1Gi")
         make_claim(store, "d", size="2Gi")
         make_pod(store, "q", claims=["d"])
-        await until(store, lambda: "ProvisioningFailed" in reasons(store, "d"))
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store, "d"))
         store.delete(POD, "default", "p", grace_period_s=0)
         store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
-        await until(store, in_phase(store, POD, "q", "Running"))
+        await until_written(store, in_phase(store, POD, "q", "Running"))
         assert left() == "1Gi"
 
 
@@ -290,30 +279,30 @@ async def test_a_provisioner_that_fails_takes_the_selected_node_back():
             seen.append(SELECTED_NODE in (claim(store)["metadata"].get("annotations") or {}))
             return (True, False) in itertools.pairwise(seen)
 
-        await until(store, was_taken_back)
+        await until_written(store, was_taken_back)
         assert "ProvisioningFailed" in reasons(store)
         store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
 
 
 async def test_an_immediate_claim_is_tried_again_once_its_class_works():
     async with cluster() as store:
         made = make_class(store, "broken", annotations={PROVISION_FAILURE: "no"})
         make_claim(store, "c", of_class="broken")
-        await until(store, lambda: "ProvisioningFailed" in reasons(store))
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
         store.update(STORAGE_CLASS, {**made, "metadata": {"name": "broken", "annotations": {}}})
-        await until(store, bound(store))
+        await until_written(store, bound(store))
 
 
 async def test_a_slow_provisioner_says_that_it_is_at_work():
     async with cluster() as store:
         made = make_class(store, "slow", annotations={PROVISION_AFTER_S: "3600"})
         make_claim(store, "c", of_class="slow")
-        await until(store, lambda: "Provisioning" in reasons(store))
+        await until_written(store, lambda: "Provisioning" in reasons(store))
         assert claim(store)["status"]["phase"] == "Pending"
         annotations = {PROVISION_AFTER_S: "0.01"}
         store.update(STORAGE_CLASS, {**made, "metadata": {"name": "slow", "annotations": annotations}})
-        await until(store, bound(store))
+        await until_written(store, bound(store))
 
 
 # -- the end -------------------------------------------------------------------------------------------------
@@ -323,25 +312,25 @@ async def test_a_claim_in_use_stays_until_its_pod_is_gone():
     async with cluster() as store:
         make_claim(store, "c")
         make_pod(store, "p", claims=["c"])
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
         made = claim(store)["spec"]["volumeName"]
         store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
         store.delete(PERSISTENT_VOLUME, "", made)
         assert claim(store)["metadata"]["deletionTimestamp"]
         store.delete(POD, "default", "p")
-        await until(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "c"))
-        await until(store, is_gone(store, PERSISTENT_VOLUME, made, ""))
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "c"))
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME, made, ""))
 
 
 async def test_a_retained_volume_is_released_and_stays():
     async with cluster() as store:
         make_volume(store, "v")
         make_claim(store, "c", of_class="manual")
-        await until(store, bound(store))
+        await until_written(store, bound(store))
         store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
-        await until(store, in_phase(store, PERSISTENT_VOLUME, "v", "Released", ""))
+        await until_written(store, in_phase(store, PERSISTENT_VOLUME, "v", "Released", ""))
         make_claim(store, "c", of_class="manual")
-        await until(store, lambda: "ProvisioningFailed" in reasons(store))
+        await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
         assert claim(store)["status"]["phase"] == "Pending"
 
 
@@ -353,13 +342,13 @@ async def test_an_ephemeral_volume_comes_and_goes_with_its_pod():
         template = {"metadata": {"labels": {"a": "b"}}, "spec": claim_body("")["spec"]}
         volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
         pod = make_pod(store, "p", volumes=volumes)
-        await until(store, in_phase(store, POD, "p", "Running"))
+        await until_written(store, in_phase(store, POD, "p", "Running"))
         metadata = claim(store, "p-scratch")["metadata"]
         (owner,) = metadata["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == (pod["metadata"]["uid"], True)
         assert metadata["labels"] == {"a": "b"}
         store.delete(POD, "default", "p")
-        await until(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "p-scratch"))
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "p-scratch"))
 
 
 def make_stateful_set(store, **spec):
@@ -390,18 +379,18 @@ def retention(deleted, scaled):
 async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
     async with cluster() as store:
         make_stateful_set(store)
-        await until(store, in_phase(store, POD, "db-1", "Running"))
+        await until_written(store, in_phase(store, POD, "db-1", "Running"))
         first = volume_of(store, "data-db-1")["metadata"]["name"]
         pod = store.get(POD, "default", "db-1")
         assert {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}} in pod["spec"]["volumes"]
         assert claim(store, "data-db-1")["metadata"]["labels"] == {"app": "db"}
         scale(store, 1)
-        await until(store, is_gone(store, POD, "db-1"))
+        await until_written(store, is_gone(store, POD, "db-1"))
         scale(store, 2)
-        await until(store, in_phase(store, POD, "db-1", "Running"))
+        await until_written(store, in_phase(store, POD, "db-1", "Running"))
         assert volume_of(store, "data-db-1")["metadata"]["name"] == first
         store.delete(STATEFUL_SET, "default", "db")
-        await until(store, is_gone(store, POD, "db-0"))
+        await until_written(store, is_gone(store, POD, "db-0"))
         assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")
 
 
@@ -409,13 +398,13 @@ async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
 async def test_claims_of_surplus_pods_go_if_the_policy_says_so(deleted):
     async with cluster() as store:
         make_stateful_set(store, **retention(deleted, "Delete"))
-        await until(store, in_phase(store, POD, "db-1", "Running"))
+        await until_written(store, in_phase(store, POD, "db-1", "Running"))
         scale(store, 1)
-        await until(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-1"))
+        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-1"))
         assert claim(store, "data-db-0")["status"]["phase"] == "Bound"
         store.delete(STATEFUL_SET, "default", "db")
-        await until(store, is_gone(store, POD, "db-0"))
+        await until_written(store, is_gone(store, POD, "db-0"))
         if deleted == "Delete":
-            await until(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-0"))
+            await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-0"))
         else:
             assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")

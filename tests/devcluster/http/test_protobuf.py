@@ -22,7 +22,7 @@ def field(number, value):
 
 
 def message(**numbered):
-    """Fields named f1, f2 ...; a list repeats its field."""
+    """Encode fields named f1, f2 ...; a list repeats its field."""
     parts = [
         (int(name[1:]), one) for name, v in numbered.items() for one in (v if isinstance(v, list) else [v])
     ]

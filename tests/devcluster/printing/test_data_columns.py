@@ -9,7 +9,7 @@ NOW_S = 1_700_000_000.0
 
 
 def cell(kind, title, **fields):
-    """The cell in a column of the only row."""
+    """Return the cell in a column of the only row."""
     obj = {"metadata": {"name": "x", **fields.pop("metadata", {})}, **fields}
     printed = table(kind, [obj], NOW_S)
     titles = [column["name"] for column in printed["columnDefinitions"]]

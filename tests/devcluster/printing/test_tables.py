@@ -16,7 +16,7 @@ def named(name, **fields):
 
 
 def shown(kind, obj, *, wide=False):
-    """Header and cells of one object, as kubectl prints them."""
+    """Return the cells of one object by header, as kubectl prints them."""
     printed = table(kind, [obj], NOW_S)
     columns = printed["columnDefinitions"]
     return {

@@ -1,4 +1,4 @@
-"""The store in-process: what followers see, how much is remembered, and what goes with what."""
+"""The store in-process: what listeners see, how much history it keeps, and which objects are deleted together."""
 
 import pytest
 
@@ -120,7 +120,7 @@ def test_an_object_can_be_stored_as_malformed_as_a_test_wants(store):
     assert store.get(POD, "default", "p")["spec"] == "nonsense"
 
 
-# -- what goes with what -------------------------------------------------------------------------------------
+# -- deleted together ----------------------------------------------------------------------------------------
 
 
 def _template() -> JsonObject:

@@ -1,6 +1,5 @@
 """Webhooks and the controllers of the embedded cluster; configurations that it can't carry out."""
 
-import asyncio
 import logging
 from contextlib import asynccontextmanager
 
@@ -21,8 +20,8 @@ from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import warning_headers
 from tests.devcluster.contract.hooks import labelling, serving
+from tests.support.waiting import until_written
 
-_DEADLINE_S = 20.0
 _LABELS = {"app": "web"}
 _RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
@@ -51,16 +50,6 @@ async def _cluster(tmp_path):
         yield cluster.store, hooks
 
 
-async def _until(store, is_true):
-    """Waits for a write after which `is_true`."""
-    woken = asyncio.Event()
-    store.history.listeners.append(lambda *_: woken.set())
-    async with asyncio.timeout(_DEADLINE_S):
-        while not is_true():
-            woken.clear()
-            await woken.wait()
-
-
 def _pods(store):
     return store.list(POD, "default")[0]
 
@@ -71,7 +60,7 @@ async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
         hooks.judges["m"] = lambda _: labelling("seen")
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
         store.create(DEPLOYMENT, "default", _workload(20))
-        await _until(store, lambda: len(_pods(store)) == 20)
+        await until_written(store, lambda: len(_pods(store)) == 20)
         assert len(hooks.asked) == 20
         assert {pod["metadata"]["labels"]["seen"] for pod in _pods(store)} == {"yes"}
         seen = hooks.asked[0][1]["object"]["metadata"]
@@ -79,7 +68,7 @@ async def test_webhooks_see_each_pod_of_a_controller_once(tmp_path):
         assert "pod-template-hash" in seen["labels"]
         assert "name" not in seen
         store.patch(DEPLOYMENT, "default", "web", {"spec": {"replicas": 2}})
-        await _until(store, lambda: len(_pods(store)) == 2)
+        await until_written(store, lambda: len(_pods(store)) == 2)
         assert len(hooks.asked) == 20
 
 
@@ -88,9 +77,9 @@ async def test_pods_are_no_longer_made_once_their_owner_is_gone(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
         store.create(REPLICA_SET, "default", _workload(50))
-        await _until(store, lambda: len(_pods(store)) >= 3)
+        await until_written(store, lambda: len(_pods(store)) >= 3)
         store.delete(REPLICA_SET, "default", "web")
-        await _until(store, lambda: not _pods(store))
+        await until_written(store, lambda: not _pods(store))
         assert len(hooks.asked) < 50
 
 
@@ -99,9 +88,9 @@ async def test_changes_while_pods_are_created_are_not_missed(tmp_path):
     async with _cluster(tmp_path) as (store, hooks):
         store.create(VALIDATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [_hook(hooks)]})
         store.create(REPLICA_SET, "default", _workload(10))
-        await _until(store, lambda: len(_pods(store)) >= 1)
+        await until_written(store, lambda: len(_pods(store)) >= 1)
         store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 4}})
-        await _until(
+        await until_written(
             store,
             lambda: (
                 len(_pods(store)) == 4 and store.get(REPLICA_SET, "default", "web")["status"]["replicas"] == 4
@@ -120,13 +109,13 @@ async def test_a_refusal_is_recorded_on_the_owner_and_pods_come_once_it_is_lifte
         def told():
             return store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
 
-        await _until(store, told)
+        await until_written(store, told)
         assert told()[0]["message"] == (
             'Error creating: admission webhook "v.hooks.test" denied the request: closed'
         )
         assert not _pods(store)
         del hooks.judges["v"]
-        await _until(store, lambda: len(_pods(store)) == 3)
+        await until_written(store, lambda: len(_pods(store)) == 3)
 
 
 @pytest.mark.asyncio
@@ -137,7 +126,7 @@ async def test_a_webhook_that_is_down_and_fails_open_is_logged(tmp_path, caplog)
         store.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": "a"}, "webhooks": [hook]})
         with caplog.at_level(logging.WARNING, "scheduler.devcluster.webhooks.dispatch"):
             store.create(REPLICA_SET, "default", _workload(1))
-            await _until(store, lambda: _pods(store))
+            await until_written(store, lambda: _pods(store))
     assert 'failing open: failed calling webhook "m.hooks.test"' in caplog.text
 
 

@@ -24,12 +24,12 @@ def row(id_: str, nodes: list[Json], others: list[Json], incoming: Json, **expec
 
 
 def needs(*terms: Json) -> Json:
-    """Required affinity."""
+    """Return an affinity with these required terms."""
     return affinity(required=terms)
 
 
 def shuns(*terms: Json) -> Json:
-    """Required anti-affinity."""
+    """Return an affinity with these required anti-affinity terms."""
     return affinity(anti_required=terms)
 
 

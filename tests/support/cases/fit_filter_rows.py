@@ -17,13 +17,13 @@ ROOM: Final = {"cpu": "10m", "memory": "20", "pods": "32", EXT_A: "5", "ephemera
 
 
 def asks(*containers: Mapping[str, str], inits: Sequence[Json] = (), **spec: object) -> Json:
-    """A pod of one container for each of the given requests."""
+    """Return a pod of one container for each of the given requests."""
     made = [container(f"c{i}", requests=requests) for i, requests in enumerate(containers)]
     return pod(containers=made, spec={"initContainers": list(inits), **spec} if inits else dict(spec))
 
 
 def init(name: str, requests: Mapping[str, str] | None) -> Json:
-    """An init container."""
+    """Return an init container."""
     return container(name, requests=requests)
 
 
@@ -32,7 +32,7 @@ def _sidecar(name: str, requests: Mapping[str, str] | None) -> Json:
 
 
 def user(requests: Mapping[str, str] | None, name: str = "user") -> Json:
-    """A pod that runs on node `n`."""
+    """Return a pod that runs on node `n`."""
     return pod(name, node="n", containers=[container(requests=requests)])
 
 
@@ -127,7 +127,7 @@ FILTER_ROWS: Final = [
 
 
 def _request(id_: str, incoming: Json, cpu: str) -> list[Row]:
-    """The pod's effective cpu request is exactly `cpu` (in milli-units): it fits that, and not one less."""
+    """Return two rows: a pod whose effective cpu request is `cpu`, in milli-units, fits that and not one less."""
     milli = int(cpu.removesuffix("m"))
     return [
         _fit(f"{id_}, fits {cpu}", incoming, room={"cpu": cpu}),
@@ -188,7 +188,7 @@ REQUEST_ROWS: Final = [
 
 
 def _resizing(*, spec: str, allocated: str, actual: str, infeasible: bool) -> Json:
-    """A pod on node `n` with a resize under way, in cpu."""
+    """Return a pod on node `n` with a resize under way, in cpu."""
     made = user(_cpu(spec))
     found = {"name": "c", "resources": {"requests": _cpu(actual)}, "allocatedResources": _cpu(allocated)}
     made["status"] |= {"phase": "Running", "containerStatuses": [found]}
@@ -200,7 +200,7 @@ def _resizing(*, spec: str, allocated: str, actual: str, infeasible: bool) -> Js
 
 
 def _started(*, init_spec: str, init_actual: str) -> Json:
-    """A pod on node `n` whose only request is its init container's, which held another amount."""
+    """Return a pod on node `n` whose only request is its init container's, which held another amount."""
     made = user(None)
     made["spec"]["initContainers"] = [init("i", _cpu(init_spec))]
     made["status"] |= {"initContainerStatuses": [{"name": "i", "resources": {"requests": _cpu(init_actual)}}]}

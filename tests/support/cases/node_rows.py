@@ -116,7 +116,7 @@ TAINT_SCORE_ROWS: Final = [
 
 
 def _needs(id_: str, *terms: Json, **expected: Unpack[Expected]) -> Row:
-    """Nodes `a` (tier=web, size=0206) and `b` (no labels of interest), and a pod with required node affinity."""
+    """Return a row: nodes `a` (tier=web, size=0206) and `b` (neither label), and a pod with required node affinity."""
     nodes = [node("a", labels={"tier": "web", "size": "0206"}), node("b")]
     return Row(id_, "NodeAffinity", nodes, pod(affinity=affinity(node_required=terms)), **expected)
 

@@ -235,7 +235,7 @@ def _image_row(
     *containers: str,
     **spec: object,
 ) -> Row:
-    """`images`: by node, the MB of each image there."""
+    """Return a row; `images` has by node the MB of each image there."""
     nodes = [
         node(name, images={image: size * MB for image, size in held.items()}) for name, held in images.items()
     ]

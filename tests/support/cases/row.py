@@ -1,4 +1,4 @@
-"""One edge case: a cluster, a pod, and what one plugin has to say about it."""
+"""One edge case: a cluster, a pod, and what one plugin answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Expected(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Row:
-    """What is None is not looked at. `id` starts with the number of the row, or the section, in the rules."""
+    """An edge case; None expects nothing. `id` starts with the number of the row or section in the rules."""
 
     id: str
     plugin: str
@@ -50,7 +50,7 @@ class Row:
 
 
 def differences(row: Row, decision: Json) -> list[str]:
-    """Where a decision, in the shape of a recorded entry, is not what the row says: one line each."""
+    """Return a line for each expectation of the row that a decision, in the shape of a record, does not meet."""
     found = []
     if row.error is not None:
         found += _unless(

@@ -39,7 +39,7 @@ def row(
 
 
 def spread_pod(*constraints: Json, **labels: str) -> Json:
-    """A pod with these constraints, and label foo unless others are given."""
+    """Return a pod with these constraints, and label foo unless others are given."""
     return pod(labels=labels or {"foo": "x"}, spread=constraints)
 
 
@@ -48,7 +48,7 @@ def _at(name: str, zone: str, **labels: str) -> Json:
 
 
 def foo(**counts: int) -> list[Json]:
-    """Pods with label foo, so many on each named node."""
+    """Return pods with label foo: the given number on each named node."""
     return [
         pod(f"{on}-{i}", node=on, labels={"foo": "x"}) for on, count in counts.items() for i in range(count)
     ]
@@ -282,7 +282,7 @@ FILTER_ROWS: Final = [
 
 
 def defaults(*constraints: Json) -> Json:
-    """A configuration with these default constraints."""
+    """Return a configuration with these default constraints."""
     return configuration({NAME: {"defaultingType": "List", "defaultConstraints": list(constraints)}})
 
 

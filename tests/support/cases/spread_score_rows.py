@@ -22,7 +22,7 @@ def _hosts(**counts: int) -> list[Json]:
 
 
 TAINTED: Final = node("c", labels={"node": "c"}, taints=["dedicated=x:NoSchedule"])
-#: Lets a pod onto nodes whose taints it does not tolerate, so that spreading alone has a view of them.
+#: Lets a pod onto nodes whose taints it does not tolerate, so that spreading alone scores them.
 TAINTS_OFF: Final = configuration(filters_off=["TaintToleration"])
 
 

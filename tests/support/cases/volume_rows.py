@@ -23,18 +23,18 @@ _OTHER_MONITORS: Final = {**_IMAGE, "monitors": ["c", "d"]}
 
 
 def with_volumes(*volumes: Json, name: str = "p", on: str | None = None) -> Json:
-    """A pod with these volume sources."""
+    """Return a pod with these volume sources."""
     named = [{"name": f"v{index}", **volume} for index, volume in enumerate(volumes)]
     return pod(name, node=on, spec={"volumes": named})
 
 
 def disk(kind: str, *, read_only: bool | None = None, **fields: object) -> Json:
-    """A volume source that names a disk itself."""
+    """Return a volume source that names a disk itself."""
     return {kind: {**fields, **({} if read_only is None else {"readOnly": read_only})}}
 
 
 def _disks(id_: str, mine: Json, theirs: Json, *, conflict: bool) -> Row:
-    """The other pod is on node `n`; node `m` is empty."""
+    """Return a row whose other pod is on node `n`, while node `m` is empty."""
     objects = [node("n"), node("m"), with_volumes(theirs, name="other", on="n")]
     refused: Mapping[str, tuple[str, ...]] = {"n": NO_DISK} if conflict else {}
     return Row(f"2 {id_}", RESTRICTIONS, objects, with_volumes(mine), refused=refused)
@@ -103,7 +103,7 @@ REGION: Final = "topology.kubernetes.io/region"
 
 
 def using(*claims: str, name: str = "p", on: str | None = None) -> Json:
-    """A pod with these claims."""
+    """Return a pod with these claims."""
     return with_volumes(*({"persistentVolumeClaim": {"claimName": one}} for one in claims), name=name, on=on)
 
 
@@ -156,7 +156,7 @@ CLAIMS_OF_ONE_POD: Final = [
 
 
 def _bound(*names: str, driver: str = "d") -> list[Json]:
-    """Claims that are bound to volumes of the driver."""
+    """Return claims that are bound to volumes of the driver, with the volumes."""
     made = []
     for name in names:
         source = {"csi": {"driver": driver, "volumeHandle": name}}
@@ -267,7 +267,7 @@ _TWO_ZONES: Final = [node("n", labels={ZONE: "a"}), node("m", labels={ZONE: "b"}
 
 
 def _asked(id_: str, *objects: Json, wanted: Sequence[str] = ("c",), **refused: Sequence[str]) -> Row:
-    """Nodes `n` of zone a and `m` of zone b; `refused` has the reasons by node."""
+    """Return a row with nodes `n` of zone a and `m` of zone b; `refused` has the reasons by node."""
     verdicts = {name: (UR, *reasons) for name, reasons in refused.items()}
     return Row(f"5 {id_}", BINDING, [*_TWO_ZONES, *objects], using(*wanted), refused=verdicts)
 
