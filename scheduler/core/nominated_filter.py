@@ -50,12 +50,12 @@ def refusals_with_nominated(
 def _by_room(pod: Pod, snapshot: Snapshot, room: RoomOnly, wanted: Mask) -> NodeStatuses:
     """Return the statuses of the wanted rows at which only room matters."""
     nominated_on, taken = snapshot.nominated_room(pod)
-    rows, index = np.unique(nominated_on, return_inverse=True)
+    is_asked = (wanted & room.rows)[nominated_on]
+    rows, index = np.unique(nominated_on[is_asked], return_inverse=True)
     by_row = np.zeros((len(room.columns), len(rows)), dtype=np.int64)
     for amounts, column in zip(by_row, room.columns, strict=True):
-        np.add.at(amounts, index, taken[column])
-    asked = (wanted & room.rows)[rows]
-    of_asked = room.room.statuses_beside(rows[asked], list(by_row[:, asked]))
+        np.add.at(amounts, index, taken[column, is_asked])
+    of_asked = room.room.statuses_beside(rows, list(by_row))
     codes = np.zeros(snapshot.n_rows, dtype=np.intp)
-    codes[rows[asked]] = of_asked.codes
+    codes[rows] = of_asked.codes
     return NodeStatuses(codes, of_asked.statuses)

@@ -49,6 +49,7 @@ class _Preemption:
         unseen: the UIDs of the victims whose eviction began and has not failed, and that no watch has shown to end.
         is_given_up: whether an eviction failed or was not wanted.
         has_failed: whether one failed.
+        number: of the decision, in their order.
     """
 
     preemptor: Pod
@@ -60,6 +61,7 @@ class _Preemption:
     unseen: set[str] = field(default_factory=set)
     is_given_up: bool = False
     has_failed: bool = False
+    number: int = 0
 
 
 class Preemptions:
@@ -81,6 +83,7 @@ class Preemptions:
         self._pending = pending
         self.is_async = is_async
         self._running: dict[str, _Preemption] = {}
+        self._n_decided = 0
         #: By the UID of a victim: the pod for which it is being evicted.
         self._in_flight: dict[str, str] = {}
         #: Victims that the API server deletes and that no watch shows to end yet.
@@ -109,7 +112,8 @@ class Preemptions:
         last = victims[-1] if holds else None
         waiting = frozenset([preemptor.uid, *members] if holds else ())
         uids = frozenset(victim.uid for victim in victims)
-        running = _Preemption(preemptor, waiting, node_name, uids, last)
+        self._n_decided += 1
+        running = _Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
         if (earlier := self._running.get(preemptor.uid)) is not None:
             # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
             running.unanswered, running.unseen = earlier.unanswered, earlier.unseen
@@ -265,7 +269,7 @@ class Preemptions:
         for victim in victims:
             if victim.uid not in self._in_flight:
                 self._in_flight[victim.uid] = running.preemptor.uid
-                yield EvictVictim(running.preemptor, victim)
+                yield EvictVictim(running.preemptor, victim, running.number)
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:

@@ -8,6 +8,7 @@ not loop over nodes in Python, see another plugin, log, count or read a clock.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -70,27 +71,38 @@ class NodeFilter(Protocol):
         ...
 
 
-@runtime_checkable
-class RoomFilter(NodeFilter, Protocol):
-    """A filter that refuses a row for one reason: pods there leave too little of what can be counted."""
+# A base class rather than a protocol: as in `framework.reserving`.
+class RoomFilter(ABC):
+    """
+    A filter that refuses a row for one reason: pods there leave too little of what can be counted.
 
-    @property
-    def request(self) -> Sequence[tuple[str, int]]:
-        """Return what has to be left of each resource, besides room for one more pod."""
-        ...
+    Attributes:
+        request: what has to be left of each resource, besides room for one more pod.
+        reasons: what a row reports if it has no room for one more pod; then, if too little of each resource.
+    """
 
-    @property
-    def reasons(self) -> Sequence[str]:
-        """Return what a row reports if it has no room for one more pod; then, if too little of each resource."""
-        ...
+    request: Sequence[tuple[str, int]]
+    reasons: Sequence[str]
 
+    @abstractmethod
+    def mask(self) -> Mask:
+        """Implement `NodeFilter.mask`."""
+
+    @abstractmethod
+    def statuses(self) -> NodeStatuses:
+        """Implement `NodeFilter.statuses`."""
+
+    @abstractmethod
+    def trial(self, row: int) -> NodeTrial:
+        """Implement `NodeFilter.trial`."""
+
+    @abstractmethod
     def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
         """
         Return why each of these rows is refused once other pods are there; the codes have an entry per given row.
 
         `taken`: what these take of the number of pods, then of each resource of the request, by row.
         """
-        ...
 
 
 class RuleFilter:

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import FilterPlugin, NodeFilter
-from scheduler.framework.reserving import WrappedFilter
+from scheduler.framework.reserving import unwrapped
 from scheduler.state.arrays import Amounts
 
 #: The plugin that rejects pods whose group is not placed, by upstream's name.
@@ -42,9 +42,7 @@ def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amoun
     """Return the most copies of the pod that each row takes by the filters that know: int64, shape (n_rows,)."""
     most: Amounts = np.full(n_rows, _MANY, dtype=np.int64)
     for _, node_filter in filters:
-        inner = node_filter
-        while isinstance(inner, WrappedFilter):
-            inner = inner.wrapped
+        inner = unwrapped(node_filter)
         if isinstance(inner, CountsCopies):
             np.minimum(most, inner.copies(), out=most)
     return most

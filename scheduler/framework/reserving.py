@@ -49,12 +49,17 @@ class WrappedFilter:
     wrapped: NodeFilter
 
 
+def unwrapped(node_filter: NodeFilter) -> NodeFilter:
+    """Return the filter inside of all that is around it."""
+    while isinstance(node_filter, WrappedFilter):
+        node_filter = node_filter.wrapped
+    return node_filter
+
+
 def volumes_needed(filters: Iterable[tuple[str, NodeFilter]], row: int) -> PodVolumes | None:
     """Return what binding to the row needs by any of the named filters, None if no filter knows of volumes."""
     for _, node_filter in filters:
-        inner = node_filter
-        while isinstance(inner, WrappedFilter):
-            inner = inner.wrapped
+        inner = unwrapped(node_filter)
         if isinstance(inner, VolumeNeeds):
             return inner.volumes_on(row)
     return None

@@ -73,10 +73,15 @@ class ClearNomination:
 
 @dataclass(frozen=True, slots=True)
 class EvictVictim:
-    """Say on the victim that the preemptor needs its place, and delete it; answered by EvictionEnded."""
+    """
+    Say on the victim that the preemptor needs its place, and delete it; answered by EvictionEnded.
+
+    `number`: of the decision; what was decided earlier has a lower one.
+    """
 
     preemptor: Pod
     victim: Pod
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     (popped)        put_back after an error                         BACKOFF
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
+    GATED           let_through                                     as UNSCHEDULABLE
     not ACTIVE      activate                                        ACTIVE
     any             delete                                          (gone)
 

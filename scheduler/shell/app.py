@@ -36,6 +36,7 @@ from scheduler.shell.binder import Binder
 from scheduler.shell.concurrency_limit import MAX_LIMIT, BindLimit
 from scheduler.shell.conditions import ConditionWriter
 from scheduler.shell.connection import connect
+from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer, informers_of
@@ -64,7 +65,7 @@ _STOP_EVENTS_S: Final = 3.0
 _STALLED_S: Final = 180.0
 #: /readyz fails if a watch has received nothing for this time. Bookmarks come once a minute.
 _SILENT_S: Final = 240.0
-#: Connections besides those for binds: conditions, events, lists.
+#: Connections besides those for binds and evictions: conditions, events, lists.
 _OTHER_CONNECTIONS: Final = 36
 
 
@@ -107,7 +108,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         metrics=metrics,
         log=log,
         is_rate_limited=True,
-        max_connections=MAX_LIMIT + _OTHER_CONNECTIONS,
+        max_connections=MAX_LIMIT + MAX_EVICTIONS + _OTHER_CONNECTIONS,
     ) as connection:
         client, elector = connection.client, connection.elector
         scheduler = Scheduler(options, client, metrics, log, elector, auth=connection.auth)

@@ -27,6 +27,7 @@ from scheduler.model.stimuli import BindDone, BindFailed
 from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from scheduler.shell.conditions import ConditionWriter
+from scheduler.shell.eviction_turns import EvictionTurns
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder, pod_reference
@@ -58,6 +59,7 @@ class ClusterOutbox:
         self._binder = binder
         self._volumes = volumes
         self._victims = victims
+        self._eviction_turns = EvictionTurns()
         self._conditions = conditions
         self._autoscalers = autoscalers
         self._groups = groups
@@ -141,7 +143,9 @@ class ClusterOutbox:
         self._inbox.put_now(await self._volumes.write(instruction))
 
     async def _evict(self, instruction: EvictVictim) -> None:
-        self._inbox.put_now(await self._victims.evict(instruction))
+        async with self._eviction_turns.turn(instruction.preemptor.priority, instruction.number):
+            ended = await self._victims.evict(instruction)
+        self._inbox.put_now(ended)
 
     def _emit(self, instruction: EmitEvent) -> None:
         controller = instruction.reported_by or instruction.pod.scheduler_name

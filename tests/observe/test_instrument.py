@@ -7,7 +7,9 @@ from itertools import count
 
 import pytest
 
-from scheduler.framework.status import Code
+from scheduler.framework.interface import PodContext, PreFilterResult
+from scheduler.framework.node_trial import FilterTrials
+from scheduler.framework.status import Code, Skip, Status
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
@@ -121,6 +123,22 @@ def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
     timed, bare = _bind_pods(Observed(sampled=1.0)), _bind_pods(Observed(sampled=0.0))
     assert len(bare) == 12
     assert timed == bare
+
+
+@pytest.mark.parametrize("sampled", [0.0, 1.0])
+def test_where_only_room_matters_all_nodes_are_asked_at_once_in_every_cycle(sampled: float) -> None:
+    driver = Observed(sampled=0.0).driver
+    driver.node("n")
+    pod, snapshot = driver.pod("p"), Snapshot(driver.state)
+    context = PodContext(pod, snapshot.label_set(pod))
+    answers = [
+        (plugin.name, plugin.prefilter(context, snapshot))
+        for plugin in _observer(sampled=sampled)[0].begin(_PROFILE).filters
+    ]
+    filters = [(name, one) for name, one in answers if not isinstance(one, Skip | Status | PreFilterResult)]
+    room = FilterTrials(filters).room_only
+    assert room is not None
+    assert (room.plugin, room.is_only_trial) == ("NodeResourcesFit", True)
 
 
 @pytest.fixture(scope="module")

@@ -427,6 +427,27 @@ def test_a_rejected_pod_that_a_check_now_stops_is_gated_when_it_would_move():
     assert (queued.sub_queue, queued.gating_plugin) == (SubQueue.ACTIVE, "")
 
 
+def test_a_pod_whose_gate_opens_is_tried_for_the_event_that_came_before_and_no_other_one_is():
+    preempting = {"held", "released"}
+    queue = PodQueue(
+        {PROFILE: {**REGISTRATIONS, "Preemption": []}},
+        pre_enqueue={PROFILE: [PreEnqueueCheck("Preemption", lambda pod: pod.name not in preempting)]},
+    )
+    preempting.clear()
+    rejected = {}
+    for name in ("held", "released", "unasked"):
+        queue.add(pod(name), 0.0)
+        rejected[name] = reject(queue, "NodeName" if name != "unasked" else "NodeAffinity")
+    preempting.update(rejected)
+    queue.on_event(NODE_ADD, None, None, 5.0)
+    assert (queue.depths()["gated"], queue.depths()["unschedulable"]) == (2, 1)
+    preempting -= {"released", "unasked"}
+    for name in (*rejected, "unknown"):
+        queue.let_through(pod(name).uid, 5.0)
+    assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 1, "gated": 1}
+    assert queue.pop(5.0) is rejected["released"]
+
+
 def test_a_pod_is_checked_on_entering_backoff_and_not_on_leaving_it():
     gated = set()
     check = PreEnqueueCheck("Preemption", lambda pod: pod.name not in gated)

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import PostFiltered, fit_message
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.interface import Rng
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import UnfitPod
@@ -47,12 +47,11 @@ class DefaultPreemption:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """
-        Return deleted pods, with a hint that never helps.
+        Return nothing: the machine lets a pod hear of events again once no pod is being evicted for it.
 
-        A pod that is held up hears of no event that its plugin did not register; the plugins that rejected it tell
-        whether the event helps (isPodSchedulableAfterAssignedPodDeletion, kubernetes 1.36).
+        Upstream registers deleted pods with a hint that never helps, and asks the check of every held pod after each.
         """
-        return (ClusterEventWithHint(Resource.ASSIGNED_POD, Action.DELETE, _never_helps, never),)
+        return ()
 
     def admits(self, pod: Pod) -> bool:
         """Return whether no pod is being evicted for the pod."""
@@ -87,10 +86,6 @@ class DefaultPreemption:
 
 def _harm(found: Found) -> Harm:
     return found.harm
-
-
-def _never_helps(_pod: Pod, _old: object, _new: object) -> Hint:
-    return Hint.SKIP
 
 
 def _message(search: Search, snapshot: Snapshot) -> str:

@@ -80,16 +80,16 @@ def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemption
 
 
 def _in_turn(
-    rows: Rows, n_at_once: int, unfit: UnfitPod, snapshot: Snapshot, search: Search
+    rows: Rows, n_first: int, unfit: UnfitPod, snapshot: Snapshot, search: Search
 ) -> Iterator[Found]:
     """Yield the candidates among the rows in this order; tell the search what the others say."""
     room = room_only(unfit, snapshot)
-    begin = 0
+    begin, n_at_once, n_next = 0, n_first, _AT_ONCE
     while begin < len(rows):
         some = rows[begin : begin + n_at_once]
         begin += n_at_once
-        # Where the first nodes are not enough, most of the others will be asked.
-        n_at_once *= 2
+        # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
+        n_at_once, n_next = n_next, 2 * n_next
         yield from (
             _one_by_one(some, unfit, snapshot, search)
             if room is None
@@ -104,11 +104,12 @@ def _at_once(
     is_refused = ~(answers.is_undecided | answers.is_candidate)
     search.n_asked += int(np.count_nonzero(is_refused))
     search.reasons += answers.reasons(room)
+    is_undecided, numbers, harms = answers.is_undecided.tolist(), rows.tolist(), answers.harms
     for index in np.flatnonzero(~is_refused).tolist():
-        if answers.is_undecided.item(index):
+        if is_undecided[index]:
             yield from _one_by_one(rows[index : index + 1], unfit, snapshot, search)
         else:
-            yield Found(answers.harms[index], rows.item(index))
+            yield Found(harms[index], numbers[index])
 
 
 def _one_by_one(rows: Rows, unfit: UnfitPod, snapshot: Snapshot, search: Search) -> Iterator[Found]:

@@ -28,6 +28,7 @@ from scheduler.framework.interface import (
     PodContext,
     PreFiltered,
     PreScored,
+    RoomFilter,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
@@ -184,7 +185,7 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter(CountsCopies):
+class _RoomFilter(RoomFilter, CountsCopies):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, snapshot: Snapshot) -> None:
