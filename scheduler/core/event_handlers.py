@@ -188,7 +188,7 @@ class EventHandlers:
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)
         self._nominator.take_node(pod, pod.node_name, now_s)
         self._state.upsert_pod(pod)
-        if pod.terminating:
+        if pod.terminating and not pod.ends_at_once:
             self._preemptions.on_leaving(pod.uid, now_s)
         has_started = pod.phase == "Running" and counted is not None and counted.phase != "Running"
         if has_started and self._state.kubelet_refusals.forget(pod.spec, pod.node_name):

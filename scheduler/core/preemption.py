@@ -141,7 +141,7 @@ class Preemptions:
             if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
                 told.append(preempted_event(victim, running.preemptor, running.node_name))
                 self._note_deleted(victim, running)
-            if is_over or not self._is_shown_to_stay(victim.uid):
+            if is_over or not self._is_end_unseen(victim.uid):
                 running.unseen.discard(victim.uid)
             self._settle(running, victim.uid)
             running.is_given_up |= is_over
@@ -202,9 +202,14 @@ class Preemptions:
     def _making_room_by(self, victim_uid: str) -> Sequence[_Preemption]:
         return [self._running[uid] for uid in self._preemptors_of.get(victim_uid, ())]
 
-    def _is_shown_to_stay(self, uid: str) -> bool:
+    def _is_end_unseen(self, uid: str) -> bool:
+        """
+        Return whether no watch has shown that the pod is gone, or that its grace period has begun.
+
+        A pod without a grace period is gone right after it is shown to terminate; before, its room is not free.
+        """
         placed = self._state.placed.get(uid)
-        return placed is not None and not placed.pod.terminating
+        return placed is not None and (not placed.pod.terminating or placed.pod.ends_at_once)
 
     def _settle(self, running: _Preemption, victim_uid: str) -> None:
         """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
@@ -245,7 +250,7 @@ class Preemptions:
     def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
         _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))
         self._made_room[running.preemptor.uid] = running.node_name, (*evicted, victim.key)
-        if self._is_shown_to_stay(victim.uid):
+        if self._is_end_unseen(victim.uid):
             self._leaving.add(victim.uid)
 
     def _count_in_vain(self, uid: str, cause: str) -> None:
@@ -261,7 +266,7 @@ class Preemptions:
         """Yield the evictions; one that is under way for another pod is waited for, and not begun again."""
         for victim in victims:
             running.unanswered[victim.uid] = victim
-            if running.waiting and self._is_shown_to_stay(victim.uid):
+            if running.waiting and self._is_end_unseen(victim.uid):
                 running.unseen.add(victim.uid)
             preemptors = self._preemptors_of.setdefault(victim.uid, [])
             if running.preemptor.uid not in preemptors:

@@ -108,6 +108,7 @@ class PodDecoder:
             priority=spec.priority or 0,
             gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
             terminating=meta.deletion_timestamp is not None,
+            ends_at_once=meta.deletion_grace_period_seconds == 0 and not meta.finalizers,
             phase=status.phase or "",
             created=meta.creation_timestamp or "",
             owner=_owner(meta.owner_references),

@@ -184,6 +184,8 @@ class Pod:
     owner: Owner | None
     scheduled_condition: PodCondition | None
     resize: Resize | None = field(hash=False)
+    #: Whether it terminates without a grace period and without finalizers: the API server removes it right after.
+    ends_at_once: bool = False
     #: How long the pod may run without the pods that its enforced affinity requires; None if not set.
     affinity_grace_s: float | Problem | None = None
     #: Why the node's kubelet rejected the failed pod, such as OutOfcpu; empty if it did not.

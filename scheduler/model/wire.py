@@ -46,6 +46,8 @@ class Metadata(Wire, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: tuple[str, ...] | None = None
     creation_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
 

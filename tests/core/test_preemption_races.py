@@ -43,6 +43,28 @@ def test_nobody_else_is_evicted_while_no_watch_has_shown_the_victim_s_end(cluste
     assert [one.node_name for one in cluster.cycle() if isinstance(one, Bind)] == ["n"]
 
 
+@pytest.mark.parametrize("is_answered_first", [True, False])
+def test_a_victim_without_a_grace_period_is_waited_for_until_it_is_gone(
+    cluster: Driver, is_answered_first: bool
+):
+    """The API server shows that it terminates, and right after that it is gone."""
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    small = sized_pod(cluster, "small", 20, cpu="0", node="n")
+    if is_answered_first:
+        end_eviction(cluster, high, low)
+    show(cluster, low, terminating=True, ends_at_once=True, disruption="PreemptionByScheduler")
+    if not is_answered_first:
+        end_eviction(cluster, high, low)
+    cluster.lose(small)
+    cluster.pass_time(20)
+    assert cluster.cycle() == []
+    cluster.lose(low)
+    cluster.pass_time(20)
+    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
+
+
 def test_two_preemptors_of_one_victim_are_both_tried_once_it_is_gone(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     first = sized_pod(cluster, "first", 5, cpu="1")
@@ -162,7 +184,13 @@ class _Server:
     def show(self) -> None:
         gone = self.shows[0]
         if gone.node_name and not gone.terminating and self.random.random() < 0.5:
-            self.shows[0] = show(self.driver, gone, terminating=True, disruption="PreemptionByScheduler")
+            self.shows[0] = show(
+                self.driver,
+                gone,
+                terminating=True,
+                ends_at_once=self.random.random() < 0.5,
+                disruption="PreemptionByScheduler",
+            )
         else:
             self.driver.lose(self.shows.pop(0))
 
