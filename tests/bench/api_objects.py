@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
 import aiohttp
@@ -40,6 +40,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
+    resource_version: str = ""
 
 
 class _Pod(msgspec.Struct):
@@ -235,28 +236,37 @@ class Objects:
         Raises RuntimeError if the scheduler ends, or binds nothing for 90 s.
         """
         timing, left = Timing(), set(keys)
-        path = f"/api/v1/pods?watch=true&resourceVersion={since}"
-        decoder = msgspec.json.Decoder(_Event)
         now_s = asyncio.get_running_loop().time
         try:
-            async with (
-                self._session.get(f"{self._server.url}{path}") as answer,
-                # One timer that every line defers: a timer for each line would cost more than reading it.
-                asyncio.timeout(STALLED_S) as stalled,
-            ):
-                while left and (line := await answer.content.readline()) and is_alive():
+            # One timer that every pod defers: a timer for each would cost more than reading it.
+            async with asyncio.timeout(STALLED_S) as stalled, aclosing(self._shown_from(since)) as shown:
+                async for pod in shown:
                     stalled.reschedule(now_s() + STALLED_S)
-                    event = decoder.decode(line)
-                    meta = event.object.metadata
-                    key = (meta.namespace, meta.name)
-                    if event.object.spec.node_name and key in left:
+                    key = (pod.metadata.namespace, pod.metadata.name)
+                    if pod.spec.node_name and key in left:
                         left.discard(key)
                         self._note(timing, pid)
+                    if not left or not is_alive():
+                        break
         except TimeoutError as error:
-            raise RuntimeError(_unbound(left, keys)) from error
+            raise RuntimeError(f"{_unbound(left, keys)}, the scheduler binds no more") from error
         if left:
-            raise RuntimeError(_unbound(left, keys))
+            raise RuntimeError(f"{_unbound(left, keys)}, the scheduler has ended")
         return timing
+
+    async def _shown_from(self, since: str) -> AsyncGenerator[_Pod, None]:
+        """Yield every pod that watches show after the version; the server ends one whose reader it finds too slow."""
+        decoder = msgspec.json.Decoder(_Event)
+        while True:
+            path = f"/api/v1/pods?watch=true&resourceVersion={since}"
+            with contextlib.suppress(aiohttp.ClientPayloadError):
+                async with self._session.get(f"{self._server.url}{path}") as answer:
+                    async for line in answer.content:
+                        event = decoder.decode(line)
+                        if event.type == "ERROR":
+                            raise RuntimeError(f"the watch of pods ends: {line[:300]!r}")
+                        since = event.object.metadata.resource_version
+                        yield event.object
 
     def _note(self, timing: Timing, pid: int) -> None:
         timing.bound_s.append(time.monotonic())
@@ -331,4 +341,4 @@ def _named(name: str) -> Json:
 
 
 def _unbound(left: Collection[object], keys: Collection[object]) -> str:
-    return f"{len(left)} of {len(keys)} pods left, the scheduler binds no more"
+    return f"{len(left)} of {len(keys)} pods left"
