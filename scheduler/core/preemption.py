@@ -165,6 +165,11 @@ class Preemptions:
         running = self._running.get(uid)
         return running is not None and (running.left is not None or bool(running.unanswered))
 
+    def node_for(self, uid: str) -> str:
+        """Return the name of the node where pods are being evicted for the pod; empty if nowhere, or for a group."""
+        running = self._running.get(uid)
+        return "" if running is None else running.node_name
+
     def victims_for(self, uid: str) -> frozenset[str]:
         """Return the UIDs of the pods that are being evicted for the pod."""
         running = self._running.get(uid)

@@ -178,11 +178,18 @@ class UnfitPods:
         return self._report_unfit(attempt, now_s)
 
     def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod is still pending, and the victim still runs on a node that exists. O(1)."""
+        """
+        Return whether the pod is still pending, and the victim still runs on its node, which exists. O(1).
+
+        A victim that was assumed there may have been bound to another node by another scheduler.
+        """
         pod, placed = self._pending.get(preemptor_uid), self._state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding or placed is None:
             return False
-        return not self._preemptions.is_leaving(placed.pod) and bool(self._snapshot.alive.item(placed.row))
+        if self._preemptions.is_leaving(placed.pod) or not self._snapshot.alive.item(placed.row):
+            return False
+        node_name = self._preemptions.node_for(preemptor_uid)
+        return node_name in ("", self._state.nodes.name_of(placed.row))
 
     def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """

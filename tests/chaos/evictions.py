@@ -101,7 +101,10 @@ class EvictionJudge:
             if ordered is None or ordered.preemptor_uid != retried.uid or not one.is_accepted:
                 continue
             victim = self._by_version.get(("Pod", known.get(("Pod", one.uid), 0)))
-            if victim is not None and not victim["metadata"].get("deletionTimestamp"):
+            if victim is None or victim["metadata"].get("deletionTimestamp"):
+                continue
+            # A pod of its own whose bind has failed, which it asked the server about, has no place any more.
+            if node_of(victim) or one.uid in retried.view.assumed:
                 return f"no watch had shown that {ordered.victim} ends"
         waited_s = retried.failed_before_s
         if waited_s is not None and waited_s < _PAUSE_S:

@@ -67,6 +67,9 @@ class Told:
                 self._ending.pop(uid, None)
             case NodeGone(name):
                 self._versions.pop(("Node", name), None)
+                for pod in self._machine.state.nominated.on(name):
+                    # Its nomination is withdrawn, and it is tried at once.
+                    self._failed_s.pop(pod.uid, None)
             case NamespaceGone(name):
                 self._versions.pop(("Namespace", name), None)
             case DisruptionBudgetSeen(budget):

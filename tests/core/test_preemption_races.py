@@ -132,6 +132,19 @@ def test_a_victim_that_ends_while_its_bind_is_in_flight_lets_the_pod_be_tried(cl
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["high"]
 
 
+def test_a_victim_that_another_scheduler_has_bound_elsewhere_meanwhile_is_spared(cluster: Driver):
+    """Its own bind to the node is in flight; where it runs instead, its eviction would make room too."""
+    low = sized_pod(cluster, "low", 0, cpu="2")
+    assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == ["low"]
+    assert cluster.machine.awaits_room_of(high.uid, low.uid)
+    cluster.node("m", allocatable={"cpu": "2"})
+    show(cluster, low, node_name="m")
+    assert not cluster.machine.awaits_room_of(high.uid, low.uid)
+    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+
+
 class _Server:
     """An API server that answers late, and shows what it did later still; the machine evicts and binds through it."""
 
