@@ -78,12 +78,8 @@ class PodMatcher:
 
     def anchor(self) -> tuple[str, tuple[str, ...]] | None:
         """Return a label key, and the fewest values of which every selected pod has one; None if there is none."""
-        fewest: tuple[str, tuple[str, ...]] | None = None
-        for _, selector in self.parts:
-            anchor = selector.anchor()
-            if anchor is not None and (fewest is None or len(anchor[1]) < len(fewest[1])):
-                fewest = anchor
-        return fewest
+        anchors = [anchor for _, selector in self.parts if (anchor := selector.anchor()) is not None]
+        return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 
     def named_namespaces(self) -> frozenset[str] | None:
         """Return the only namespaces that selected pods can be in; None if no part is limited to named ones."""

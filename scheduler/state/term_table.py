@@ -106,16 +106,12 @@ def _n_required(selector: Selector) -> int:
 
 def _holding(selector: Selector) -> set[Hashable]:
     """Return the labels and keys that hold a requirement In or Exists."""
-    found: set[Hashable] = set()
-    values: dict[str, Collection[str]] = {}
-    for key, operator, its in selector.requirements:
-        if operator == "Exists":
-            found.add(key)
-        elif operator == "In":
-            values[key] = its if key not in values else set(its).intersection(values[key])
-    for key, common in values.items():
-        found.update((key, value) for value in common)
-    return found
+    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "Exists"}
+    values: dict[str, set[str]] = {}
+    for one in selector.requirements:
+        if one.operator == "In":
+            values[one.key] = values.get(one.key, set(one.values)) & set(one.values)
+    return found.union((key, value) for key, its in values.items() for value in its)
 
 
 def _breaking(selector: Selector) -> set[Hashable]:
