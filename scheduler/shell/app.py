@@ -301,7 +301,9 @@ class Scheduler:
             self._loop.stop(_STOP_BINDS_S)
         await self._loop.run()
         for pod in outbox.abandon_binds():
-            self._log.error("Stopping before the API server said whether the pod is bound", pod=pod)
+            self._log.error(
+                "Stopping before the API server answered the bind, the volumes or the eviction", pod=pod
+            )
         await self._recorder.drain(_STOP_EVENTS_S)
         for task in tasks:
             task.cancel()
