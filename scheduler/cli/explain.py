@@ -123,7 +123,7 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
-        new_profile=lambda snapshot: cluster.build_profile(profile, snapshot),
+        new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
         new_state=cluster.new_state,
         pending_pods=cluster.pending_pods(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.resolved import Settings
 
 

@@ -49,7 +49,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
@@ -264,7 +264,7 @@ def _simulate(
         placed = place_replicas(
             pods,
             cluster.state,
-            cluster.build_profile(profile, Snapshot(cluster.state)),
+            cluster.build_profile(profile, ClusterView(cluster.state)),
             rng,
             go_on=manifest.is_daemon_set,
             preempts=priority_class is not None or "priority" in manifest.spec,

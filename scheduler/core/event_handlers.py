@@ -49,7 +49,7 @@ from scheduler.model.stimuli import (
 from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class EventHandlers:
@@ -82,7 +82,7 @@ class EventHandlers:
         """
         self._state = state
         self._queue = queue
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._profile_names = profile_names
         self._pending = pending
         self._binding = binding
@@ -290,7 +290,7 @@ class EventHandlers:
             self._notify_queue(NODE_DELETE, old, None, now_s)
 
     def _on_namespace(self, namespace: Namespace, now_s: float) -> None:
-        old = self._snapshot.namespace_labels(namespace.name)
+        old = self._view.namespace_labels(namespace.name)
         if old != namespace.labels:
             self._state.upsert_namespace(namespace)
             action = Action.ADD if old is None else Action.UPDATE

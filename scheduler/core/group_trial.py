@@ -23,7 +23,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import usable
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class OutOfDecisionsError(Exception):
@@ -75,7 +75,7 @@ class GroupTrial:
         max_decisions: int,
     ) -> None:
         """`annotate`: returns the annotations of a pod that is bound by a decision."""
-        self.snapshot = Snapshot(state)
+        self.view = ClusterView(state)
         self.profile = profile
         self.places: list[Place] = []
         self.n_decisions = 0
@@ -101,7 +101,7 @@ class GroupTrial:
         self._n_counted += _weight(pod) if pod.uid in self._asked else 1
         self._asked.add(pod.uid)
         scope = Scope(rows, siblings)
-        decision = decide_within(pod, self.snapshot, self.profile, self._rng, self._observer, scope)
+        decision = decide_within(pod, self.view, self.profile, self._rng, self._observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         return decision
@@ -148,12 +148,12 @@ class GroupTrial:
         return self._takes(place, self.profile.filters)
 
     def _takes(self, place: Place, filters: tuple[FilterPlugin, ...]) -> bool:
-        row = self.snapshot.nodes.row_by_name[place.node_name]
-        rows = self.snapshot.alive & False
+        row = self.view.nodes.row_by_name[place.node_name]
+        rows = self.view.alive & False
         rows[row] = True
         asked = replace(self.profile, filters=filters, scorers=())
         self._state.forget(place.pod.uid)
-        decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), Scope(rows))
+        decision = decide_within(place.pod, self.view, asked, self._rng, Unobserved(), Scope(rows))
         self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
 

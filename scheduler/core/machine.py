@@ -74,7 +74,7 @@ from scheduler.model.stimuli import (
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class Machine:
@@ -103,7 +103,7 @@ class Machine:
         """
         self.state = state
         self.queue = queue
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
@@ -115,7 +115,7 @@ class Machine:
         self._volumes = VolumeBindings(state, self._pending)
         self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
         self._nominator = Nominator(state, queue)
-        self._fallbacks = Fallbacks(state, self._snapshot)
+        self._fallbacks = Fallbacks(state, self._view)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
         self._unfit = UnfitPods(
             state,
@@ -273,7 +273,7 @@ class Machine:
         if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
             return self._schedule_group(queued, key, profile, now_s)
         decision = decide(
-            self.state.nominated.applied_to(pod), self._snapshot, profile, self._rng, self._observer
+            self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer
         )
         match decision:
             case ScheduleResult():
@@ -291,7 +291,7 @@ class Machine:
         """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
         relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
         if relaxation is not None:
-            decision = decide(relaxation.pod, self._snapshot, profile, self._rng, self._observer)
+            decision = decide(relaxation.pod, self._view, profile, self._rng, self._observer)
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)

@@ -29,7 +29,7 @@ from scheduler.model.stimuli import EvictionEnded
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Why a pod that waited for its volumes is put back, in upstream's words.
 _PREEMPTED: Final = 'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'
@@ -67,7 +67,7 @@ class UnfitPods:
         fail_bind: Callable[[str, str, float], list[Instruction]],
     ) -> None:
         self._state, self._queue, self._profiles = state, queue, profiles
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._pending, self._binding = pending, binding
         self._preemptions, self._nominator = preemptions, nominator
         self._volumes, self._groups = volumes, groups
@@ -186,7 +186,7 @@ class UnfitPods:
         pod, placed = self._pending.get(preemptor_uid), self._state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding or placed is None:
             return False
-        if self._preemptions.is_leaving(placed.pod) or not self._snapshot.alive.item(placed.row):
+        if self._preemptions.is_leaving(placed.pod) or not self._view.alive.item(placed.row):
             return False
         node_name = self._preemptions.node_for(preemptor_uid)
         return node_name in ("", self._state.nodes.name_of(placed.row))
@@ -207,11 +207,11 @@ class UnfitPods:
         victims = self._preemptions.victims_for(preemptor_uid)
         leaving = [
             one.pod
-            for one in self._snapshot.placed_on(placed.row)
+            for one in self._view.placed_on(placed.row)
             if one.pod.uid in victims or (one.pod.terminating and one.pod.priority < pod.priority)
         ]
         try:
-            return fits_only_without(pod, leaving, placed.row, self._snapshot, profile)
+            return fits_only_without(pod, leaving, placed.row, self._view, profile)
         except PluginFailed:  # its cycle, which is next, says why
             return False
 

@@ -47,7 +47,7 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.assumed_volumes import Assumable
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _TIME_IS_OVER: Final = "context deadline exceeded"
 _NO_PODS: Final[Mapping[str, None]] = {}
@@ -98,7 +98,7 @@ class VolumeBindings:
 
     def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
         self._state = state
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._pending = pending
         self._reservations: dict[str, _Reservation] = {}
         #: By claim, volume and node: the UIDs of pods that wait for it.
@@ -338,7 +338,7 @@ class VolumeBindings:
             topology = volume.migrated_topology
         if topology is None:
             return True
-        row, reached = self._state.nodes.row_by_name[node.name], self._snapshot.topology_rows().rows(topology)
+        row, reached = self._state.nodes.row_by_name[node.name], self._view.topology_rows().rows(topology)
         return row in reached if isinstance(reached, tuple) else bool(reached[row])
 
 

@@ -30,7 +30,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
@@ -232,7 +232,7 @@ def _let_go(
 def _place(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, moves: Moves) -> bool:
     """Decide for the pod's replacement and count it; return False if it finds no place."""
     replacement = unbound(pod)
-    decision = decide(replacement, Snapshot(state), profile, rng, Unobserved())
+    decision = decide(replacement, ClusterView(state), profile, rng, Unobserved())
     if isinstance(decision, ScheduleResult):
         reserve(replacement, decision, state)
         moves.node_by_uid[pod.uid] = decision.node_name

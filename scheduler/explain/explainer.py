@@ -34,7 +34,7 @@ from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: Rules and scored nodes in an explanation.
@@ -50,7 +50,7 @@ class ExplainRequest:
     Args:
         pod: the pod.
         state: the cluster; never changed unless `owns_state`.
-        new_profile: makes the pod's profile for a snapshot. Each state needs its own, since plugins cache what they
+        new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
         new_state: makes an empty state with the same settings, to copy the cluster into.
@@ -64,7 +64,7 @@ class ExplainRequest:
 
     pod: Pod
     state: ClusterState
-    new_profile: Callable[[Snapshot], Profile]
+    new_profile: Callable[[ClusterView], Profile]
     rng: Rng
     new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
@@ -162,13 +162,13 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
-    snapshot = Snapshot(request.state)
+    view = ClusterView(request.state)
     explanation = with_parts(
         _explanation(request, "unschedulable", error.message()),
-        notes=(*request.notes, *preemption_notes(request.pod, error, snapshot)),
+        notes=(*request.notes, *preemption_notes(request.pod, error, view)),
     )
-    profile = request.new_profile(snapshot)
-    fallbacks = tuple(pending_notes(request.pod, snapshot, profile))
+    profile = request.new_profile(view)
+    fallbacks = tuple(pending_notes(request.pod, view, profile))
     explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
@@ -263,7 +263,7 @@ def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) ->
 
 def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:
     """Return `plugin: reason` of each filter that refuses the node now."""
-    inspection = inspect_pod(pod, state, request.new_profile(Snapshot(state)))
+    inspection = inspect_pod(pod, state, request.new_profile(ClusterView(state)))
     row = state.nodes.row_by_name.get(node_name)
     if row is None or state.nodes.nodes[row] is None:
         return (f"there is no node {node_name} now",)
@@ -275,8 +275,8 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
 
 
 def _decide(request: ExplainRequest, pod: Pod, state: ClusterState) -> Decision:
-    snapshot = Snapshot(state)
-    return decide(pod, snapshot, request.new_profile(snapshot), request.rng, Unobserved())
+    view = ClusterView(state)
+    return decide(pod, view, request.new_profile(view), request.rng, Unobserved())
 
 
 def _explanation(request: ExplainRequest, state: State, message: str) -> Explanation:
@@ -285,7 +285,7 @@ def _explanation(request: ExplainRequest, state: State, message: str) -> Explana
         namespace=pod.namespace,
         pod=pod.name,
         scheduler_name=pod.scheduler_name,
-        profile=request.new_profile(Snapshot(request.state)).scheduler_name,
+        profile=request.new_profile(ClusterView(request.state)).scheduler_name,
         state=state,
         message=message,
         n_nodes=request.state.nodes.n_live,

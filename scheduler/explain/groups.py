@@ -19,7 +19,7 @@ from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Fields of a pod's spec that may name the group, or whose selectors may.
 _NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
@@ -42,7 +42,7 @@ def place_group(
     key: GroupKey,
     members: Sequence[Pod],
     state: ClusterState,
-    new_profile: Callable[[Snapshot], Profile],
+    new_profile: Callable[[ClusterView], Profile],
     rng: Rng,
 ) -> GroupPlaces:
     """
@@ -59,7 +59,7 @@ def place_group(
         group = PodGroup(key, max(pod.group.min_count for pod in members if pod.group is not None))
     if group is None or (n_needed := max(1, group.min_count - n_running)) > len(members):
         return GroupPlaces((), waiting_message(key, group, ""))
-    profile, volumes = new_profile(Snapshot(state)), VolumeBindings(state, {})
+    profile, volumes = new_profile(ClusterView(state)), VolumeBindings(state, {})
     n_decisions = len(members) + profile.max_search_decisions
     trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
     rows = rows_for(state, key, group.topology_key)

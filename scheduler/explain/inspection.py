@@ -52,12 +52,12 @@ def inspect_pod(
 ) -> Inspection | tuple[str, Status]:
     """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
     context = ExplainContext(pod, state)
-    snapshot = context.snapshot
-    pod_context = PodContext(pod, snapshot.label_set(pod))
+    view = context.view
+    pod_context = PodContext(pod, view.label_set(pod))
     refusals: list[tuple[FilterPlugin, NodeStatuses]] = []
     for plugin in profile.filters:
         try:
-            result = plugin.prefilter(pod_context, snapshot)
+            result = plugin.prefilter(pod_context, view)
             if isinstance(result, Skip):
                 continue
             if isinstance(result, Status):

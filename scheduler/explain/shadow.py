@@ -39,7 +39,7 @@ from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.stimuli import PodGone, PodSeen, StorageSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 RACE_S: Final = 2.0
@@ -353,7 +353,7 @@ class Shadow:
     # ---------------------------------------------------------------------------------------------------------
 
     def _decide(self, pod: Pod) -> Decision:
-        return decide(pod, Snapshot(self.state), self._profile, self._rng, Unobserved())
+        return decide(pod, ClusterView(self.state), self._profile, self._rng, Unobserved())
 
     def _note(self, key: str, difference: Difference) -> None:
         """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""

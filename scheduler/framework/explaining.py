@@ -20,11 +20,11 @@ from scheduler.model.changes import Changes, RemovePod
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Fractions, Mask, Rows
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
-from scheduler.state.read_only import ReadOnlySnapshot
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.read_only import ReadOnlyClusterView
 
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
@@ -39,13 +39,13 @@ class ExplainContext:
 
     def __init__(self, pod: Pod, state: ClusterState) -> None:
         self.pod = pod
-        self.snapshot: Snapshot = Snapshot(state)
+        self.view: ClusterView = ClusterView(state)
         self._state = state
 
     def read_only(self, owner: Hashable) -> ExplainContext:
-        """Return the context for a guest plugin. `owner`: see `GuestKey`."""
+        """Return the context for a guest plugin. `owner`: see `OutOfTreeKey`."""
         context = ExplainContext(self.pod, self._state)
-        context.snapshot = ReadOnlySnapshot(self._state, owner)
+        context.view = ReadOnlyClusterView(self._state, owner)
         return context
 
     @property

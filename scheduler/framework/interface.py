@@ -2,7 +2,7 @@
 The plugin contract.
 
 A plugin is called once per pod (`prefilter`, `prescore`) and returns an object that answers for all nodes at once, with
-arrays. It keeps nothing about nodes between decisions: the snapshot caches what is expensive to compute. A plugin does
+arrays. It keeps nothing about nodes between decisions: the view caches what is expensive to compute. A plugin does
 not loop over nodes in Python, see another plugin, log, count or read a clock.
 """
 
@@ -21,8 +21,8 @@ from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.label_sets import LabelSet
-from scheduler.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class FilterPlugin(Protocol):
 
     name: str
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return a filter for the nodes, SKIP, or the status with which the pod is rejected."""
         ...
 
@@ -237,7 +237,7 @@ class ScorePlugin(Protocol):
 
     name: str
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
         ...
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import FilterPlugin, NodeFilter
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.reserving import unwrapped
 from scheduler.state.arrays import Amounts
 

@@ -11,7 +11,7 @@ from scheduler.framework.interface import PodContext, Rng
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import PlacedPod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PostFilterPlugin(Protocol):
 
     name: str
 
-    def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
         """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
         ...
 
@@ -39,12 +39,12 @@ class GroupPreemptor(Protocol):
     """A PostFilter plugin by whose rules pods are also evicted for a group."""
 
     def group_ineligibility(
-        self, members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+        self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView
     ) -> str | None:
         """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
         ...
 
-    def reprieve_order(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+    def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
         """
         Return the pods in the order in which they are reprieved where there is room for them.
 

@@ -14,7 +14,7 @@ from scheduler.framework.interface import (
     RuleFilter,
 )
 from scheduler.framework.status import SKIP, Status
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class PreFilterOnly:
@@ -30,9 +30,9 @@ class PreFilterOnly:
         own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else ()
         return [ClusterEventWithHint(one.resource, one.actions) for one in own]
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the plugin's rejection or its node names; SKIP if it only returned a filter."""
-        result = self._plugin.prefilter(context, snapshot)
+        result = self._plugin.prefilter(context, view)
         if isinstance(result, PreFilterResult):
-            return PreFilterResult(RuleFilter(snapshot.n_rows), result.node_names)
+            return PreFilterResult(RuleFilter(view.n_rows), result.node_names)
         return result if isinstance(result, Status) else SKIP

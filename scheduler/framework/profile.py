@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.post_filter import PostFilterPlugin
 
 

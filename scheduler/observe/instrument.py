@@ -20,7 +20,6 @@ from random import Random
 from typing import Final, Generic, TypeVar
 
 from scheduler.errors import PluginFailed
-from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -33,14 +32,15 @@ from scheduler.framework.interface import (
     PreScored,
     ScorePlugin,
 )
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import WrappedFilter
 from scheduler.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
-from scheduler.observe.guest_watch import GuestCall, GuestWatch
+from scheduler.observe.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class CycleObserver:
         plugins: Histogram,
         sampled: float,
         seed: int,
-        guests: GuestWatch | None = None,
+        guests: OutOfTreeWatch | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._algorithm = algorithm
@@ -140,7 +140,7 @@ class _ObservedProfile:
     __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed", "untimed")
 
     def __init__(
-        self, profile: Profile, points: Histogram, timer: _PluginTimer, guests: GuestWatch | None
+        self, profile: Profile, points: Histogram, timer: _PluginTimer, guests: OutOfTreeWatch | None
     ) -> None:
         self._name = profile.scheduler_name
         self._points = points
@@ -162,7 +162,7 @@ class _ObservedProfile:
 
     @staticmethod
     def _guest_timers(
-        profile: Profile, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+        profile: Profile, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
     ) -> Mapping[str, _GuestTimer]:
         name = profile.scheduler_name
         timers = {guest.name: _GuestTimer(name, watch, timer, now_s) for guest in profile.guests}
@@ -223,7 +223,7 @@ class _GuestTimer(_PluginTimer):
     __slots__ = ("_n_nodes", "_pod", "_profile", "_timer", "_watch")
 
     def __init__(
-        self, profile: str, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+        self, profile: str, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
     ) -> None:
         self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
         self._pod: Pod
@@ -237,7 +237,7 @@ class _GuestTimer(_PluginTimer):
         """Judge a call that has just ended, and observe it."""
         if self._timer is not None:
             self._timer.observe(plugin, point, elapsed_s, status)
-        called = GuestCall(self._profile, plugin, point, self._pod, self._n_nodes)
+        called = OutOfTreeCall(self._profile, plugin, point, self._pod, self._n_nodes)
         self._watch.judge(called, elapsed_s, failure)
 
     def outside(self, guest: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
@@ -249,7 +249,7 @@ class _GuestTimer(_PluginTimer):
             failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {guest.described(error)}"
             raise
         finally:
-            called = GuestCall(self._profile, guest.name, point, pod)
+            called = OutOfTreeCall(self._profile, guest.name, point, pod)
             self._watch.judge(called, self.now_s() - started_s, failure)
 
 
@@ -281,10 +281,10 @@ class _TimedFilterPlugin:
         self._plugin = plugin
         self._timer = timer
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        self._timer.begin(context.pod, snapshot.n_nodes)
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        self._timer.begin(context.pod, view.n_nodes)
         result = self._timer.run(
-            self.name, "PreFilter", lambda: self._plugin.prefilter(context, snapshot), _status
+            self.name, "PreFilter", lambda: self._plugin.prefilter(context, view), _status
         )
         if isinstance(result, Skip | Status):
             return result
@@ -319,10 +319,10 @@ class _TimedScorePlugin:
         self._plugin = plugin
         self._timer = timer
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
-        self._timer.begin(context.pod, snapshot.n_nodes)
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        self._timer.begin(context.pod, view.n_nodes)
         result = self._timer.run(
-            self.name, "PreScore", lambda: self._plugin.prescore(context, snapshot, feasible), _status
+            self.name, "PreScore", lambda: self._plugin.prescore(context, view, feasible), _status
         )
         if isinstance(result, Skip | Status):
             return result

@@ -19,8 +19,8 @@ from typing import Final
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, GroupAttempted
 from scheduler.model.stimuli import PluginFailing
-from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
+from scheduler.observe.out_of_tree_watch import OutOfTreeWatch
 from scheduler.observe.process import ControllerMetrics
 from scheduler.observe.series import Family, Numbers, exponential_bounds
 from scheduler.queueing.pod_queue import PodQueue
@@ -235,7 +235,7 @@ class Metrics(ControllerMetrics):
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
         self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
-        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_behind})
+        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_deprioritized})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
@@ -268,7 +268,7 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
-            guests=GuestWatch(self._plugin_failures.add, on_failing),
+            guests=OutOfTreeWatch(self._plugin_failures.add, on_failing),
             now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)

@@ -19,7 +19,7 @@ from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Codes, Mask
-from scheduler.state.read_only import ReadOnlySnapshot
+from scheduler.state.read_only import ReadOnlyClusterView
 from scheduler.state.read_only_views import NodeView
 
 #: Different statuses of one rule; further ones get the rule's `reason`.
@@ -74,18 +74,18 @@ class NodeByNode:
         """Return any change of a node or of a pod. Override it with fewer if many pods wait for the rule."""
         return _ANY_CHANGE
 
-    def prefilter(self, context: PodContext, snapshot: ReadOnlySnapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ReadOnlyClusterView) -> PreFiltered:
         """Return the filter that `fits` makes."""
         pod = context.pod
-        codes = snapshot.per_asked_node(
-            ("fits", *_kind(context)), lambda node: self._code_of(self.fits(pod, node)), snapshot.alive
+        codes = view.per_asked_node(
+            ("fits", *_kind(context)), lambda node: self._code_of(self.fits(pod, node)), view.alive
         )
         return _CodeFilter(codes, list(self._code_by_status))
 
-    def prescore(self, context: PodContext, snapshot: ReadOnlySnapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ReadOnlyClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer that `score` makes, which is asked about nodes that fit."""
         pod = context.pod
-        scores = snapshot.per_asked_node(
+        scores = view.per_asked_node(
             ("score", *_kind(context)), lambda node: _checked(self.score(pod, node), node), feasible.mask
         )
         return FinalScores(scores)

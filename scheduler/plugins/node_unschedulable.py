@@ -19,7 +19,7 @@ from scheduler.model.changes import Uncordon
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodeUnschedulable"
 
@@ -46,15 +46,15 @@ class NodeUnschedulable:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that may run on cordoned nodes."""
         if _tolerates_cordons(context.pod):
             return SKIP
-        return RuleFilter(snapshot.n_rows, (~snapshot.nodes.unschedulable, CORDONED))
+        return RuleFilter(view.n_rows, (~view.nodes.unschedulable, CORDONED))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Propose to uncordon the node."""
-        name_of = context.snapshot.nodes.name_of
+        name_of = context.view.nodes.name_of
         return PluginExplanation(repair=Repair(lambda row: [(Uncordon(name_of(row)),)]))
 
 

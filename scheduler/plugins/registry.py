@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
-from scheduler.framework.guest_results import described
-from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin
 from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.out_of_tree import GuardedPlugin, OutOfTreeAdmission, OutOfTreePlugin
+from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
@@ -47,7 +47,7 @@ from scheduler.plugins.volume_zone import VolumeZone
 PluginClass = type[Any]
 
 #: A profile without plugins of the user's.
-NO_GUESTS: Final[Mapping[str, GuestPlugin]] = {}
+NO_GUESTS: Final[Mapping[str, OutOfTreePlugin]] = {}
 
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
@@ -94,7 +94,7 @@ def args_type(plugin: PluginClass) -> type[Any] | None:
 
 
 def storage_kinds(
-    names: Collection[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+    names: Collection[str], guests: Mapping[str, OutOfTreePlugin] = NO_GUESTS
 ) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
     in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
@@ -113,7 +113,7 @@ def build_profile(
     args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
-    guests: Mapping[str, GuestPlugin] = NO_GUESTS,
+    guests: Mapping[str, OutOfTreePlugin] = NO_GUESTS,
 ) -> Profile:
     """
     Return the profile that runs these plugins in this order, one instance of each.
@@ -150,7 +150,7 @@ def build_profile(
         scheduler_name=scheduler_name,
         filters=(
             ALWAYS_FIRST(),
-            *(GuestAdmission(plugin) for plugin in admitting if isinstance(plugin, GuardedPlugin)),
+            *(OutOfTreeAdmission(plugin) for plugin in admitting if isinstance(plugin, GuardedPlugin)),
             *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
             *(_filter_plugin(name, built[name]) for name in filters),
             ALWAYS_LAST(),
@@ -165,7 +165,7 @@ def build_profile(
 
 
 def _guarded(
-    scheduler_name: str, guest: GuestPlugin, args_by_plugin: Mapping[str, object], context: PluginContext
+    scheduler_name: str, guest: OutOfTreePlugin, args_by_plugin: Mapping[str, object], context: PluginContext
 ) -> GuardedPlugin:
     # Profiles are built anew for each explanation; they share the values that they derive from one state.
     owner = (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from scheduler.framework.interface import PodContext, PreFiltered
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import PodSpec
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "Unsupported"
 
@@ -24,7 +24,7 @@ class Unsupported:
     name = NAME
     extension_points: ClassVar = ("preFilter",)
 
-    def prefilter(self, context: PodContext, _snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, _view: ClusterView) -> PreFiltered:
         """Skip a pod that needs only supported features."""
         return rejection(context.pod.spec) or SKIP
 

@@ -62,14 +62,14 @@ class ActivePods:
                 namespace = namespace_behind
         return self._pods_by_namespace[namespace].first()
 
-    def put_behind(self, namespace: str) -> None:
+    def deprioritize(self, namespace: str) -> None:
         """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
         if namespace not in self.behind:
             self._turn(namespace)
             self.behind.add(namespace)
 
-    def put_ahead(self, namespace: str) -> None:
-        """Undo `put_behind`."""
+    def restore_priority(self, namespace: str) -> None:
+        """Undo `deprioritize`."""
         if namespace in self.behind:
             self._turn(namespace)
             self.behind.remove(namespace)

@@ -202,7 +202,7 @@ class PodQueue:
         self._backlog.add(self._completing_backoffs(now_s))
         if self._backlog:
             return None
-        self._put_ahead(now_s)
+        self._restore_priorities(now_s)
         queued = self._sub_queues.active.first()
         if queued is None:
             queued = self._sub_queues.rejected_backoff.first()
@@ -220,16 +220,16 @@ class PodQueue:
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
             if self._shares.is_over(namespace, now_s):
-                self._sub_queues.active.put_behind(namespace)
+                self._sub_queues.active.deprioritize(namespace)
 
     @property
-    def n_namespaces_behind(self) -> int:
+    def n_namespaces_deprioritized(self) -> int:
         """Number of namespaces over their share when it was last looked at, once a minute at least."""
         return len(self._sub_queues.active.behind)
 
     def sweep(self, now_s: float) -> None:
         """Forget the namespaces that have used no time lately. O(namespaces)."""
-        self._put_ahead(now_s)
+        self._restore_priorities(now_s)
         self._shares.sweep(now_s)
 
     def take(self, uid: str) -> QueuedPod | None:
@@ -320,12 +320,12 @@ class PodQueue:
     def _timeout_s(self, queued: QueuedPod) -> float:
         return queued.timestamp_s + self._max_in_unschedulable_s
 
-    def _put_ahead(self, now_s: float) -> None:
+    def _restore_priorities(self, now_s: float) -> None:
         """O(namespaces behind): each has used its share of `BURST_S` within `MEMORY_S`, so few of a large share can."""
         active = self._sub_queues.active
         for namespace in sorted(active.behind):
             if not self._shares.is_over(namespace, now_s):
-                active.put_ahead(namespace)
+                active.restore_priority(namespace)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.documents import MAX_CHARS, read_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.extenders import refuse_extenders
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.settings.guest_files import NO_PLUGINS, LoadedPlugins
+from scheduler.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.problems import Problems, described, shown
 from scheduler.settings.profiles import read_percentage, read_profiles
@@ -122,7 +122,7 @@ def default_settings(
 def _read_configuration(
     reader: ObjectReader,
     feature_gates: Mapping[str, bool],
-    guests: Mapping[str, GuestPlugin],
+    guests: Mapping[str, OutOfTreePlugin],
     notes: list[str],
 ) -> Settings:
     _check_type(reader)
@@ -157,7 +157,9 @@ def _read_configuration(
         )
 
 
-def _notes_of_unused(guests: Mapping[str, GuestPlugin], profiles: Iterable[ProfileSettings]) -> Iterable[str]:
+def _notes_of_unused(
+    guests: Mapping[str, OutOfTreePlugin], profiles: Iterable[ProfileSettings]
+) -> Iterable[str]:
     """Return a note for each plugin of a file that nothing switches on; an installed package may have many."""
     return (
         f"{guest.source}: no profile switches plugin {name} on"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.plugins.registry import IN_TREE, default_weight
 
 MULTI_POINT: Final = "multiPoint"
@@ -100,7 +100,7 @@ IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
-def known_plugins(guests: Mapping[str, GuestPlugin]) -> Mapping[str, InTreePlugin]:
+def known_plugins(guests: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
     """Return every plugin that a configuration can name."""
     added = {
         name: InTreePlugin(name, frozenset(guest.points), guest.default_weight)

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
 from scheduler.plugins.registry import NO_GUESTS
 from scheduler.settings.decoding import ObjectReader
-from scheduler.settings.guest_arguments import add_default_args, read_guest_args
+from scheduler.settings.out_of_tree_arguments import add_default_args, read_guest_args
 from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
     API_VERSION,
@@ -46,7 +46,7 @@ class _Draft:
 
 
 def read_profiles(
-    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+    reader: ObjectReader, notes: list[str], guests: Mapping[str, OutOfTreePlugin] = NO_GUESTS
 ) -> tuple[ProfileSettings, ...]:
     """
     Return every profile, complete; one with upstream's defaults if the file has none.
@@ -68,7 +68,7 @@ def read_profiles(
 
 
 def _read_profile(
-    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin], *, only: bool
+    reader: ObjectReader, notes: list[str], guests: Mapping[str, OutOfTreePlugin], *, only: bool
 ) -> _Draft:
     problems, known = reader.problems, known_plugins(guests)
     with reader:
@@ -117,7 +117,7 @@ def read_percentage(reader: ObjectReader) -> int | None:
 
 
 def _read_plugin_config(
-    reader: ObjectReader, guests: Mapping[str, GuestPlugin], notes: list[str]
+    reader: ObjectReader, guests: Mapping[str, OutOfTreePlugin], notes: list[str]
 ) -> Mapping[str, object]:
     args_by_plugin = dict(DEFAULT_ARGS)
     seen: set[str] = set()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 
 
@@ -78,7 +78,7 @@ class Settings:
     delay_cache_until_active: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULT_FEATURE_GATES)
     notes: tuple[str, ...] = field(default=(), compare=False)
-    guests: Mapping[str, GuestPlugin] = field(default_factory=dict, compare=False)
+    guests: Mapping[str, OutOfTreePlugin] = field(default_factory=dict, compare=False)
 
     @property
     def node_annotations(self) -> frozenset[str]:

@@ -55,7 +55,7 @@ from scheduler.shell.volume_writer import VolumeWriter
 from scheduler.shell.watched_kinds import kinds_for, pod_groups
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Time for binds in flight after SIGTERM; Kubernetes kills the process after 30 s by default.
 _STOP_BINDS_S: Final = 15.0
@@ -141,7 +141,7 @@ class Scheduler:
         self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        profiles = self._profiles = build_profiles(settings, Snapshot(self._state))
+        profiles = self._profiles = build_profiles(settings, ClusterView(self._state))
         self._queue = build_queue(
             profiles,
             settings,
@@ -152,7 +152,7 @@ class Scheduler:
         metrics.register_state(
             self._queue,
             self._state,
-            self._machine.preemptions.in_vain,
+            self._machine.preemptions.wasted,
             n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
         )
         self._audit = Audit(self._state)

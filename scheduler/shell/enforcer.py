@@ -57,7 +57,7 @@ from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
 from scheduler.shell.sweeper import Sweeper
 from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
 #: event loop's time to the informers.
@@ -209,7 +209,7 @@ class EnforcerDaemon:
         state = self._enforcer.state
         return Rebalancer(
             state,
-            build_profiles(self._options.settings, Snapshot(state)),
+            build_profiles(self._options.settings, ClusterView(state)),
             random.Random(_SEED),
             limits,
             is_movable=self._is_movable,

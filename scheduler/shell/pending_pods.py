@@ -24,7 +24,7 @@ from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Limits on remembered failed attempts, one per pod, and on the characters of each message: 2 MB in all.
 MAX_ATTEMPTS: Final = 1000
@@ -149,9 +149,9 @@ class PendingPodExplainer:
         pod = queued.pod
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
-    def _new_profile(self, name: str, snapshot: Snapshot) -> Profile:
-        """Return the profile for the snapshot, in which the guests that are shut off are."""
-        profile = build_profiles(self._settings, snapshot)[name]
+    def _new_profile(self, name: str, view: ClusterView) -> Profile:
+        """Return the profile for the view, in which the guests that are shut off are."""
+        profile = build_profiles(self._settings, view)[name]
         for guest, running in zip(profile.guests, self._profiles[name].guests, strict=True):
             guest.shut_off, guest.unscored = running.shut_off, running.unscored
         return profile
@@ -163,7 +163,7 @@ class PendingPodExplainer:
             ExplainRequest(
                 pod=queued.pod,
                 state=self._state,
-                new_profile=lambda snapshot: self._new_profile(name, snapshot),
+                new_profile=lambda view: self._new_profile(name, view),
                 rng=random.Random(1),
                 try_changes=False,
                 pending_pods=[other.pod for other in self.pending()],

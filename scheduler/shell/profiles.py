@@ -20,23 +20,23 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.state.cluster import MARKED_BY_LABEL
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule
-from scheduler.state.snapshot import Snapshot
 
 
-def build_profiles(settings: Settings, snapshot: Snapshot) -> Mapping[str, Profile]:
+def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profile]:
     """
     Return every profile of the configuration by its schedulerName. Its plugins read selectors, namespaces and
-    terms in `snapshot`.
+    terms in `view`.
     """
     gates = _feature_gates(settings.feature_gates)
     context = PluginContext(
         gates,
-        snapshot.default_selector,
-        snapshot.namespace_labels,
-        snapshot.is_kept_apart,
-        snapshot.is_preempting,
-        snapshot.is_group_complete,
+        view.default_selector,
+        view.namespace_labels,
+        view.is_kept_apart,
+        view.is_preempting,
+        view.is_group_complete,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

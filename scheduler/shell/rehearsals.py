@@ -37,7 +37,7 @@ from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Questions that may wait.
 _MAX_WAITING: Final = 8
@@ -88,7 +88,7 @@ class Rehearsals:
             request = ExplainRequest(
                 pod=pod,
                 state=await self._copied(),
-                new_profile=lambda snapshot: build_profiles(self._settings, snapshot)[name],
+                new_profile=lambda view: build_profiles(self._settings, view)[name],
                 rng=random.Random(_SEED),
                 pending_pods=pending_pods,
                 recorded=recorded,
@@ -114,8 +114,8 @@ class Rehearsals:
                 copies = like(template, 1 if request.replicas is None else request.replicas)
                 replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
 
-            def new_profile(name: str, snapshot: Snapshot, is_changed: bool) -> Profile:  # noqa: FBT001
-                profiles = build_profiles(changed if is_changed else self._settings, snapshot)
+            def new_profile(name: str, view: ClusterView, is_changed: bool) -> Profile:  # noqa: FBT001
+                profiles = build_profiles(changed if is_changed else self._settings, view)
                 return profiles.get(name) or profiles[self._settings.profiles[0].scheduler_name]
 
             rehearsal = Rehearsal(

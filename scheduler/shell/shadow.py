@@ -29,7 +29,7 @@ from scheduler.shell.signals import on_termination
 from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
 from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -159,7 +159,7 @@ def new_shadow(options: Options) -> Shadow:
     return Shadow(
         options.of,
         state,
-        build_profiles(settings, Snapshot(state))[options.profile],
+        build_profiles(settings, ClusterView(state))[options.profile],
         random.Random(_SEED),
         sample_percentage=options.percentage,
         race_s=options.race_s,

@@ -1,5 +1,5 @@
 """
-The snapshot that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
+The view that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
 
 A guest is code of the user's that runs in our process. Its computed values are kept beside ours, under keys of its own,
 and are not audited.
@@ -20,6 +20,7 @@ from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
 from scheduler.state.existing_terms import ExistingPodTerm
@@ -34,20 +35,19 @@ from scheduler.state.read_only_views import (
     read_only,
     read_only_amounts,
 )
-from scheduler.state.snapshot import Snapshot
 from scheduler.state.topology_rows import TopologyRows
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class GuestKey(NamedTuple):
+class OutOfTreeKey(NamedTuple):
     """The key of a value that a guest computes. `owner`: identifies the guest, its profile and its arguments."""
 
     owner: Hashable
     key: Hashable
 
 
-class ReadOnlySnapshot(Snapshot):
+class ReadOnlyClusterView(ClusterView):
     """
     The state as a guest reads it. Arrays have one entry per node row; a row may be dead, which `alive` says.
 
@@ -55,14 +55,14 @@ class ReadOnlySnapshot(Snapshot):
     """
 
     def __init__(self, state: ClusterState, owner: Hashable) -> None:
-        """`owner`: see `GuestKey`."""
+        """`owner`: see `OutOfTreeKey`."""
         super().__init__(state)
         self._owner = owner
 
     @classmethod
-    def of(cls, snapshot: Snapshot, owner: Hashable) -> ReadOnlySnapshot:
-        """Return the guest's view of the snapshot. 0.5 µs."""
-        return cls(snapshot._state, owner)
+    def of(cls, view: ClusterView, owner: Hashable) -> ReadOnlyClusterView:
+        """Return the guest's view of the view. 0.5 µs."""
+        return cls(view._state, owner)
 
     # Nodes.
 
@@ -154,7 +154,7 @@ class ReadOnlySnapshot(Snapshot):
 
     def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        return Snapshot(self._state).is_claim_used(claim)
+        return ClusterView(self._state).is_claim_used(claim)
 
     def topology_rows(self) -> TopologyRows:
         """Not for guests: the rows are kept for all volumes."""
@@ -164,7 +164,7 @@ class ReadOnlySnapshot(Snapshot):
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        return read_only(Snapshot(self._state).volume_room(driver))
+        return read_only(ClusterView(self._state).volume_room(driver))
 
     def per_row(
         self,
@@ -182,7 +182,7 @@ class ReadOnlySnapshot(Snapshot):
 
         Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
         """
-        return read_only(super().per_row(GuestKey(self._owner, key), compute, dtype))
+        return read_only(super().per_row(OutOfTreeKey(self._owner, key), compute, dtype))
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
         """
@@ -190,7 +190,7 @@ class ReadOnlySnapshot(Snapshot):
 
         `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
         """
-        return read_only(super().per_node(GuestKey(self._owner, key), compute))
+        return read_only(super().per_node(OutOfTreeKey(self._owner, key), compute))
 
     def per_asked_node(
         self, key: Hashable, ask: Callable[[NodeView], int], where: Mask
@@ -207,7 +207,7 @@ class ReadOnlySnapshot(Snapshot):
         Cost: 10 µs, and one call for each of these nodes.
         """
         log = self._state.log
-        asked = self._state.derived.kept(GuestKey(self._owner, key), _AskedNodes)
+        asked = self._state.derived.kept(OutOfTreeKey(self._owner, key), _AskedNodes)
         answers = asked.current(log.changed_after(asked.version, self.n_rows), log.version)
         for row in np.flatnonzero(where & (answers < 0)).tolist():
             node = self.view_at(row)
@@ -217,7 +217,7 @@ class ReadOnlySnapshot(Snapshot):
 
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
-        return read_only(super().per_image(GuestKey(self._owner, key), compute))
+        return read_only(super().per_image(OutOfTreeKey(self._owner, key), compute))
 
 
 @dataclass(slots=True, eq=False)

@@ -31,7 +31,7 @@ from scheduler.model.volumes import ClaimReference, StorageKind
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.bench.scene import Scene
 from tests.bench.templates import Planned, Template
 from tests.bench.volumes import claims_and_volumes
@@ -89,7 +89,7 @@ class LoadedMachine:
         self.scene = scene
         self.state = ClusterState()
         self.pods = NewPods()
-        self.profiles = build_profiles(settings, Snapshot(self.state))
+        self.profiles = build_profiles(settings, ClusterView(self.state))
         self.machine = Machine(
             state=self.state,
             queue=build_queue(self.profiles, settings, max_in_unschedulable_s=300.0),

@@ -34,7 +34,7 @@ from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
@@ -367,7 +367,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
 def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
     settings = default_settings()
     state = ClusterState()
-    profiles = build_profiles(settings, Snapshot(state))
+    profiles = build_profiles(settings, ClusterView(state))
     queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0)
     machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
     for node in nodes:

@@ -12,8 +12,8 @@ import pytest
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, EmitEvent, Instruction
 from scheduler.model.stimuli import PluginFailing
-from scheduler.observe.guest_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.out_of_tree_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.plugin import (
     SKIP,
     Action,
@@ -44,12 +44,12 @@ class Guest:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda *_: self.hinting())]
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        del context, snapshot
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del context, view
         return self.filtering()
 
-    def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
-        del context, snapshot, feasible
+    def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
+        del context, view, feasible
         return self.scoring()
 
 

@@ -29,7 +29,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.queueing.queued_pod import SubQueue
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
 from tests.support.build import (
     HOSTNAME,
@@ -68,15 +68,13 @@ class _Life:
 
     def sleepers(self) -> list[str]:
         """Return the pods that wait for an event although a decision would place them."""
-        machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
+        machine, view = self.driver.machine, ClusterView(self.driver.state)
         profile = self.driver.profiles[self.scheduler_name]
         return [
             f"{waiting.pod.key} {sorted(waiting.unschedulable_plugins)}"
             for uid in self._objects
             if (waiting := machine.queue.get(uid)) is not None and waiting.sub_queue is SubQueue.UNSCHEDULABLE
-            if isinstance(
-                decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), ScheduleResult
-            )
+            if isinstance(decide(waiting.pod, view, profile, random.Random(0), Unobserved()), ScheduleResult)
         ]
 
     def _apply(self, obj: Json) -> None:

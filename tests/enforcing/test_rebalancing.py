@@ -19,7 +19,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, affinity, container, selector, term
 from tests.support.driving import NAME
@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, limits: RebalanceLimits = LIMITS, *, movable: bool = True) -> None:
         self.state = ClusterState()
-        profiles = build_profiles(default_settings(), Snapshot(self.state))
+        profiles = build_profiles(default_settings(), ClusterView(self.state))
         self.put_back: list[str] = []
         self.rebalancer = Rebalancer(
             self.state,

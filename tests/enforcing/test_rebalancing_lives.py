@@ -19,7 +19,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
 from tests.support.driving import NAME, Driver
@@ -36,7 +36,7 @@ class Life:
     def __init__(self, n_replicas: int) -> None:
         self.driver = Driver()
         self.state = ClusterState()
-        profiles = build_profiles(default_settings(), Snapshot(self.state))
+        profiles = build_profiles(default_settings(), ClusterView(self.state))
         self.rebalancer = Rebalancer(
             self.state, profiles, random.Random(1), _LIMITS, is_movable=lambda _: True
         )

@@ -20,7 +20,7 @@ from scheduler.model.volumes import StorageKind
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.explain.random_clusters import random_cluster
 from tests.support import build, storage_objects
 from tests.support.driving import NAME
@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self, nodes: list[build.Json], *, state: ClusterState | None = None) -> None:
         state = state or ClusterState()
-        profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+        profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
         self.shadow = Shadow(OTHER, state, profile, random.Random(1))
         self.now_s = 0.0
         for node in nodes:
@@ -281,10 +281,10 @@ def test_a_scheduler_that_decides_alike_differs_nowhere(seed: int) -> None:
     cluster, subject = random_cluster(seed)
     state = Cluster(cluster.nodes, [p for p in cluster.pods if p["spec"].get("nodeName")], cluster.namespaces)
     watched = Watched([], state=state.state())
-    profile = build_profiles(SETTINGS, Snapshot(watched.shadow.state))[NAME]
+    profile = build_profiles(SETTINGS, ClusterView(watched.shadow.state))[NAME]
     rng = random.Random(seed)
     for pod in [subject, *(p for p in cluster.pods if not p["spec"].get("nodeName"))]:
-        decision = decide(decoded(pod), Snapshot(watched.shadow.state), profile, rng, Unobserved())
+        decision = decide(decoded(pod), ClusterView(watched.shadow.state), profile, rng, Unobserved())
         if isinstance(decision, ScheduleResult):
             watched.bind(pod, decision.node_name, after_s=rng.random())
     report = watched.shadow.report()

@@ -27,7 +27,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
 from tests.support.driving import Driver, attempt_of
@@ -262,8 +262,8 @@ def rehearsal(driver: Driver) -> Rehearsal:
     copy = ClusterState()
     finished(copy_pieces(driver.state, copy))
 
-    def new_profile(name: str, snapshot: Snapshot, _: bool) -> Profile:
-        return build_profiles(settings, snapshot)[name]
+    def new_profile(name: str, view: ClusterView, _: bool) -> Profile:
+        return build_profiles(settings, view)[name]
 
     return Rehearsal(state=copy, new_profile=new_profile, rng=random.Random(1), may_see=everything)
 

@@ -87,12 +87,12 @@ class _Refusing:
             id="returns nothing",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (np.ones(2, np.bool_), RED))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (np.ones(2, np.bool_), RED))},
             'running "Mine" filter plugin: TypeError: mask is bool of shape (2,), expected bool of shape (3,)',
             id="a mask of another length",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (cast(Any, np.ones(3)), RED))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (cast(Any, np.ones(3)), RED))},
             'running "Mine" filter plugin: TypeError: mask is float64 of shape (3,), expected bool of shape (3,)',
             id="a mask of numbers",
         ),
@@ -117,7 +117,7 @@ class _Refusing:
             id="says that it failed",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (np.zeros(3, np.bool_), failed("x")))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (np.zeros(3, np.bool_), failed("x")))},
             'running "Mine" filter plugin: TypeError: found a status Error, expected a refusal such as',
             id="a rule whose status is no refusal",
         ),
@@ -232,11 +232,9 @@ class _RoomForTwo:
 
 
 def _full(trial: Any) -> Any:
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        mask = snapshot.nodes.pod_count < 1
-        return RuleFilter(
-            snapshot.n_rows, (mask, RED), trial=lambda row: trial(snapshot.nodes.pod_count.item(row))
-        )
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        mask = view.nodes.pod_count < 1
+        return RuleFilter(view.n_rows, (mask, RED), trial=lambda row: trial(view.nodes.pod_count.item(row)))
 
     return prefilter
 
@@ -258,7 +256,7 @@ def test_a_trial_that_raises_fails_the_cycle():
 
 
 def _explaining(explain: Any) -> Cluster:
-    mine = guest(prefilter=lambda _, context, snapshot: RuleFilter(3, (np.zeros(3, np.bool_), RED)))
+    mine = guest(prefilter=lambda _, context, view: RuleFilter(3, (np.zeros(3, np.bool_), RED)))
     mine.explain = explain
     return cluster(mine)
 
@@ -350,8 +348,8 @@ def test_a_pod_that_a_guest_rejects_as_a_whole_is_unschedulable():
 def test_a_guest_may_name_the_only_nodes():
     """In any collection."""
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        return PreFilterResult(RuleFilter(snapshot.n_rows), cast(Any, ["n2"]))
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        return PreFilterResult(RuleFilter(view.n_rows), cast(Any, ["n2"]))
 
     assert cluster(guest(prefilter=prefilter)).decide(make_pod()).feasible == ("n2",)
 
@@ -392,8 +390,8 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
 def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
     """Twice: also when the array is kept from the first time."""
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        array(snapshot)[...] = 0
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        array(view)[...] = 0
         return SKIP
 
     mine = cluster(guest(prefilter=prefilter))
@@ -429,8 +427,8 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
     ],
 )
 def test_a_guest_cannot_change_an_object(change: Callable[[Any, Any], Any]):
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        change(context, snapshot)
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        change(context, view)
         return SKIP
 
     mine = cluster(guest(prefilter=prefilter))
@@ -439,7 +437,7 @@ def test_a_guest_cannot_change_an_object(change: Callable[[Any, Any], Any]):
 
 
 def test_a_guest_cannot_write_to_the_feasible_nodes():
-    def prescore(_: Any, context: Any, snapshot: Any, feasible: Any) -> Any:
+    def prescore(_: Any, context: Any, view: Any, feasible: Any) -> Any:
         feasible.mask[:] = True
         return SKIP
 
@@ -450,8 +448,8 @@ def test_what_a_guest_computes_differently_each_time_does_not_stop_the_audit():
     """Values of guests are not ours to audit; a formula that raises there would end the process."""
     answers = iter(range(100))
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        snapshot.per_row("drawn", lambda rows: next(answers), np.int64)
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        view.per_row("drawn", lambda rows: next(answers), np.int64)
         return SKIP
 
     mine = cluster(guest(prefilter=prefilter))
@@ -461,9 +459,9 @@ def test_what_a_guest_computes_differently_each_time_does_not_stop_the_audit():
 
 def test_two_guests_may_use_the_same_key():
     def filtered(limit: int) -> Any:
-        def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-            values = snapshot.per_row("limit", lambda rows: limit, np.int64)
-            return RuleFilter(snapshot.n_rows, (values > 1, unschedulable(f"node(s) had {limit}")))
+        def prefilter(_: Any, context: Any, view: Any) -> Any:
+            values = view.per_row("limit", lambda rows: limit, np.int64)
+            return RuleFilter(view.n_rows, (values > 1, unschedulable(f"node(s) had {limit}")))
 
         return prefilter
 

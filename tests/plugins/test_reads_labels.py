@@ -15,7 +15,7 @@ from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.plugins.waking import is_asked
 from tests.support.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
 
@@ -39,7 +39,7 @@ def _decoded(name: str, **settings: object) -> Pod:
 
 
 def _events() -> list[ClusterEventWithHint]:
-    profiles = build_profiles(default_settings(), Snapshot(ClusterState()))
+    profiles = build_profiles(default_settings(), ClusterView(ClusterState()))
     return [
         registered
         for profile in profiles.values()

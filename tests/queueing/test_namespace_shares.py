@@ -69,7 +69,7 @@ def test_pods_of_namespaces_over_their_share_come_after_others_of_equal_priority
                 if expected is not None:
                     waiting.remove(expected)
                     reference.charge(expected[2], amount, now_s)
-                    assert queue.n_namespaces_behind >= reference.is_over(expected[2], now_s)
+                    assert queue.n_namespaces_deprioritized >= reference.is_over(expected[2], now_s)
                 if who:
                     queue.sweep(now_s)
             case "wait":

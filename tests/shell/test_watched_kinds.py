@@ -10,8 +10,8 @@ from scheduler.model.volumes import StorageKind
 from scheduler.plugin import NodeByNode
 from scheduler.plugins.registry import IN_TREE, args_type
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.settings.guest_files import load_classes
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
+from scheduler.settings.out_of_tree_files import load_classes
 from scheduler.shell.watched_kinds import kinds_for, storage_kinds
 from tests.support.daemon import profiles
 

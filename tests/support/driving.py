@@ -29,7 +29,7 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 
 NAME = "affinity-scheduler"
@@ -41,7 +41,7 @@ class Driver:
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        self.profiles = build_profiles(settings, Snapshot(self.state))
+        self.profiles = build_profiles(settings, ClusterView(self.state))
         self.queue = build_queue(
             self.profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share
         )

@@ -69,7 +69,7 @@ class Cluster:
         return ExplainRequest(
             pod=decoded(pod),
             state=state,
-            new_profile=lambda snapshot: build_profiles(SETTINGS, snapshot)[NAME],
+            new_profile=lambda view: build_profiles(SETTINGS, view)[NAME],
             rng=random.Random(1),
             pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
             **more,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import load_settings
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.testing import make_node, make_pod
 from tests.support.messages import refusals
 

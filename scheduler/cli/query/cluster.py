@@ -24,7 +24,7 @@ from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
@@ -100,8 +100,8 @@ class LoadedCluster:
         """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
         if not manifest.is_daemon_set:
             return [self.create_pod(manifest, number) for number in range(n_replicas)]
-        spec, snapshot = self.create_pod(manifest, 0).spec, Snapshot(self.state)
-        takes = snapshot.eligible((), spec.required_node_affinity, spec.tolerations)
+        spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
+        takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
         return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
 
@@ -130,9 +130,9 @@ class LoadedCluster:
         )
         return stand_in, (note,)
 
-    def build_profile(self, profile: ProfileSettings, snapshot: Snapshot) -> Profile:
-        """Return the profile for the snapshot."""
-        return build_profiles(self.settings, snapshot)[profile.scheduler_name]
+    def build_profile(self, profile: ProfileSettings, view: ClusterView) -> Profile:
+        """Return the profile for the view."""
+        return build_profiles(self.settings, view)[profile.scheduler_name]
 
     def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
         """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""

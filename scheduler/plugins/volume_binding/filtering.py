@@ -17,7 +17,7 @@ from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, Persistent
 from scheduler.plugins.volume_binding.claims import PodClaims
 from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
 from scheduler.state.arrays import Mask
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
@@ -43,12 +43,12 @@ class VolumeFilter(VolumeNeeds):
     #: No pod of a node takes a volume from another.
     trial = None
 
-    def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
-        self._snapshot = snapshot
+    def __init__(self, claims: PodClaims, view: ClusterView, bind_timeout_s: float) -> None:
+        self._view = view
         self._bind_timeout_s = bind_timeout_s
-        self._topologies = snapshot.topology_rows()
-        self._static = StaticMatching(snapshot)
-        n_rows = snapshot.n_rows
+        self._topologies = view.topology_rows()
+        self._static = StaticMatching(view)
+        n_rows = view.n_rows
         self._node_conflict, self._bind_conflict, self._no_space, self._no_volume = np.zeros(
             (len(_REASONS), n_rows), dtype=np.bool_
         )
@@ -65,7 +65,7 @@ class VolumeFilter(VolumeNeeds):
     def statuses(self) -> NodeStatuses:
         """Return everything that is wrong with each of the other rows."""
         flags = (self._node_conflict, self._bind_conflict, self._no_space, self._no_volume)
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint16)
+        codes = np.zeros(self._view.n_rows, dtype=np.uint16)
         for bit, flag in enumerate(flags):
             codes |= flag.astype(np.uint16) << bit
         return NodeStatuses(codes, _STATUSES)
@@ -85,9 +85,9 @@ class VolumeFilter(VolumeNeeds):
 
     def _check_bound(self, bound: Iterable[PersistentVolumeClaim]) -> None:
         """Flag rows by the first claim that fails there."""
-        fine = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        fine = np.ones(self._view.n_rows, dtype=np.bool_)
         for claim in bound:
-            volume = self._snapshot.volumes.volume(claim.volume_name)
+            volume = self._view.volumes.volume(claim.volume_name)
             if volume is None:
                 self._no_volume |= fine
                 return
@@ -100,21 +100,21 @@ class VolumeFilter(VolumeNeeds):
         mask = self._topologies.mask(volume.topology)
         if volume.migrated_topology is volume.topology:
             return mask
-        migrated = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        row_by_name = self._snapshot.nodes.row_by_name
-        names = self._snapshot.volumes.migrated_nodes(volume.plugin)
+        migrated = np.zeros(self._view.n_rows, dtype=np.bool_)
+        row_by_name = self._view.nodes.row_by_name
+        names = self._view.volumes.migrated_nodes(volume.plugin)
         migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
         return np.where(migrated, self._topologies.mask(volume.migrated_topology), mask)
 
     def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
-        open_ = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        open_ = np.ones(self._view.n_rows, dtype=np.bool_)
         for one in delayed:
             node_name = one[0].selected_node
             if node_name is None:
                 self._to_match.append(one)
                 continue
             self._to_provision.append(one)
-            row = self._snapshot.nodes.row_by_name.get(node_name)
+            row = self._view.nodes.row_by_name.get(node_name)
             selected = np.zeros_like(open_)
             if row is not None:
                 selected[row] = True
@@ -147,14 +147,14 @@ class VolumeFilter(VolumeNeeds):
 
     def _allowed(self, storage_class: StorageClass) -> Mask:
         """Return the rows on which volumes of the class can be made."""
-        n_rows = self._snapshot.n_rows
+        n_rows = self._view.n_rows
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(n_rows, dtype=np.bool_)
         if not storage_class.allowed_topologies:
             return np.ones(n_rows, dtype=np.bool_)
         allowed = np.zeros(n_rows, dtype=np.bool_)
         for term in storage_class.allowed_topologies:
-            allowed |= self._snapshot.matching_term(term)
+            allowed |= self._view.matching_term(term)
         return allowed
 
     def _has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Mask:
@@ -163,7 +163,7 @@ class VolumeFilter(VolumeNeeds):
 
         Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
         """
-        volumes, n_rows = self._snapshot.volumes, self._snapshot.n_rows
+        volumes, n_rows = self._view.volumes, self._view.n_rows
         requested = claim.requested_bytes
         if requested is None or not volumes.tracks_capacity(storage_class.provisioner):
             return np.ones(n_rows, dtype=np.bool_)

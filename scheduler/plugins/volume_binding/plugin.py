@@ -37,7 +37,7 @@ from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
 from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.plugins.volume_binding.filtering import VolumeFilter
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "VolumeBinding"
 
@@ -73,14 +73,14 @@ class VolumeBinding:
             ClusterEventWithHint(Resource.CSI_STORAGE_CAPACITY, both, _hint_after_capacity_change, never),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without claims."""
         if not context.pod.spec.claim_volumes:
             return SKIP
-        claims = claims_of(context.pod, snapshot.volumes)
+        claims = claims_of(context.pod, view.volumes)
         if isinstance(claims, Status):
             return claims
-        return VolumeFilter(claims, snapshot, self._bind_timeout_s)
+        return VolumeFilter(claims, view, self._bind_timeout_s)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which claims keep a node out."""
@@ -90,7 +90,7 @@ class VolumeBinding:
         """Say which claims have no volume."""
         return explain_rejection(context)
 
-    def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, _context: PodContext, _view: ClusterView, _feasible: FeasibleNodes) -> PreScored:
         """Skip every pod, as upstream does without its gate."""
         return SKIP
 

@@ -2,7 +2,7 @@
 Guest plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
 
 A guest keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it gives the guest
-a snapshot that cannot be written to, checks what the guest returns (`guest_results`), and turns an exception of the
+a view that cannot be written to, checks what the guest returns (`out_of_tree_results`), and turns an exception of the
 guest into `PluginFailed`, which fails the pod's cycle. A guest that failed never lets a pod through.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, Final
 from scheduler.errors import PluginFailed
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, HintFn, Resource, always
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.guest_results import (
+from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreFilterResult, PreScored
+from scheduler.framework.out_of_tree_results import (
     GuardedFilter,
     GuardedScorer,
     Guest,
@@ -23,13 +24,12 @@ from scheduler.framework.guest_results import (
     shown,
     unexplained,
 )
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreFilterResult, PreScored
 from scheduler.framework.status import SKIP, Code, Skip, Status, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind
-from scheduler.state.read_only import ReadOnlySnapshot
+from scheduler.state.cluster_view import ClusterView
+from scheduler.state.read_only import ReadOnlyClusterView
 from scheduler.state.read_only_views import read_only
-from scheduler.state.snapshot import Snapshot
 
 #: The method by which a plugin runs at an extension point.
 METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueue": "admits"}
@@ -45,7 +45,7 @@ def _unwatched(_point: str, _pod: Pod, call: Callable[[], Any]) -> Any:  # noqa:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestPlugin:
+class OutOfTreePlugin:
     """
     A plugin of the user's that a configuration may name.
 
@@ -148,7 +148,7 @@ class GuardedPlugin:
         """
         Return whether the pod may enter the active queue.
 
-        A pod of which the guest does not say so enters: `GuestAdmission` then fails its cycle, with a message.
+        A pod of which the guest does not say so enters: `OutOfTreeAdmission` then fails its cycle, with a message.
         """
         if self.shut_off or not self.concerns(pod):
             return True
@@ -167,7 +167,7 @@ class GuardedPlugin:
 
     # PreFilter and Filter.
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return what the guest returns, checked. Raises PluginFailed."""
         if not self.concerns(context.pod):
             return SKIP
@@ -175,7 +175,7 @@ class GuardedPlugin:
             return self.refusal
         guest = self._guest
         with guest.failing_at("PreFilter"):
-            result = self.plugin.prefilter(context, ReadOnlySnapshot.of(snapshot, self.owner))
+            result = self.plugin.prefilter(context, ReadOnlyClusterView.of(view, self.owner))
             if isinstance(result, Skip):
                 return SKIP
             if isinstance(result, Status):
@@ -187,7 +187,7 @@ class GuardedPlugin:
                 raise TypeError(
                     f"prefilter returned {shown(result)}, expected a RuleFilter, a status or SKIP"
                 )
-        node_filter = GuardedFilter(guest, result, snapshot.n_rows)
+        node_filter = GuardedFilter(guest, result, view.n_rows)
         return node_filter if names is None else PreFilterResult(node_filter, names)
 
     def _rejecting(self, status: Status) -> Status | Skip:
@@ -203,14 +203,14 @@ class GuardedPlugin:
 
     # PreScore and Score.
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return what the guest returns, checked; SKIP if it is shut off. Raises PluginFailed."""
         if self.shut_off or self.unscored or not self.concerns(context.pod):
             return SKIP
         with self._guest.failing_at("PreScore"):
             result = self.plugin.prescore(
                 context,
-                ReadOnlySnapshot.of(snapshot, self.owner),
+                ReadOnlyClusterView.of(view, self.owner),
                 FeasibleNodes(read_only(feasible.mask)),
             )
             if isinstance(result, Skip):
@@ -286,7 +286,7 @@ class GuardedPlugin:
             return unexplained(self._guest, error)
 
 
-class GuestAdmission:
+class OutOfTreeAdmission:
     """Repeats a guest's PreEnqueue at the beginning of the cycle, where a failure has a message."""
 
     def __init__(self, guest: GuardedPlugin) -> None:
@@ -297,9 +297,9 @@ class GuestAdmission:
         """Return the guest's events."""
         return self._guest.events_to_register()
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip an admitted pod. Raises PluginFailed."""
-        del snapshot
+        del view
         guest = self._guest
         if not guest.concerns(context.pod):
             return SKIP

@@ -21,7 +21,7 @@ MOST_FAILURES_IN_A_ROW: Final = 10
 _SCORING: Final = ("PreScore", "Score", "ScoreExtensionNormalize")
 
 
-class GuestCall(NamedTuple):
+class OutOfTreeCall(NamedTuple):
     """One call of a guest. `n_nodes`: that it was about, 0 outside of a cycle."""
 
     profile: str
@@ -31,7 +31,7 @@ class GuestCall(NamedTuple):
     n_nodes: int = 0
 
 
-class GuestWatch:
+class OutOfTreeWatch:
     """
     Counts failures, and reports a guest once it fails too often in a row.
 
@@ -49,7 +49,7 @@ class GuestWatch:
         self._n_in_a_row: Counter[tuple[str, str, str]] = Counter()
         self._reported: set[tuple[str, str, bool]] = set()
 
-    def judge(self, call: GuestCall, elapsed_s: float, failure: str) -> None:
+    def judge(self, call: OutOfTreeCall, elapsed_s: float, failure: str) -> None:
         """Judge a call that has just ended; `failure` is '' if it did not fail. 0.5 µs."""
         key = call[:3]
         longest_s = LONGEST_CALL_S * max(1.0, call.n_nodes / _N_NODES)

@@ -8,17 +8,17 @@ from textwrap import dedent
 import pytest
 
 from scheduler.errors import SettingsError
-from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import load_settings, parse_settings
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.problems import InvalidSettingsError
 from scheduler.settings.writing import resolved_yaml
 from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 HEAD = "from scheduler.plugin import *\n"
 EVENTS = "    def events_to_register(self): return ()\n"
-FILTER = "    def prefilter(self, context, snapshot): return SKIP\n" + EVENTS
+FILTER = "    def prefilter(self, context, view): return SKIP\n" + EVENTS
 
 
 def _written(folder: Path, text: str, name: str = "mine.py") -> str:
@@ -55,7 +55,7 @@ BROKEN_PLUGINS = {
         "plugin A: found storage_kinds ('Claim',), expected a tuple such as (StorageKind.CLAIM,)"
     ),
     "    name = 'A'\n    def prefilter(self, context): return SKIP\n" + EVENTS: (
-        "plugin A: prefilter(self, context) is called with (context, snapshot)"
+        "plugin A: prefilter(self, context) is called with (context, view)"
     ),
     "    name = 'A'\n    def __init__(self): exit(3)\n" + FILTER: (
         "plugin A: cannot be made: SystemExit: 3 (mine.py, line 4)"
@@ -301,6 +301,6 @@ def test_a_plugin_that_the_scheduler_cannot_make_after_all_is_one_line(tmp_path:
     file = _written(tmp_path, text)
     settings = parse_settings(_config("{most: 0}"), "c", plugins=load_plugins([file], installed=False))
     with pytest.raises(SettingsError) as caught:
-        build_profiles(settings, Snapshot(ClusterState()))
+        build_profiles(settings, ClusterView(ClusterState()))
     found = "ZeroDivisionError: integer division or modulo by zero (mine.py, line 21)"
     assert str(caught.value) == f"{file}: Rule: found {found}, expected a plugin that its arguments make"

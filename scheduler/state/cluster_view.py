@@ -61,7 +61,7 @@ class _ImageScores:
         return self.scores.nbytes
 
 
-class Snapshot:
+class ClusterView:
     """The read-only state. Arrays have one entry per node row unless they say otherwise; dead rows hold no node."""
 
     def __init__(self, state: ClusterState) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from scheduler.framework.guest_results import described as described_error
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
+from scheduler.framework.out_of_tree_results import described as described_error
 from scheduler.settings.decoding import ObjectReader
-from scheduler.settings.guest_files import fault_when_made
+from scheduler.settings.out_of_tree_files import fault_when_made
 from scheduler.settings.problems import described
 
 
-def read_guest_args(reader: ObjectReader, guest: GuestPlugin, kind: type[Any]) -> object:
+def read_guest_args(reader: ObjectReader, guest: OutOfTreePlugin, kind: type[Any]) -> object:
     """
     Return the guest's arguments of the type `kind`, complete; None after a problem.
 
@@ -50,7 +50,7 @@ def read_guest_args(reader: ObjectReader, guest: GuestPlugin, kind: type[Any]) -
 
 
 def add_default_args(
-    reader: ObjectReader, args_by_plugin: Mapping[str, object], guests: Iterable[GuestPlugin]
+    reader: ObjectReader, args_by_plugin: Mapping[str, object], guests: Iterable[OutOfTreePlugin]
 ) -> Mapping[str, object]:
     """Return the arguments with those of the guests that the profile runs and configures nowhere."""
     complete = dict(args_by_plugin)

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.framework.guest_results import described
-from scheduler.framework.guests import INSTALLED, METHOD_BY_POINT, GuardedPlugin, GuestPlugin
+from scheduler.framework.out_of_tree import INSTALLED, METHOD_BY_POINT, GuardedPlugin, OutOfTreePlugin
+from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import CONTRACT_VERSION
@@ -52,7 +52,7 @@ _REFUSING: Final = ("filter", "preEnqueue")
 class LoadedPlugins:
     """The guests that were found, by name, and a line for each mistake."""
 
-    by_name: Mapping[str, GuestPlugin] = field(default_factory=dict)
+    by_name: Mapping[str, OutOfTreePlugin] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -66,7 +66,7 @@ def load_plugins(paths: Sequence[str], *, installed: bool = True) -> LoadedPlugi
     Of a folder, every `*.py` is read but tests, `conftest.py` and files that begin with an underscore. A file may
     import others of its folder, as a script may. Never raises.
     """
-    found: dict[str, GuestPlugin] = {}
+    found: dict[str, OutOfTreePlugin] = {}
     problems: list[str] = []
     files = {file.resolve(): file for path in paths for file in _files(path, problems)}
     for resolved, file in files.items():
@@ -78,7 +78,7 @@ def load_plugins(paths: Sequence[str], *, installed: bool = True) -> LoadedPlugi
 
 def load_classes(classes: Iterable[type[Any]]) -> LoadedPlugins:
     """Return the plugins of these classes, as if a file had them. Never raises."""
-    found: dict[str, GuestPlugin] = {}
+    found: dict[str, OutOfTreePlugin] = {}
     problems: list[str] = []
     for one in classes:
         plugin = _checked(one, one.__module__, "", problems)
@@ -101,7 +101,7 @@ def _files(path: str, problems: list[str]) -> list[Path]:
     return []
 
 
-def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[GuestPlugin]:
+def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[OutOfTreePlugin]:
     # After all others, so that no file of the folder takes the place of a package.
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
@@ -119,7 +119,7 @@ def _plugins_in_file(file: Path, source: str, problems: list[str]) -> Iterator[G
     yield from _plugins_in(module, source, str(getattr(module, "__version__", "")), problems)
 
 
-def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[GuestPlugin]:
+def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[OutOfTreePlugin]:
     package, version = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("", "")
     source = INSTALLED + package
     try:
@@ -138,7 +138,9 @@ def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[GuestPlugin]
         _report(problems, source, "", text)
 
 
-def _plugins_in(module: ModuleType, source: str, version: str, problems: list[str]) -> Iterator[GuestPlugin]:
+def _plugins_in(
+    module: ModuleType, source: str, version: str, problems: list[str]
+) -> Iterator[OutOfTreePlugin]:
     """Yield the plugins that the module defines: its public classes with a `name` or a plugin's methods."""
     classes = [
         one
@@ -165,7 +167,7 @@ def _looks_like_plugin(one: type[Any]) -> bool:
     return any(callable(getattr(one, method, None)) for method in METHOD_BY_POINT.values())
 
 
-def _add(plugins: Iterable[GuestPlugin], found: dict[str, GuestPlugin], problems: list[str]) -> None:
+def _add(plugins: Iterable[OutOfTreePlugin], found: dict[str, OutOfTreePlugin], problems: list[str]) -> None:
     for plugin in plugins:
         other = found.get(plugin.name)
         if other is None:
@@ -175,7 +177,7 @@ def _add(plugins: Iterable[GuestPlugin], found: dict[str, GuestPlugin], problems
             _report(problems, plugin.source, line, f"the name {plugin.name} is taken by {other.source}")
 
 
-def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> GuestPlugin | None:
+def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> OutOfTreePlugin | None:
     """Return the plugin of a class; None after a mistake."""
     faults = list(_faults(one))
     name = getattr(one, "name", one.__name__)
@@ -185,7 +187,7 @@ def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> 
         return None
     points = _points(one)
     weight = getattr(one, "default_weight", 1) if "score" in points else 0
-    return GuestPlugin(name, one, source, str(getattr(one, "version", version)), points, weight)
+    return OutOfTreePlugin(name, one, source, str(getattr(one, "version", version)), points, weight)
 
 
 def _faults(one: type[Any]) -> Iterator[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import scheduler.plugins
-from scheduler.framework.guests import GuardedPlugin
-from scheduler.settings.guest_files import load_plugins
+from scheduler.framework.out_of_tree import GuardedPlugin
+from scheduler.settings.out_of_tree_files import load_plugins
 from tests.conformance.product import ProductSubject
 from tests.conformance.replay import answers
 from tests.conformance.traces import Json, Trace, read
