@@ -383,12 +383,12 @@ class Machine:
         return self._unfit.wants_eviction(preemptor_uid, victim_uid)
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
-        """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
-        for guest in self._profiles[failing.profile].guests:
-            if guest.name == failing.plugin and not guest.shut_off:
-                guest.shut(failing.why, is_scoring=failing.is_scoring)
-                effect = guest.effect(is_scoring=failing.is_scoring)
-                note = f"plugin {guest.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
+        """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
+        for plugin in self._profiles[failing.profile].out_of_tree:
+            if plugin.name == failing.plugin and not plugin.shut_off:
+                plugin.shut(failing.why, is_scoring=failing.is_scoring)
+                effect = plugin.effect(is_scoring=failing.is_scoring)
+                note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 

@@ -43,7 +43,7 @@ class ExplainContext:
         self._state = state
 
     def read_only(self, owner: Hashable) -> ExplainContext:
-        """Return the context for a guest plugin. `owner`: see `OutOfTreeKey`."""
+        """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
         context = ExplainContext(self.pod, self._state)
         context.view = ReadOnlyClusterView(self._state, owner)
         return context

@@ -1,9 +1,10 @@
 """
-Guest plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
+Out-of-tree plugins: plugins of the user's, in files or packages, that run beside the built-in ones.
 
-A guest keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it gives the guest
-a view that cannot be written to, checks what the guest returns (`out_of_tree_results`), and turns an exception of the
-guest into `PluginFailed`, which fails the pod's cycle. A guest that failed never lets a pod through.
+An out-of-tree plugin keeps the contract of `interface`, but may be wrong about it. `GuardedPlugin` stands between: it
+gives the plugin a view that cannot be written to, checks what the plugin returns (`out_of_tree_results`), and turns an
+exception of the plugin into `PluginFailed`, which fails the pod's cycle. An out-of-tree plugin that failed never lets a
+pod through.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered
 from scheduler.framework.out_of_tree_results import (
     GuardedFilter,
     GuardedScorer,
-    Guest,
+    PluginIdentity,
     guarded_explanation,
     shown,
     unexplained,
@@ -36,7 +37,7 @@ METHOD_BY_POINT: Final = {"filter": "prefilter", "score": "prescore", "preEnqueu
 
 #: How the `source` of a plugin of an installed package begins.
 INSTALLED: Final = "package "
-#: Runs a call of a guest outside of a cycle: extension point, pod, and the call, whose exceptions pass.
+#: Runs a call of an out-of-tree plugin outside of a cycle: extension point, pod, and the call, whose exceptions pass.
 Watched = Callable[[str, Pod, Callable[[], Any]], Any]
 
 
@@ -90,13 +91,13 @@ class OutOfTreePlugin:
 @dataclass(slots=True)
 class GuardedPlugin:
     """
-    A guest of one profile, as the framework runs it.
+    An out-of-tree plugin of one profile, as the framework runs it.
 
     Attributes:
-        name: the guest's name.
-        plugin: the guest.
-        owner: identifies the guest, its profile and its arguments among the keys of derived values.
-        shut_off: why the guest is not called any more, '' while it is.
+        name: the plugin's name.
+        plugin: the plugin.
+        owner: identifies the plugin, its profile and its arguments among the keys of derived values.
+        shut_off: why the plugin is not called any more, '' while it is.
         unscored: why it is not called for scores any more, '' while it is.
         watched: runs what is called outside of a cycle.
     """
@@ -107,24 +108,24 @@ class GuardedPlugin:
     shut_off: str = field(default="")
     unscored: str = field(default="")
     watched: Watched = field(default=_unwatched, repr=False)
-    #: The label without which a pod is none of the guest's business, None if every pod is.
+    #: The label without which a pod is none of the plugin's business, None if every pod is.
     label: str | None = field(init=False)
-    _guest: Guest = field(init=False, repr=False)
+    _identity: PluginIdentity = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise TypeError for a label that is no text, and whatever the guest raises when asked for its events."""
-        self._guest = Guest(self.name, type(self.plugin))
+        """Raise TypeError for a label that is no text, and whatever the plugin raises when asked for its events."""
+        self._identity = PluginIdentity(self.name, type(self.plugin))
         self.label = getattr(self.plugin, "only_pods_with_label", None)
         if not isinstance(self.label, str | None):
             raise TypeError(f"only_pods_with_label is {self.label!r}, expected a label key")
         self.events_to_register()
 
     def concerns(self, pod: Pod) -> bool:
-        """Return whether the guest has to be asked about the pod: it may name a label without which it has not."""
+        """Return whether the plugin has to be asked about the pod: it may name a label without which it has not."""
         return self.label is None or self.label in pod.labels
 
     def shut(self, why: str, *, is_scoring: bool) -> None:
-        """Call the guest no more: not for scores, or not at all."""
+        """Call the plugin no more: not for scores, or not at all."""
         if is_scoring:
             self.unscored = why
         else:
@@ -139,8 +140,8 @@ class GuardedPlugin:
         )
 
     def described(self, error: BaseException) -> str:
-        """Return the error in one line, with the place in the guest's own file."""
-        return self._guest.described(error)
+        """Return the error in one line, with the place in the plugin's own file."""
+        return self._identity.described(error)
 
     # PreEnqueue.
 
@@ -148,7 +149,7 @@ class GuardedPlugin:
         """
         Return whether the pod may enter the active queue.
 
-        A pod of which the guest does not say so enters: `OutOfTreeAdmission` then fails its cycle, with a message.
+        A pod of which the plugin does not say so enters: `OutOfTreeAdmission` then fails its cycle, with a message.
         """
         if self.shut_off or not self.concerns(pod):
             return True
@@ -158,8 +159,8 @@ class GuardedPlugin:
             return True
 
     def asked_to_admit(self, pod: Pod) -> bool:
-        """Return what the guest says of the pod at PreEnqueue. Raises PluginFailed."""
-        with self._guest.failing_at("PreFilter"):
+        """Return what the plugin says of the pod at PreEnqueue. Raises PluginFailed."""
+        with self._identity.failing_at("PreFilter"):
             found = self.plugin.admits(pod)
             if found not in (True, False):
                 raise TypeError(f"admits returned {shown(found)}, expected True or False")
@@ -168,13 +169,13 @@ class GuardedPlugin:
     # PreFilter and Filter.
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        """Return what the guest returns, checked. Raises PluginFailed."""
+        """Return what the plugin returns, checked. Raises PluginFailed."""
         if not self.concerns(context.pod):
             return SKIP
         if self.shut_off:
             return self.refusal
-        guest = self._guest
-        with guest.failing_at("PreFilter"):
+        identity = self._identity
+        with identity.failing_at("PreFilter"):
             result = self.plugin.prefilter(context, ReadOnlyClusterView.of(view, self.owner))
             if isinstance(result, Skip):
                 return SKIP
@@ -187,27 +188,27 @@ class GuardedPlugin:
                 raise TypeError(
                     f"prefilter returned {shown(result)}, expected a RuleFilter, a status or SKIP"
                 )
-        node_filter = GuardedFilter(guest, result, view.n_rows)
+        node_filter = GuardedFilter(identity, result, view.n_rows)
         return node_filter if names is None else PreFilterResult(node_filter, names)
 
     def _rejecting(self, status: Status) -> Status | Skip:
         """Return the status of PreFilter: success is SKIP, and a failure is the cycle's."""
         if status.code is Code.SUCCESS:
             return SKIP
-        return status if status.code is Code.ERROR else self._guest.refusing(status)
+        return status if status.code is Code.ERROR else self._identity.refusing(status)
 
     @property
     def refusal(self) -> Status:
-        """The status of a pod that would need the guest, which is shut off."""
+        """The status of a pod that would need the plugin, which is shut off."""
         return unresolvable(f"plugin {self.name} is shut off until the scheduler restarts: {self.shut_off}")
 
     # PreScore and Score.
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        """Return what the guest returns, checked; SKIP if it is shut off. Raises PluginFailed."""
+        """Return what the plugin returns, checked; SKIP if it is shut off. Raises PluginFailed."""
         if self.shut_off or self.unscored or not self.concerns(context.pod):
             return SKIP
-        with self._guest.failing_at("PreScore"):
+        with self._identity.failing_at("PreScore"):
             result = self.plugin.prescore(
                 context,
                 ReadOnlyClusterView.of(view, self.owner),
@@ -219,12 +220,12 @@ class GuardedPlugin:
                 return SKIP if result.code is Code.SUCCESS else result
             if not callable(getattr(result, "raw", None)):
                 raise TypeError(f"prescore returned {shown(result)}, expected FinalScores, a status or SKIP")
-        return GuardedScorer(self._guest, result, feasible)
+        return GuardedScorer(self._identity, result, feasible)
 
     # Events and explanations.
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the guest's events. A hint that raises counts as QUEUE. Raises whatever the guest raises."""
+        """Return the plugin's events. A hint that raises counts as QUEUE. Raises whatever the plugin raises."""
         if not hasattr(self.plugin, "events_to_register"):
             return ()
         return [self._guarded_event(one) for one in self.plugin.events_to_register()]
@@ -267,53 +268,53 @@ class GuardedPlugin:
         return guarded
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Return the guest's explanation of its refusals: an empty one if it has none, and why if it fails."""
+        """Return the plugin's explanation of its refusals: an empty one if it has none, and why if it fails."""
         if self.shut_off or not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
-            return guarded_explanation(self._guest, self.plugin.explain(context.read_only(self.owner)))
-        except Exception as error:  # noqa: BLE001 - a guest may raise anything
-            text = unexplained(self._guest, error)
+            return guarded_explanation(self._identity, self.plugin.explain(context.read_only(self.owner)))
+        except Exception as error:  # noqa: BLE001 - an out-of-tree plugin may raise anything
+            text = unexplained(self._identity, error)
             return PluginExplanation(where=lambda rows: [text] * len(rows))
 
     def explain_rejection(self, context: ExplainContext) -> str:
-        """Return what the guest says beside the status of its PreFilter; why if it fails."""
+        """Return what the plugin says beside the status of its PreFilter; why if it fails."""
         if self.shut_off or not hasattr(self.plugin, "explain_rejection"):
             return ""
         try:
             return str(self.plugin.explain_rejection(context.read_only(self.owner)))
         except Exception as error:  # noqa: BLE001 - as above
-            return unexplained(self._guest, error)
+            return unexplained(self._identity, error)
 
 
 class OutOfTreeAdmission:
-    """Repeats a guest's PreEnqueue at the beginning of the cycle, where a failure has a message."""
+    """Repeats an out-of-tree plugin's PreEnqueue at the beginning of the cycle, where a failure has a message."""
 
-    def __init__(self, guest: GuardedPlugin) -> None:
-        self.name = guest.name
-        self._guest = guest
+    def __init__(self, plugin: GuardedPlugin) -> None:
+        self.name = plugin.name
+        self._plugin = plugin
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the guest's events."""
-        return self._guest.events_to_register()
+        """Return the plugin's events."""
+        return self._plugin.events_to_register()
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip an admitted pod. Raises PluginFailed."""
         del view
-        guest = self._guest
-        if not guest.concerns(context.pod):
+        plugin = self._plugin
+        if not plugin.concerns(context.pod):
             return SKIP
-        if guest.shut_off:
-            return guest.refusal
+        if plugin.shut_off:
+            return plugin.refusal
         return (
             SKIP
-            if guest.asked_to_admit(context.pod)
+            if plugin.asked_to_admit(context.pod)
             else unresolvable(f"pod is not admitted by plugin {self.name}")
         )
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:
-    """Return the only nodes that a guest names. Raises TypeError for what is no collection of names."""
+    """Return the only nodes that an out-of-tree plugin names. Raises TypeError for what is no collection of names."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"node_names is {names!r}, expected a set of names")
     return frozenset(names)

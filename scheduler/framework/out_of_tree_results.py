@@ -1,7 +1,7 @@
 """
-What guest plugins return, checked: filters, scorers, statuses and explanations.
+What out-of-tree plugins return, checked: filters, scorers, statuses and explanations.
 
-An exception of the guest becomes PluginFailed, whose message names the guest, its file and the line.
+An exception of the plugin becomes PluginFailed, whose message names the plugin, its file and the line.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Point = Literal["PreFilter", "Filter", "PreScore", "Score"]
 _T = TypeVar("_T")
 
 
-class Guest(NamedTuple):
-    """The guest that a failure names."""
+class PluginIdentity(NamedTuple):
+    """The plugin that a failure names."""
 
     name: str
     plugin_class: type[Any]
 
     @contextmanager
     def failing_at(self, point: Point) -> Iterator[None]:
-        """Turn an exception of the guest into PluginFailed; also those that would end the process or its tasks."""
+        """Turn an exception of the plugin into PluginFailed; also those that would end the process or its tasks."""
         try:
             yield
         except KeyboardInterrupt:
@@ -51,7 +51,7 @@ class Guest(NamedTuple):
             raise PluginFailed(self.name, point, message) from error
 
     def described(self, error: BaseException) -> str:
-        """Return the error in one line, with the place in the guest's own file."""
+        """Return the error in one line, with the place in the plugin's own file."""
         return described(error, self.plugin_class)
 
     def refusing(self, status: Status) -> Status:
@@ -70,18 +70,18 @@ class Guest(NamedTuple):
 
 
 class GuardedFilter:
-    """A guest's filter: its mask has a value for each row, and every refused row has a reason."""
+    """An out-of-tree plugin's filter: its mask has a value for each row, and every refused row has a reason."""
 
-    __slots__ = ("_guest", "_mask", "_n_rows", "_node_filter")
+    __slots__ = ("_identity", "_mask", "_n_rows", "_node_filter")
 
-    def __init__(self, guest: Guest, node_filter: NodeFilter, n_rows: int) -> None:
-        self._guest, self._node_filter, self._n_rows = guest, node_filter, n_rows
+    def __init__(self, identity: PluginIdentity, node_filter: NodeFilter, n_rows: int) -> None:
+        self._identity, self._node_filter, self._n_rows = identity, node_filter, n_rows
         self._mask: Mask | None = None
 
     def mask(self) -> Mask:
-        """Return the guest's mask. Raises PluginFailed if it is none, or if a rule's status is no refusal."""
+        """Return the plugin's mask. Raises PluginFailed if it is none, or if a rule's status is no refusal."""
         if self._mask is None:
-            with self._guest.failing_at("Filter"):
+            with self._identity.failing_at("Filter"):
                 mask = self._node_filter.mask()
                 if (
                     not isinstance(mask, np.ndarray)
@@ -91,15 +91,15 @@ class GuardedFilter:
                     raise TypeError(f"mask is {shown(mask)}, expected bool of shape ({self._n_rows},)")
                 if isinstance(self._node_filter, RuleFilter):
                     for _, status in self._node_filter.rules:
-                        self._guest.refusing(status)
+                        self._identity.refusing(status)
             self._mask = mask
         return self._mask
 
     def statuses(self) -> NodeStatuses:
-        """Return the guest's reasons. If it fails to give them, that is the reason; the nodes are refused anyhow."""
+        """Return the plugin's reasons. If it fails to give them, that is the reason; the nodes are refused anyhow."""
         mask = self.mask()
         try:
-            with self._guest.failing_at("Filter"):
+            with self._identity.failing_at("Filter"):
                 return self._checked(mask, self._node_filter.statuses())
         except PluginFailed as failure:
             return NodeStatuses.first_broken([(mask, unschedulable(str(failure)))], self._n_rows)
@@ -111,59 +111,59 @@ class GuardedFilter:
         codes = np.where(mask, 0, codes)
         if codes.min(initial=0) < 0 or codes.max(initial=0) > len(found.statuses):
             raise ValueError(f"codes up to {codes.max()} for {len(found.statuses)} statuses")
-        statuses = [self._guest.refusing(status) for status in found.statuses]
+        statuses = [self._identity.refusing(status) for status in found.statuses]
         nameless = (codes == 0) & ~mask
         if nameless.any():
-            statuses.append(self._guest.refusing(unschedulable()))
+            statuses.append(self._identity.refusing(unschedulable()))
             codes = np.where(nameless, len(statuses), codes)
         return NodeStatuses(codes, statuses)
 
     @property
     def trial(self) -> Callable[[int], NodeTrial] | None:
-        """Return the guest's answer at a row while pods come and go there; None if it has none."""
+        """Return the plugin's answer at a row while pods come and go there; None if it has none."""
         return None if getattr(self._node_filter, "trial", None) is None else self._tried
 
     def _tried(self, row: int) -> NodeTrial:
-        with self._guest.failing_at("Filter"):
+        with self._identity.failing_at("Filter"):
             trial: Any = self._node_filter.trial
-            return _GuardedTrial(self._guest, trial(row))
+            return _GuardedTrial(self._identity, trial(row))
 
 
 class _GuardedTrial:
-    """A guest's answer at one row while pods come and go there."""
+    """An out-of-tree plugin's answer at one row while pods come and go there."""
 
-    __slots__ = ("_guest", "_trial")
+    __slots__ = ("_identity", "_trial")
 
-    def __init__(self, guest: Guest, trial: NodeTrial) -> None:
-        self._guest, self._trial = guest, trial
+    def __init__(self, identity: PluginIdentity, trial: NodeTrial) -> None:
+        self._identity, self._trial = identity, trial
 
     def count(self, pod: Pod, delta: int) -> None:
-        with self._guest.failing_at("Filter"):
+        with self._identity.failing_at("Filter"):
             self._trial.count(pod, delta)
 
     def refusal(self) -> Status | None:
-        with self._guest.failing_at("Filter"):
+        with self._identity.failing_at("Filter"):
             status = self._trial.refusal()
-            return None if status is None else self._guest.refusing(status)
+            return None if status is None else self._identity.refusing(status)
 
 
 class GuardedScorer:
-    """A guest's scorer: its scores are integers from 0 to 100 on every feasible row."""
+    """An out-of-tree plugin's scorer: its scores are integers from 0 to 100 on every feasible row."""
 
-    __slots__ = ("_feasible", "_guest", "_scorer")
+    __slots__ = ("_feasible", "_identity", "_scorer")
 
-    def __init__(self, guest: Guest, scorer: NodeScorer[Any], feasible: FeasibleNodes) -> None:
-        self._guest, self._scorer, self._feasible = guest, scorer, feasible
+    def __init__(self, identity: PluginIdentity, scorer: NodeScorer[Any], feasible: FeasibleNodes) -> None:
+        self._identity, self._scorer, self._feasible = identity, scorer, feasible
 
-    def raw(self) -> Any:  # noqa: ANN401 - in a form of the guest's choice
-        """Return what the guest returns. Raises PluginFailed."""
-        with self._guest.failing_at("Score"):
+    def raw(self) -> Any:  # noqa: ANN401 - in a form of the plugin's choice
+        """Return what the plugin returns. Raises PluginFailed."""
+        with self._identity.failing_at("Score"):
             return self._scorer.raw()
 
     def normalized(self, raw: Any) -> Scores:  # noqa: ANN401 - as above
-        """Return the guest's scores, checked. Raises PluginFailed."""
+        """Return the plugin's scores, checked. Raises PluginFailed."""
         feasible = self._feasible
-        with self._guest.failing_at("Score"):
+        with self._identity.failing_at("Score"):
             scores = self._scorer.normalized(raw)
             shape = feasible.mask.shape
             if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "iu" or scores.shape != shape:
@@ -174,8 +174,8 @@ class GuardedScorer:
             return scores.astype(np.int16, copy=False)
 
 
-def guarded_explanation(guest: Guest, found: PluginExplanation) -> PluginExplanation:
-    """Return the explanation, whose parts do not raise any more. Raises whatever the guest raises now."""
+def guarded_explanation(identity: PluginIdentity, found: PluginExplanation) -> PluginExplanation:
+    """Return the explanation, whose parts do not raise any more. Raises whatever the plugin raises now."""
     if not isinstance(found, PluginExplanation):
         raise TypeError(f"explain returned {shown(found)}, expected a PluginExplanation")
 
@@ -184,7 +184,7 @@ def guarded_explanation(guest: Guest, found: PluginExplanation) -> PluginExplana
             by_row = zip(rows.tolist(), found.where(rows) if found.where else (), strict=True)
             return [str(text) for _, text in by_row]
         except Exception as error:  # noqa: BLE001 - code of the user's may raise anything
-            return [unexplained(guest, error)] * len(rows)
+            return [unexplained(identity, error)] * len(rows)
 
     proposals = None if found.proposals is None else list(found.proposals())
     repair = found.repair
@@ -200,9 +200,9 @@ def guarded_explanation(guest: Guest, found: PluginExplanation) -> PluginExplana
     )
 
 
-def unexplained(guest: Guest, error: Exception) -> str:
+def unexplained(identity: PluginIdentity, error: Exception) -> str:
     """Return what stands in the place of an explanation that failed."""
-    return f"plugin {guest.name} does not explain it: {guest.described(error)}"
+    return f"plugin {identity.name} does not explain it: {identity.described(error)}"
 
 
 def _or_else(call: Callable[[], _T], otherwise: _T) -> _T:

@@ -27,8 +27,9 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `guests`: its plugins of the user's, which
-    are also among the others. `max_search_decisions`: of the search for a group's places, beyond one for each member.
+    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `out_of_tree`: its plugins of the user's,
+    which are also among the others. `max_search_decisions`: of the search for a group's places, beyond one for each
+    member.
     """
 
     scheduler_name: str
@@ -37,7 +38,7 @@ class Profile:
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     post_filters: tuple[PostFilterPlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
-    guests: tuple[GuardedPlugin, ...] = ()
+    out_of_tree: tuple[GuardedPlugin, ...] = ()
     max_search_decisions: int = 0
 
     @cached_property

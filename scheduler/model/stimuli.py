@@ -103,7 +103,7 @@ class BindFailed:
 @dataclass(frozen=True, slots=True)
 class PluginFailing:
     """
-    A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
+    An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
 
     `is_scoring`: at a point of scores, so that its filter works.
     """

@@ -252,13 +252,14 @@ class Metrics(ControllerMetrics):
         """
         Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
 
-        `on_failing` is called once for a guest plugin that fails again and again.
+        `on_failing` is called once for an out-of-tree plugin that fails again and again.
         """
-        guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
+        out_of_tree = [(plugin, name) for name, profile in profiles.items() for plugin in profile.out_of_tree]
         self._callback(
             PLUGIN_SHUT_OFF,
             lambda: {
-                (guest.name, name): int(bool(guest.shut_off or guest.unscored)) for guest, name in guests
+                (plugin.name, name): int(bool(plugin.shut_off or plugin.unscored))
+                for plugin, name in out_of_tree
             },
         )
         observer = CycleObserver(
@@ -268,7 +269,7 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
-            guests=OutOfTreeWatch(self._plugin_failures.add, on_failing),
+            out_of_tree=OutOfTreeWatch(self._plugin_failures.add, on_failing),
             now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)

@@ -1,4 +1,4 @@
-"""Watches guest plugins: one that fails or overruns its time again and again is to be shut off for its profile."""
+"""Watches out-of-tree plugins: one that fails or overruns again and again is to be shut off for its profile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PluginFailing
 
-#: The longest call of a guest at up to 5,000 nodes, and as much more as there are more nodes. The first call for a kind
-#: of pod may take this long; the event loop is held meanwhile.
+#: The longest call of an out-of-tree plugin at up to 5,000 nodes, and as much more as there are more nodes. The first
+#: call for a kind of pod may take this long; the event loop is held meanwhile.
 LONGEST_CALL_S: Final = 0.1
 _N_NODES: Final = 5000
-#: Calls in a row, at one extension point, that fail before a guest is shut off. A pod is tried again after a backoff of
-#: up to 10 s, so one pod alone needs a minute to bring this about.
+#: Calls in a row, at one extension point, that fail before an out-of-tree plugin is shut off. A pod is tried again
+#: after a backoff of up to 10 s, so one pod alone needs a minute to bring this about.
 MOST_FAILURES_IN_A_ROW: Final = 10
 
 
@@ -22,7 +22,7 @@ _SCORING: Final = ("PreScore", "Score", "ScoreExtensionNormalize")
 
 
 class OutOfTreeCall(NamedTuple):
-    """One call of a guest. `n_nodes`: that it was about, 0 outside of a cycle."""
+    """One call of an out-of-tree plugin. `n_nodes`: that it was about, 0 outside of a cycle."""
 
     profile: str
     plugin: str
@@ -33,11 +33,11 @@ class OutOfTreeCall(NamedTuple):
 
 class OutOfTreeWatch:
     """
-    Counts failures, and reports a guest once it fails too often in a row.
+    Counts failures, and reports an out-of-tree plugin once it fails too often in a row.
 
     Args:
         count: called with plugin, profile and "error" or "overrun" for each failure.
-        on_failing: called once per profile and guest, and once more where first only its scores failed.
+        on_failing: called once per profile and plugin, and once more where first only its scores failed.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class OutOfTreeWatch:
             return
         self._count(call.plugin, call.profile, "error" if failure else "overrun")
         self._n_in_a_row[key] += 1
-        guest = (call.profile, call.plugin, call.point in _SCORING)
-        if self._n_in_a_row[key] < MOST_FAILURES_IN_A_ROW or guest in self._reported:
+        plugin = (call.profile, call.plugin, call.point in _SCORING)
+        if self._n_in_a_row[key] < MOST_FAILURES_IN_A_ROW or plugin in self._reported:
             return
-        self._reported.add(guest)
+        self._reported.add(plugin)
         last = failure or f"{call.point} took {elapsed_s:.3f} s, more than {longest_s:.1f} s"
         why = f"{MOST_FAILURES_IN_A_ROW} calls in a row failed, the last one: {last}"
         self._on_failing(PluginFailing(call.profile, call.plugin, why, call.pod, call.point in _SCORING))

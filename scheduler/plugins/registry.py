@@ -47,7 +47,7 @@ from scheduler.plugins.volume_zone import VolumeZone
 PluginClass = type[Any]
 
 #: A profile without plugins of the user's.
-NO_GUESTS: Final[Mapping[str, OutOfTreePlugin]] = {}
+NO_OUT_OF_TREE: Final[Mapping[str, OutOfTreePlugin]] = {}
 
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
@@ -94,12 +94,12 @@ def args_type(plugin: PluginClass) -> type[Any] | None:
 
 
 def storage_kinds(
-    names: Collection[str], guests: Mapping[str, OutOfTreePlugin] = NO_GUESTS
+    names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
 ) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
     in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
-    of_guests = (guest.storage_kinds for name, guest in guests.items() if name in names)
-    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_guests)))
+    of_out_of_tree = (plugin.storage_kinds for name, plugin in out_of_tree.items() if name in names)
+    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_out_of_tree)))
 
 
 def build_profile(
@@ -113,7 +113,7 @@ def build_profile(
     args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
-    guests: Mapping[str, OutOfTreePlugin] = NO_GUESTS,
+    out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE,
 ) -> Profile:
     """
     Return the profile that runs these plugins in this order, one instance of each.
@@ -128,17 +128,18 @@ def build_profile(
         args_by_plugin: arguments by plugin name; other plugins get their defaults.
         context: passed to the plugins' constructors.
         percentage_of_nodes_to_score: 0 scores all nodes.
-        guests: plugins of the user's, by name.
+        out_of_tree: plugins of the user's, by name.
 
-    Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
-    extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
+    Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
+    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin that its arguments
+    do not make.
     """
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
     built = {
-        name: _guarded(scheduler_name, guests[name], args_by_plugin, context)
-        if name in guests
+        name: _guarded(scheduler_name, out_of_tree[name], args_by_plugin, context)
+        if name in out_of_tree
         else _build(name, IN_TREE.get(name), args_by_plugin, context)
         for name in dict.fromkeys(used)
     }
@@ -159,22 +160,27 @@ def build_profile(
         post_filters=tuple(_post_filter_plugin(name, built[name]) for name in post_filters),
         pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
-        guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
+        out_of_tree=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
         max_search_decisions=gang_scheduling.args.max_search_decisions,
     )
 
 
 def _guarded(
-    scheduler_name: str, guest: OutOfTreePlugin, args_by_plugin: Mapping[str, object], context: PluginContext
+    scheduler_name: str,
+    declared: OutOfTreePlugin,
+    args_by_plugin: Mapping[str, object],
+    context: PluginContext,
 ) -> GuardedPlugin:
     # Profiles are built anew for each explanation; they share the values that they derive from one state.
-    owner = (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))
+    owner = (scheduler_name, declared.name, repr(args_by_plugin.get(declared.name)))
     try:
-        plugin = _build(guest.name, guest.plugin_class, args_by_plugin, context)
-        return GuardedPlugin(guest.name, plugin, owner)
+        plugin = _build(declared.name, declared.plugin_class, args_by_plugin, context)
+        return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
-        found = described(error, guest.plugin_class)
-        raise SettingsError(guest.source, guest.name, found, "a plugin that its arguments make") from error
+        found = described(error, declared.plugin_class)
+        raise SettingsError(
+            declared.source, declared.name, found, "a plugin that its arguments make"
+        ) from error
 
 
 def _build(

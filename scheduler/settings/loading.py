@@ -122,7 +122,7 @@ def default_settings(
 def _read_configuration(
     reader: ObjectReader,
     feature_gates: Mapping[str, bool],
-    guests: Mapping[str, OutOfTreePlugin],
+    out_of_tree: Mapping[str, OutOfTreePlugin],
     notes: list[str],
 ) -> Settings:
     _check_type(reader)
@@ -133,8 +133,8 @@ def _read_configuration(
         if parallelism <= 0:
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
-        profiles = read_profiles(reader, notes, guests)
-        notes.extend(_notes_of_unused(guests, profiles))
+        profiles = read_profiles(reader, notes, out_of_tree)
+        notes.extend(_notes_of_unused(out_of_tree, profiles))
         percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)
         refuse_extenders(reader)
@@ -153,18 +153,18 @@ def _read_configuration(
             delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
             feature_gates=feature_gates,
             notes=tuple(notes),
-            guests={name: guest for name, guest in guests.items() if _is_used(name, profiles)},
+            out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
         )
 
 
 def _notes_of_unused(
-    guests: Mapping[str, OutOfTreePlugin], profiles: Iterable[ProfileSettings]
+    out_of_tree: Mapping[str, OutOfTreePlugin], profiles: Iterable[ProfileSettings]
 ) -> Iterable[str]:
     """Return a note for each plugin of a file that nothing switches on; an installed package may have many."""
     return (
-        f"{guest.source}: no profile switches plugin {name} on"
-        for name, guest in guests.items()
-        if not guest.is_installed and not _is_used(name, profiles)
+        f"{plugin.source}: no profile switches plugin {name} on"
+        for name, plugin in out_of_tree.items()
+        if not plugin.is_installed and not _is_used(name, profiles)
     )
 
 

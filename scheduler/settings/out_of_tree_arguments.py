@@ -1,7 +1,7 @@
 """
-Reads the arguments of guest plugins into their own types, and reports every field that is wrong.
+Reads the arguments of out-of-tree plugins into their plugin types, and reports every field that is wrong.
 
-A guest's arguments are a `msgspec.Struct`, whose fields and defaults are what a configuration may say.
+An out-of-tree plugin's arguments are a `msgspec.Struct`, whose fields and defaults are what a configuration may say.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ from scheduler.settings.out_of_tree_files import fault_when_made
 from scheduler.settings.problems import described
 
 
-def read_guest_args(reader: ObjectReader, guest: OutOfTreePlugin, kind: type[Any]) -> object:
+def read_out_of_tree_args(reader: ObjectReader, plugin: OutOfTreePlugin, kind: type[Any]) -> object:
     """
-    Return the guest's arguments of the type `kind`, complete; None after a problem.
+    Return the plugin's arguments of the type `kind`, complete; None after a problem.
 
     `apiVersion` and `kind` are allowed, as for any plugin, and not read.
     """
@@ -33,36 +33,36 @@ def read_guest_args(reader: ObjectReader, guest: OutOfTreePlugin, kind: type[Any
                 values[field.encode_name] = value
                 _check(reader, field, value)
             elif field.required:
-                reader.problems.required(reader.at(field.encode_name), f"{guest.name} has no default for it")
+                reader.problems.required(reader.at(field.encode_name), f"{plugin.name} has no default for it")
     if len(reader.problems.lines) > n_problems:
         return None
     try:
         args: object = msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:  # the struct's own check, of several fields
+    except msgspec.ValidationError as error:  # the struct's plugin check, of several fields
         reader.problems.add(reader.path, str(error))
         return None
     except Exception as error:  # noqa: BLE001 - the same check, which may raise anything
         reader.problems.add(reader.path, described_error(error, kind))
         return None
-    for fault in fault_when_made(guest.plugin_class, args):
-        reader.problems.add(reader.path, f"plugin {guest.name} {fault}")
+    for fault in fault_when_made(plugin.plugin_class, args):
+        reader.problems.add(reader.path, f"plugin {plugin.name} {fault}")
     return args
 
 
 def add_default_args(
-    reader: ObjectReader, args_by_plugin: Mapping[str, object], guests: Iterable[OutOfTreePlugin]
+    reader: ObjectReader, args_by_plugin: Mapping[str, object], out_of_tree: Iterable[OutOfTreePlugin]
 ) -> Mapping[str, object]:
-    """Return the arguments with those of the guests that the profile runs and configures nowhere."""
+    """Return the arguments with those of the out_of_tree that the profile runs and configures nowhere."""
     complete = dict(args_by_plugin)
-    for guest in guests:
-        if guest.args_type is None or guest.name in complete:
+    for plugin in out_of_tree:
+        if plugin.args_type is None or plugin.name in complete:
             continue
-        missing = [one.encode_name for one in msgspec.structs.fields(guest.args_type) if one.required]
+        missing = [one.encode_name for one in msgspec.structs.fields(plugin.args_type) if one.required]
         if missing:
-            detail = f"plugin {guest.name} has no default for {', '.join(missing)}"
+            detail = f"plugin {plugin.name} has no default for {', '.join(missing)}"
             reader.problems.required(reader.at("pluginConfig"), detail)
         else:
-            complete[guest.name] = guest.args_type()
+            complete[plugin.name] = plugin.args_type()
     return MappingProxyType(complete)
 
 

@@ -1,5 +1,5 @@
 """
-Finds guest plugins: in files that `--plugins` names, and in installed packages (entry points). Imports them.
+Finds out-of-tree plugins: in files that `--plugins` names, and in installed packages (entry points). Imports them.
 
 Every mistake is one line with the file, the line number and the plugin. Known does not mean switched on: a
 configuration does that.
@@ -33,12 +33,12 @@ from scheduler.settings.problems import Problems, shown
 ENTRY_POINT_GROUP: Final = "affinity_scheduler.plugins"
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}")
-#: The fields of a configuration for the points at which guests run.
+#: The fields of a configuration for the points at which out_of_tree run.
 _POINTS: Final = {"preFilter": "filter", "preScore": "score"} | {point: point for point in METHOD_BY_POINT}
 #: The parameters of each method of a plugin.
 _PARAMETERS: Final = {
-    "prefilter": ("context", "snapshot"),
-    "prescore": ("context", "snapshot", "feasible"),
+    "prefilter": ("context", "view"),
+    "prescore": ("context", "view", "feasible"),
     "admits": ("pod",),
     "fits": ("pod", "node"),
     "score": ("pod", "node"),
@@ -50,7 +50,7 @@ _REFUSING: Final = ("filter", "preEnqueue")
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlugins:
-    """The guests that were found, by name, and a line for each mistake."""
+    """The out_of_tree that were found, by name, and a line for each mistake."""
 
     by_name: Mapping[str, OutOfTreePlugin] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

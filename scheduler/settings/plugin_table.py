@@ -36,7 +36,7 @@ GROUP_POINTS: Final = ("placementGenerate", "placementScore")
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
     """
-    One plugin of kube-scheduler, or a guest.
+    One plugin of kube-scheduler, or an out-of-tree plugin.
 
     `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
     without which the plugin is not built, '' if it is built.
@@ -100,11 +100,11 @@ IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
-def known_plugins(guests: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
+def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
     """Return every plugin that a configuration can name."""
     added = {
-        name: InTreePlugin(name, frozenset(guest.points), guest.default_weight)
-        for name, guest in guests.items()
+        name: InTreePlugin(name, frozenset(plugin.points), plugin.default_weight)
+        for name, plugin in out_of_tree.items()
     }
     return IN_TREE_BY_NAME | added
 

@@ -235,9 +235,9 @@ class Scheduler:
         await server.start()
         # Logged after everything that can raise SettingsError, which is then the only line.
         self._log.info(0, "Starting affinity-scheduler", version=product_version())
-        for guest in self._options.settings.guests.values():
+        for plugin in self._options.settings.out_of_tree.values():
             self._log.info(
-                0, "Plugin switched on", plugin=guest.name, source=guest.source, version=guest.version
+                0, "Plugin switched on", plugin=plugin.name, source=plugin.source, version=plugin.version
             )
         for note in self._options.settings.notes:
             self._log.info(0, "Configuration", note=note)
@@ -437,10 +437,10 @@ class Scheduler:
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)
-        (guest,) = (one for one in self._profiles[failing.profile].guests if one.name == failing.plugin)
-        effect = guest.effect(is_scoring=failing.is_scoring)
+        (plugin,) = (one for one in self._profiles[failing.profile].out_of_tree if one.name == failing.plugin)
+        effect = plugin.effect(is_scoring=failing.is_scoring)
         self._log.error(
-            "Plugin shut off", plugin=guest.name, profile=failing.profile, effect=effect, err=failing.why
+            "Plugin shut off", plugin=plugin.name, profile=failing.profile, effect=effect, err=failing.why
         )
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:

@@ -150,10 +150,10 @@ class PendingPodExplainer:
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
     def _new_profile(self, name: str, view: ClusterView) -> Profile:
-        """Return the profile for the view, in which the guests that are shut off are."""
+        """Return the profile for the view, in which the out_of_tree that are shut off are."""
         profile = build_profiles(self._settings, view)[name]
-        for guest, running in zip(profile.guests, self._profiles[name].guests, strict=True):
-            guest.shut_off, guest.unscored = running.shut_off, running.unscored
+        for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
+            plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
         return profile
 
     def explain(self, queued: QueuedPod) -> Explanation:

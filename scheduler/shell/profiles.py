@@ -119,7 +119,7 @@ def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint
 def storage_kinds_read(settings: Settings) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that plugins of a profile read."""
     points = (point for profile in settings.profiles for point in profile.plugins_by_point.values())
-    return storage_kinds({name for point in points for name in point}, settings.guests)
+    return storage_kinds({name for point in points for name in point}, settings.out_of_tree)
 
 
 def _build_profile(
@@ -141,7 +141,7 @@ def _build_profile(
         percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
         if percentage is None
         else percentage,
-        guests=settings.guests,
+        out_of_tree=settings.out_of_tree,
     )
 
 

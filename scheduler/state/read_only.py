@@ -1,8 +1,8 @@
 """
-The view that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
+The view that an out-of-tree plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
 
-A guest is code of the user's that runs in our process. Its computed values are kept beside ours, under keys of its own,
-and are not audited.
+An out-of-tree plugin is code of the user's that runs in our process. Its computed values are kept beside ours, under
+keys of its own, and are not audited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class OutOfTreeKey(NamedTuple):
-    """The key of a value that a guest computes. `owner`: identifies the guest, its profile and its arguments."""
+    """
+    The key of a value that an out-of-tree plugin computes. `owner`: identifies the plugin, its profile and its
+    arguments.
+    """
 
     owner: Hashable
     key: Hashable
@@ -49,7 +52,8 @@ class OutOfTreeKey(NamedTuple):
 
 class ReadOnlyClusterView(ClusterView):
     """
-    The state as a guest reads it. Arrays have one entry per node row; a row may be dead, which `alive` says.
+    The state as an out-of-tree plugin reads it. Arrays have one entry per node row; a row may be dead, which `alive`
+    says.
 
     Arrays cannot be written to, and are valid until the plugin returns.
     """
@@ -61,7 +65,7 @@ class ReadOnlyClusterView(ClusterView):
 
     @classmethod
     def of(cls, view: ClusterView, owner: Hashable) -> ReadOnlyClusterView:
-        """Return the guest's view of the view. 0.5 µs."""
+        """Return the plugin's view of the view. 0.5 µs."""
         return cls(view._state, owner)
 
     # Nodes.
@@ -138,11 +142,11 @@ class ReadOnlyClusterView(ClusterView):
         return MappingProxyType(super().kubelet_refusals(spec))
 
     def existing_terms(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for guests: a term counts the pods that declare it."""
+        """Not for out_of_tree: a term counts the pods that declare it."""
         raise AttributeError("existing_terms is not part of the plugin contract; use pods_by_domain")
 
     def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for guests: the sums are patched in place."""
+        """Not for out_of_tree: the sums are patched in place."""
         raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
 
     # Volumes.
@@ -157,7 +161,7 @@ class ReadOnlyClusterView(ClusterView):
         return ClusterView(self._state).is_claim_used(claim)
 
     def topology_rows(self) -> TopologyRows:
-        """Not for guests: the rows are kept for all volumes."""
+        """Not for out_of_tree: the rows are kept for all volumes."""
         raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
@@ -222,7 +226,10 @@ class ReadOnlyClusterView(ClusterView):
 
 @dataclass(slots=True, eq=False)
 class _AskedNodes:
-    """A guest's answer for each node at a version of the change log; -1 for a node that it has to be asked about."""
+    """
+    An out-of-tree plugin's answer for each node at a version of the change log; -1 for a node that it has to be asked
+    about.
+    """
 
     answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     version: int = 0

@@ -341,7 +341,7 @@ def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
     assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
     loaded = load_plugins([str(tmp_path)], installed=False)
     configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
-    assert parse_settings(configuration, "ConfigMap", plugins=loaded).guests.keys() == {"TeamPerRack"}
+    assert parse_settings(configuration, "ConfigMap", plugins=loaded).out_of_tree.keys() == {"TeamPerRack"}
     parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
     other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
     changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]

@@ -1,4 +1,7 @@
-"""The built-in plugins have no door that a guest lacks: from a file of their own they decide the recordings alike."""
+"""
+The built-in plugins have no door that an out-of-tree plugin lacks: from a file of their own they decide the recordings
+alike.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +21,22 @@ _TRACES = 15
 
 
 class _GuestSubject(ProductSubject):
-    """The product, one of whose plugins was loaded from a file and runs as a guest under its own name."""
+    """The product, one of whose plugins was loaded from a file and runs as an out-of-tree plugin under its own name."""
 
     def __init__(self, config: Json | None, name: str, file: Path) -> None:
         super().__init__(config)
         loaded = load_plugins([str(file)], installed=False)
         assert loaded.problems == ()
-        guest = GuardedPlugin(name, loaded.by_name[f"My{name}"].plugin_class(), name)
+        own = GuardedPlugin(name, loaded.by_name[f"My{name}"].plugin_class(), name)
         running = {one.name for one in self.profile.filters} | {
             one.plugin.name for one in self.profile.scorers
         }
         assert name in running
         self.profile = replace(
             self.profile,
-            filters=tuple(guest if one.name == name else one for one in self.profile.filters),
+            filters=tuple(own if one.name == name else one for one in self.profile.filters),
             scorers=tuple(
-                replace(one, plugin=guest) if one.plugin.name == name else one for one in self.profile.scorers
+                replace(one, plugin=own) if one.plugin.name == name else one for one in self.profile.scorers
             ),
         )
 

@@ -270,14 +270,14 @@ def test_a_configuration_switches_a_plugin_on(enabled: str, weight: int, tmp_pat
     (profile,) = settings.profiles
     assert profile.plugins_by_point["filter"][-1] == profile.plugins_by_point["score"][-1] == "Rule"
     assert profile.weight_by_plugin["Rule"] == weight
-    assert settings.guests.keys() == {"Rule"}
+    assert settings.out_of_tree.keys() == {"Rule"}
     assert parse_settings(resolved_yaml(settings), "again", plugins=loaded) == settings
 
 
 def test_a_plugin_that_no_configuration_names_is_off(tmp_path: Path):
     loaded = load_plugins([_written(tmp_path, RULE)], installed=False)
     settings = parse_settings(_config(None, enabled=""), "c", plugins=loaded)
-    assert settings.guests == {}
+    assert settings.out_of_tree == {}
     assert settings.notes == (f"{tmp_path / 'mine.py'}: no profile switches plugin Rule on",)
     assert "Rule" not in settings.profiles[0].plugins_by_point["filter"]
 
