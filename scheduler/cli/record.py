@@ -1,7 +1,7 @@
 """
 `affinity-scheduler record -o FILE`: save what a watch of the cluster shows, for `shadow --recording`.
 
-`scheduler.explain.recording_file` is the format. The file grows while the command runs, and ends where it was stopped.
+`scheduler.formats.recording_file` is the format. The file grows while the command runs, and ends where it was stopped.
 """
 
 from __future__ import annotations

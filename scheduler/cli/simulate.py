@@ -22,8 +22,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.more_groups import count_more
@@ -34,7 +34,6 @@ from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.explain.groups import GroupPlaces, group_of, place_group
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import (
     SHOWN_VICTIMS,
     PlacedReplicas,
@@ -44,6 +43,7 @@ from scheduler.explain.simulation import (
     place_replicas,
     zone_shares,
 )
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod

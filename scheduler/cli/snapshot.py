@@ -1,7 +1,7 @@
 """
 `affinity-scheduler snapshot -o FILE`: save what the scheduler reads of a cluster to a file for `--on`.
 
-`scheduler.explain.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
+`scheduler.formats.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
 is complete.
 """
 
@@ -20,16 +20,16 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import recorded_kinds
 from scheduler.cli import plugin_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
 from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
-from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
+from scheduler.formats.snapshot_file import SECTIONS, header, scheduling_fields
 from scheduler.model import nesting
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.shell.watched_kinds import recorded_kinds
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from scheduler.explain.explanation import Domain, PodRef, Pods, Rule
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.sentences import rule_text
+from scheduler.formats.explanation import Domain, PodRef, Pods, Rule
 from scheduler.framework.explaining import BlockingRule
 from scheduler.model.pods import Pod
 from scheduler.state.columns import ABSENT

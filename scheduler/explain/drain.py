@@ -19,9 +19,9 @@ from enum import StrEnum
 from typing import Final
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
 from scheduler.explain.new_claims import new_claim
 from scheduler.explain.simulation import reserve
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile

@@ -17,7 +17,6 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
-from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
@@ -25,6 +24,7 @@ from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
+from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext, RejectionExplainer
 from scheduler.framework.interface import Rng

@@ -11,7 +11,7 @@ from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
 from scheduler.core.volume_binding import VolumeBindings
-from scheduler.explain.manifests import Manifest
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile

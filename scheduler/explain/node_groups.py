@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import NodeGroup
 from scheduler.explain.inspection import Inspection
+from scheduler.formats.explanation import NodeGroup
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import BlockingRule, PluginExplanation
 from scheduler.framework.status import Code, Status

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.explain.fallbacks import first_to_relax, relaxed_by, relaxed_text
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved

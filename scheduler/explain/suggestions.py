@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import Suggestion
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.sentences import change_text
 from scheduler.explain.what_if import WhatIf
+from scheduler.formats.explanation import Suggestion
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
     AddMatchLabelKey,

@@ -17,7 +17,6 @@ from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.errors import SettingsError
 from scheduler.explain.drain import unbound
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.explain.simulation import (
     NodeShare,
     Simulation,
@@ -26,6 +25,7 @@ from scheduler.explain.simulation import (
     place_replicas,
     zone_shares,
 )
+from scheduler.formats.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.framework.explaining import must_stay
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeGuard
 
 from scheduler.errors import SettingsError
-from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.formats.manifests import KINDS, Manifest, ManifestError, parse_manifest
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
+from scheduler.assembly.watched_kinds import kinds_for, pod_groups
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
@@ -46,13 +48,11 @@ from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
-from scheduler.shell.watched_kinds import kinds_for, pod_groups
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

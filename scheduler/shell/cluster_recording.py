@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import WatchedKind, recorded_kinds
 from scheduler.errors import Forbidden, NotFound
-from scheduler.explain.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
+from scheduler.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.reflector import Reflector
@@ -24,7 +25,6 @@ from scheduler.observe.process import ControllerMetrics
 from scheduler.settings.resolved import Settings
 from scheduler.shell.connection import connect
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

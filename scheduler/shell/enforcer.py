@@ -17,6 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, assert_never
 
+from scheduler.assembly.profiles import (
+    annotating_namespaces,
+    build_profiles,
+    exempt_namespaces,
+    uses_default_spreading,
+)
+from scheduler.assembly.watched_kinds import WatchedKind, required_kinds, workload_kinds
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
@@ -47,16 +54,9 @@ from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
-from scheduler.shell.profiles import (
-    annotating_namespaces,
-    build_profiles,
-    exempt_namespaces,
-    uses_default_spreading,
-)
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.signals import on_termination
 from scheduler.shell.sweeper import Sweeper
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
 from scheduler.state.cluster_view import ClusterView
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import Final
 
+from scheduler.assembly.watched_kinds import WatchedKind
 from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
@@ -16,7 +17,6 @@ from scheduler.model.stimuli import Stimulus
 from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.watched_kinds import WatchedKind
 
 #: Changes delivered before other tasks run; a relist may have any number.
 _CHANGES_PER_STEP: Final = 500

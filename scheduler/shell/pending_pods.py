@@ -15,14 +15,14 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 

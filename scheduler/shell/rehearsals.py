@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.what_if import copy_pieces
+from scheduler.formats.explanation import Explanation
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -34,7 +35,6 @@ from scheduler.overview.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

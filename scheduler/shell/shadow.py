@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from scheduler.explain.recording_file import Mark
-from scheduler.explain.shadow import Shadow
-from scheduler.explain.shadow_report import ShadowReport
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.formats.recording_file import Mark
 from scheduler.kube.client import product_version
 from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.shadowing import ShadowMetrics
 from scheduler.serving.status_server import ServingOptions, StatusServer
 from scheduler.settings.resolved import Settings
+from scheduler.shadowing.shadow import Shadow
+from scheduler.shadowing.shadow_report import ShadowReport
 from scheduler.shell.cache_comparison import InitialSync
 from scheduler.shell.connection import Connection, connect
 from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import informers_of
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.signals import on_termination
 from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
-from scheduler.shell.watched_kinds import kinds_for
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.assembly.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeGone, PodGone, PodSeen, Stimulus
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.cluster import Cluster, completed

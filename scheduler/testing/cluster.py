@@ -12,14 +12,15 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.profiles import build_profiles
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import read_snapshot
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.node_scores import NodeScores, Refusal
-from scheduler.explain.manifests import Manifest, parse_manifest
 from scheduler.explain.simulation import place_replicas, zone_of
 from scheduler.explain.what_if import copy_state
+from scheduler.formats.manifests import Manifest, parse_manifest
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -30,7 +31,6 @@ from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.decisions import Decision, Explained, Simulated

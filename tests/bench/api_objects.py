@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from scheduler.shell.watched_kinds import storage_kinds
+from scheduler.assembly.watched_kinds import storage_kinds
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server

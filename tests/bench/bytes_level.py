@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import WatchedKind, required_kinds, storage_kinds, workload_kinds
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
 from scheduler.model.instructions import Bind, WriteVolumes
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, storage_kinds, workload_kinds
 from scheduler.state.audit import differences
 from tests.bench import templates
 from tests.bench.checks import broken_rules

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
@@ -29,7 +30,6 @@ from scheduler.model.stimuli import (
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import ClaimReference, StorageKind
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.bench.scene import Scene

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.assembly.profiles import exempt_namespaces
 from scheduler.cli import enforce, run, webhook
 from scheduler.settings.loading import parse_settings
 from scheduler.settings.out_of_tree_files import load_plugins
-from scheduler.shell.profiles import exempt_namespaces
 from tests.support.build import Json
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
 

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.cli.main import main
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.simulate import simulate_manifests
 from scheduler.core.machine import Machine
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
-from scheduler.explain.manifests import parse_manifest
+from scheduler.formats.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import bind
@@ -32,7 +33,6 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build

@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 
+from scheduler.assembly.profiles import build_profiles, exempt_namespaces
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
@@ -23,7 +24,6 @@ from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.decision_annotation import (
     DECISION_ANNOTATION,
@@ -27,7 +28,6 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build

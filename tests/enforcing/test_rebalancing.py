@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.enforcing.rebalancing import Move, RebalanceLimits, Rebalancer
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

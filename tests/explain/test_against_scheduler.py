@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
 from scheduler.explain.inspection import Inspection, inspect_pod
+from scheduler.formats.explanation import Explanation
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster_view import ClusterView
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.terms import CORDON_TAINT_KEY
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.simulation import place_replicas
 from scheduler.model.fallback import FALLBACK, RELAXED
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, Json

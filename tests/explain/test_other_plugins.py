@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import explain
-from scheduler.explain.explanation import Explanation
 from scheduler.explain.sentences import rule_text
+from scheduler.formats.explanation import Explanation
 from scheduler.framework.explaining import BlockingRule, ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import unschedulable
 from scheduler.model.changes import LabelNode, RemovePod
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.arrays import Rows
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT

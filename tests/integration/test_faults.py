@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.settings.loading import default_settings
-from scheduler.shell.watched_kinds import kinds_for
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.cluster import Cluster

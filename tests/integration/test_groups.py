@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from scheduler.assembly.watched_kinds import pod_groups
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.shell.watched_kinds import pod_groups
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.build import Json

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import required_kinds
 from scheduler.cli import enforce
 from scheduler.kube import access_reviews, enforcer_requests, requests
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, Resource
@@ -16,7 +17,6 @@ from scheduler.serving import listener
 from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.watched_kinds import required_kinds
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
 from tests.support.rights import Right, granted

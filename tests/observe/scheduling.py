@@ -6,12 +6,12 @@ import random
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, GroupAttempted, Instruction
 from scheduler.model.stimuli import CycleDue
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster_view import ClusterView
 from tests.support.driving import Driver
 

@@ -7,13 +7,13 @@ from itertools import count
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.framework.interface import PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.status import Code, Skip, Status
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.observe.scheduling import Observed

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from scheduler.assembly.profiles import build_profiles, default_spreading
 from scheduler.errors import SettingsError
 from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
@@ -24,7 +25,6 @@ from scheduler.overview.pending import Pending, Search, grouped
 from scheduler.overview.survey import survey_pieces
 from scheduler.overview.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

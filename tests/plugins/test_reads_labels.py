@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.framework.events import ClusterEventWithHint, Hint, Resource
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.plugins.waking import is_asked

@@ -7,12 +7,12 @@ from textwrap import dedent
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.errors import SettingsError
 from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.problems import InvalidSettingsError
 from scheduler.settings.writing import resolved_yaml
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 

@@ -7,12 +7,12 @@ import itertools
 
 import pytest
 
+from scheduler.assembly.watched_kinds import WatchedKind, required_kinds, storage_kinds
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.model.stimuli import PodGone
 from scheduler.observe.logs import configure
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, storage_kinds
 from tests.support.scripted_server import client_of, reply, scripted, stream
 from tests.support.waiting import until
 

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any, cast
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
@@ -26,7 +27,6 @@ from scheduler.model.stimuli import (
 )
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from scheduler.kube import requests
-from scheduler.kube.access_reviews import UserInfo
-from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
-from scheduler.shell.autoscaler_events import autoscaler_events
-from scheduler.shell.watched_kinds import (
+from scheduler.assembly.watched_kinds import (
     disruption_budgets,
     pod_groups,
     required_kinds,
     storage_kinds,
     workload_kinds,
 )
+from scheduler.kube import requests
+from scheduler.kube.access_reviews import UserInfo
+from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
+from scheduler.shell.autoscaler_events import autoscaler_events
 from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.

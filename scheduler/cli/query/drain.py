@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters

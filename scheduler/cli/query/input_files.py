@@ -13,12 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.errors import SettingsError
-from scheduler.explain.explanation import API_VERSION
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import created
-from scheduler.explain.snapshot_file import KIND, SECTIONS
+from scheduler.formats.explanation import API_VERSION
+from scheduler.formats.manifests import Manifest
+from scheduler.formats.snapshot_file import KIND, SECTIONS
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import WatchedKind
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, read_record
 from scheduler.errors import ApiError, Forbidden, Gone, NotFound, SettingsError
@@ -18,7 +19,6 @@ from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
 from scheduler.kube.pager import list_pages
 from scheduler.kube.requests import Resource, get_pod
 from scheduler.model import nesting
-from scheduler.shell.watched_kinds import WatchedKind
 
 DEFAULT_NAMESPACE: Final = "default"
 

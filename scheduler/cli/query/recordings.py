@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.errors import SettingsError
-from scheduler.explain.recording_file import KIND, Header, Line, Mark
+from scheduler.formats.recording_file import KIND, Header, Line, Mark
 from scheduler.kube.changes import Deleted, Key
 from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31

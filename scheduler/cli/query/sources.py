@@ -8,8 +8,9 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.watched_kinds import disruption_budgets
 from scheduler.cli import plugin_flags, server_flags
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
@@ -22,7 +23,6 @@ from scheduler.cli.query.terminal import ReadProgress
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import disruption_budgets
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")

@@ -7,9 +7,9 @@ import json
 
 import msgspec
 
-from scheduler.explain.recording_file import DeletedObject, Header, Line, recorded_fields
-from scheduler.explain.snapshot_file import scheduling_fields
-from tests.explain.test_snapshot_file import FULL_POD, SECRET
+from scheduler.formats.recording_file import DeletedObject, Header, Line, recorded_fields
+from scheduler.formats.snapshot_file import scheduling_fields
+from tests.formats.test_snapshot_file import FULL_POD, SECRET
 from tests.support import build
 from tests.support.json_cluster import decoded
 

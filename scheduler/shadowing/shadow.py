@@ -29,8 +29,6 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.explain.inspection import Inspection, inspect_pod
-from scheduler.explain.recent_changes import MAX_RECENT, Change, RecentChanges
-from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
@@ -38,6 +36,8 @@ from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.stimuli import PodGone, PodSeen, StorageSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
+from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
+from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted

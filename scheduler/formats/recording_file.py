@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct
-from scheduler.explain.snapshot_file import scheduling_fields
+from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.snapshot_file import scheduling_fields
 
 KIND: Final = "ClusterRecording"
 

@@ -9,9 +9,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.explain.manifests import Manifest
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.watch_events import apply_event
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
@@ -21,8 +23,6 @@ from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.explain import explanation
 from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
+from scheduler.formats import explanation
 from scheduler.framework.explaining import Skew
 from scheduler.model.changes import (
     AddMatchLabelKey,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.snapshot_file import SECTIONS, scheduling_fields
+from scheduler.assembly.watched_kinds import recorded_kinds
+from scheduler.formats.snapshot_file import SECTIONS, scheduling_fields
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
-from scheduler.shell.watched_kinds import recorded_kinds
 from tests.explain.random_clusters import random_cluster
 from tests.support import build, storage_objects
 from tests.support.json_cluster import decoded

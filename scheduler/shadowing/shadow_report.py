@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import API_VERSION, JsonStruct
 
 
 class Cause(StrEnum):

@@ -8,16 +8,16 @@ from unittest import mock
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.explain import shadow
-from scheduler.explain.shadow import INTERRUPTED_S, RACE_S, Shadow
-from scheduler.explain.shadow_report import Cause, Difference
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeSeen, PodGone, PodSeen, StorageSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
-from scheduler.shell.profiles import build_profiles
+from scheduler.shadowing import shadow
+from scheduler.shadowing.shadow import INTERRUPTED_S, RACE_S, Shadow
+from scheduler.shadowing.shadow_report import Cause, Difference
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.explain.recent_changes import MAX_RECENT, RecentChanges
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import (
@@ -26,6 +25,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
+from scheduler.shadowing.recent_changes import MAX_RECENT, RecentChanges
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.explain.random_clusters import random_node, random_pod

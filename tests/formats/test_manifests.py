@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.controllers.actions import Create
 from scheduler.devcluster.controllers.daemonsets import plan, target_node
 from scheduler.devcluster.kinds import DAEMON_SET, POD
-from scheduler.explain.manifests import ManifestError, parse_manifest
+from scheduler.formats.manifests import ManifestError, parse_manifest
 from scheduler.model.nodes import decode_node
 from scheduler.model.pods import PodSpec
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES

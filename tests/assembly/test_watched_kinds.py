@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.assembly.watched_kinds import kinds_for, storage_kinds
 from scheduler.framework.events import STORAGE_RESOURCES
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.volumes import StorageKind
@@ -12,7 +13,6 @@ from scheduler.plugins.registry import IN_TREE, args_type
 from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import load_classes
-from scheduler.shell.watched_kinds import kinds_for, storage_kinds
 from tests.support.daemon import profiles
 
 NAME = "affinity-scheduler"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.assembly.profiles import preempts, storage_kinds_read, uses_default_spreading
 from scheduler.kube.changes import Deleted
 from scheduler.kube.requests import LIVE_PODS, Resource
 from scheduler.model.disruption_budgets import decode_disruption_budget
@@ -37,7 +38,6 @@ from scheduler.model.stimuli import (
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import preempts, storage_kinds_read, uses_default_spreading
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from scheduler.explain.explanation import API_VERSION
+from scheduler.formats.explanation import API_VERSION
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.pod_groups import GROUP, MIN_COUNT

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.explain.stored_spec import stored_spec
+from scheduler.formats.stored_spec import stored_spec
 from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, group_reference
 
