@@ -19,7 +19,7 @@ from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.state.cluster import MARKED_BY_LABEL
+from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule
 
@@ -65,6 +65,11 @@ def build_queue(
         max_in_unschedulable_s=max_in_unschedulable_s,
         namespace_share=namespace_share,
     )
+
+
+def new_state(settings: Settings) -> ClusterState:
+    """Return an empty state with the configuration's rules for namespaces."""
+    return ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
 
 
 def exempt_namespaces(settings: Settings) -> frozenset[str]:
