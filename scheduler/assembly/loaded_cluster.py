@@ -45,7 +45,7 @@ class LoadedCluster:
         self._refused: list[Pod] = []
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""

@@ -21,6 +21,7 @@ from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.stimuli import PluginFailing, WatchInterrupted
 from scheduler.observe.metrics import Metrics
+from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.serving.status_server import StatusServer
 from scheduler.serving.zpages import ZPages
 from scheduler.settings.writing import as_json
@@ -144,7 +145,7 @@ class Scheduler(daemon.Daemon):
             profiles,
             options.settings,
             max_in_unschedulable_s=options.max_in_unschedulable_s,
-            namespace_share=options.namespace_share,
+            policy=QueuePolicy(namespace_share=options.namespace_share),
         )
         seed = random.SystemRandom().getrandbits(64) if options.seed is None else options.seed
         return Machine(
@@ -154,7 +155,7 @@ class Scheduler(daemon.Daemon):
             rng=random.Random(seed),
             observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
-            preempts_asynchronously=options.settings.feature_gates["SchedulerAsyncPreemption"],
+            semantics=options.settings.semantics,
         )
 
     def stop(self) -> None:

@@ -362,7 +362,7 @@ def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 
-    kinds = required_kinds()
+    kinds = required_kinds(semantics=options.settings.semantics)
     if options.rebalance is not None and any(map(uses_default_spreading, options.settings.profiles)):
         kinds += workload_kinds()
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)
