@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
-from scheduler.assembly.watched_kinds import kinds_for, pod_groups
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
@@ -159,7 +159,7 @@ class Scheduler:
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = informers_of(
-            (*kinds_for(settings), *pod_groups()),
+            kinds_for(settings),
             client,
             self._inbox,
             metrics,

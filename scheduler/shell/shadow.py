@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.recording_file import Mark
+from scheduler.framework.kinds import Asker
 from scheduler.kube.client import product_version
 from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.logs import Logger, configure
@@ -104,7 +105,8 @@ async def _watch(
         metrics.on_watch_restart(kind)
         shadow.interrupt(time.monotonic())
 
-    kinds = kinds_for(options.settings)
+    # Decisions are compared pod by pod.
+    kinds = [kind for kind in kinds_for(options.settings) if kind.asked_by is not Asker.POD_GROUPS]
     informers = informers_of(kinds, connection.client, inbox, metrics, log, on_interrupted=on_interrupted)
     sync = InitialSync(informers, inbox)
     server = StatusServer(
