@@ -42,9 +42,7 @@ from scheduler.core.unfit_pods import UnfitPods
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
-    STORAGE_RESOURCES,
     Action,
-    ClusterEvent,
 )
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
@@ -420,8 +418,7 @@ class Machine:
             self.queue.put_back(queued, frozenset(), now_s)
         for old, new in self._volumes.release(uid):
             # Upstream lets pods that wait for the volume wait for its next change.
-            event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
-            self.queue.on_event(event, old, new, now_s)
+            self._handlers.notify_of_object(new.kind, Action.UPDATE, old, new, now_s)
         self._handlers.forget(uid, now_s)
         self.state.nominated.remove(uid)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).

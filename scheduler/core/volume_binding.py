@@ -30,11 +30,11 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
-    StorageGone,
-    StorageSeen,
     TimePassed,
     VolumesWritten,
 )
@@ -175,12 +175,12 @@ class VolumeBindings:
                 self._note_node(node.name)
             case NodeGone(name):
                 self._note_node(name)
-            case StorageSeen(obj):
-                self._note_storage(obj.kind, obj.key)
+            case ObjectSeen(obj):
+                self._note_object(obj.kind, obj.key)
                 if isinstance(obj, PersistentVolume) and obj.claim is not None:
-                    self._note_storage(StorageKind.CLAIM, obj.claim.key)
-            case StorageGone(kind, key):
-                self._note_storage(kind, key)
+                    self._note_object(StorageKind.CLAIM, obj.claim.key)
+            case ObjectGone(kind, key):
+                self._note_object(kind, key)
             case VolumesWritten(uid, versions, problem):
                 self._note_written(uid, versions, problem, now_s)
             case TimePassed():
@@ -194,8 +194,8 @@ class VolumeBindings:
     def _note_node(self, name: str) -> None:
         self._to_check.update(self._waiting_for.get(("Node", name), _NO_PODS))
 
-    def _note_storage(self, kind: StorageKind, key: str) -> None:
-        if kind is StorageKind.CSI_NODE:
+    def _note_object(self, kind: str, key: str) -> None:
+        if kind == StorageKind.CSI_NODE:
             self._note_node(key)
         else:
             self._to_check.update(self._waiting_for.get((kind, key), _NO_PODS))

@@ -20,14 +20,15 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
 from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteVolumes
+from scheduler.model.nodes import Namespace
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
     EvictionEnded,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
@@ -268,13 +269,13 @@ class Instance:
                         self.reach("victim leaves")
                 case NodeSeen(node):
                     told.seen("Node", node.name, node.resource_version)
-                case NamespaceSeen(namespace):
+                case ObjectSeen(Namespace() as namespace):
                     told.seen("Namespace", namespace.name, namespace.resource_version)
                 case PodGone(uid):
                     told.gone("Pod", uid)
                 case NodeGone(name):
                     told.gone("Node", name)
-                case NamespaceGone(name):
+                case ObjectGone("Namespace", name):
                     told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")

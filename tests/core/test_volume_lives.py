@@ -21,10 +21,10 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     NodeGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
-    StorageSeen,
     TimePassed,
     VolumesWritten,
 )
@@ -76,7 +76,7 @@ class VolumeLives(RuleBasedStateMachine):
             self.driver.node(name)
         self.n_watched = len(self.server.events)
         for obj in list(self.server.objects.values()):
-            self.handle(StorageSeen(obj))
+            self.handle(ObjectSeen(obj))
         for pod in list(self.pods.values()):
             self.handle(PodSeen(pod))
 

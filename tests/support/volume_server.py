@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 
 from scheduler.model.instructions import WriteVolumes
-from scheduler.model.stimuli import StorageGone, StorageSeen, VolumesWritten
+from scheduler.model.stimuli import ObjectGone, ObjectSeen, VolumesWritten
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     ClaimReference,
@@ -30,7 +30,7 @@ class VolumeServer:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[StorageKind, str], StorageObject] = {}
-        self.events: list[StorageSeen | StorageGone] = []
+        self.events: list[ObjectSeen | ObjectGone] = []
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
@@ -41,7 +41,7 @@ class VolumeServer:
     def delete(self, kind: StorageKind, key: str) -> None:
         if self.objects.pop((kind, key), None) is not None:
             self._version += 1
-            self.events.append(StorageGone(kind, key))
+            self.events.append(ObjectGone(kind, key))
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         found = self.objects.get((StorageKind.CLAIM, key))
@@ -123,5 +123,5 @@ class VolumeServer:
         self._version += 1
         stored = replace(obj, resource_version=str(self._version))
         self.objects[stored.kind, stored.key] = stored
-        self.events.append(StorageSeen(stored))
+        self.events.append(ObjectSeen(stored))
         return stored
