@@ -305,7 +305,7 @@ class EventHandlers:
             self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
 
     def _on_storage(self, obj: StorageObject, now_s: float) -> None:
-        old = self._state.volumes.seen(obj.kind, obj.key)
+        old = self._state.seen_object(obj.kind, obj.key)
         self._state.upsert_storage(obj)
         # An update that changed nothing that is read helps no pod.
         if old != obj:
@@ -313,7 +313,7 @@ class EventHandlers:
             self._notify_queue(ClusterEvent(STORAGE_RESOURCES[obj.kind], action), old, obj, now_s)
 
     def _on_storage_deleted(self, kind: StorageKind, key: str, now_s: float) -> None:
-        old = self._state.volumes.seen(kind, key)
+        old = self._state.seen_object(kind, key)
         if old is not None:
             self._state.remove_storage(kind, key)
             self._notify_queue(ClusterEvent(STORAGE_RESOURCES[kind], Action.DELETE), old, None, now_s)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
@@ -54,25 +55,45 @@ class NodeTrial(Protocol):
         ...
 
 
-class NodeFilter(Protocol):
-    """What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true."""
+class NodeFilter(ABC):
+    """
+    What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true.
 
-    def mask(self) -> Mask:
-        """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
-        ...
+    A filter that knows more than its mask defines some of these:
 
-    def statuses(self) -> NodeStatuses:
-        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
-        ...
+    Attributes:
+        needs_pods: whether a row that is accepted may be refused because a pod leaves it.
+        copies: returns the most copies of the pod that each row takes, if nothing else refuses them: int64, shape
+            (n_rows,), undefined on refused rows.
+        reserve: returns what has to be written before the pod is bound to the row, which is not refused.
+    """
+
+    __slots__ = ()
+
+    needs_pods: bool = True
+    copies: Callable[[], Amounts] | None = None
+    reserve: Callable[[int], Reservation | None] | None = None
 
     @property
     def trial(self) -> Callable[[int], NodeTrial] | None:
         """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
-        ...
+        return None
+
+    @property
+    def room(self) -> RoomFilter | None:
+        """Return the filter if it is one about room, however it is timed; None if it is not."""
+        return None
+
+    @abstractmethod
+    def mask(self) -> Mask:
+        """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
+
+    @abstractmethod
+    def statuses(self) -> NodeStatuses:
+        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
 
 
-# A base class rather than a protocol: as in `framework.reserving`.
-class RoomFilter(ABC):
+class RoomFilter(NodeFilter):
     """
     A filter that refuses a row for one reason: pods there leave too little of what can be counted.
 
@@ -83,14 +104,12 @@ class RoomFilter(ABC):
 
     request: Sequence[tuple[str, int]]
     reasons: Sequence[str]
+    needs_pods = False
 
-    @abstractmethod
-    def mask(self) -> Mask:
-        """Implement `NodeFilter.mask`."""
-
-    @abstractmethod
-    def statuses(self) -> NodeStatuses:
-        """Implement `NodeFilter.statuses`."""
+    @property
+    def room(self) -> RoomFilter:
+        """Return the filter itself."""
+        return self
 
     @abstractmethod
     def trial(self, row: int) -> NodeTrial:
@@ -105,7 +124,7 @@ class RoomFilter(ABC):
         """
 
 
-class RuleFilter:
+class RuleFilter(NodeFilter):
     """
     A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
 
@@ -115,7 +134,7 @@ class RuleFilter:
     `needs_pods`: whether a row that is accepted may be refused because a pod leaves it.
     """
 
-    __slots__ = ("_n_rows", "needs_pods", "rules", "trial")
+    __slots__ = ("_n_rows", "_trial", "needs_pods", "rules")
 
     def __init__(
         self,
@@ -126,8 +145,13 @@ class RuleFilter:
     ) -> None:
         self._n_rows = n_rows
         self.rules = rules
-        self.trial = trial
+        self._trial = trial
         self.needs_pods = needs_pods
+
+    @property
+    def trial(self) -> Callable[[int], NodeTrial] | None:
+        """Return the given trial."""
+        return self._trial
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter, RuleFilter
-from scheduler.framework.reserving import unwrapped
+from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter
 from scheduler.framework.status import NodeStatuses, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
@@ -50,8 +49,7 @@ class FilterTrials:
     """The filters of one pod in order, valid until the next stimulus."""
 
     def __init__(self, filters: Sequence[tuple[str, NodeFilter]]) -> None:
-        # A cycle whose plugins are timed would otherwise ask node by node, 5 µs each, where room alone decides.
-        self._filters = [(plugin, unwrapped(one)) for plugin, one in filters]
+        self._filters = filters
         #: The rows that pass every filter for which pods do not matter; None before the first trial.
         self._passed: Mask | None = None
         self._counting: list[tuple[str, Callable[[int], NodeTrial]]] = []
@@ -79,21 +77,27 @@ class FilterTrials:
         None if no filter is about room, the state has no columns for the resources that the pod requests, or a filter
         may need the pods that leave.
         """
-        found = [(plugin, one) for plugin, one in self._filters if isinstance(one, RoomFilter)]
-        if len(found) != 1 or any(resource not in COUNTED for resource, _ in found[0][1].request):
+        indexes = [
+            index for index, (_, node_filter) in enumerate(self._filters) if node_filter.room is not None
+        ]
+        if len(indexes) != 1:
             return None
-        plugin, room = found[0]
-        others = [one for _, one in self._filters if one is not room]
-        counting = [one for one in others if one.trial is not None]
-        if any(not isinstance(one, RuleFilter) or one.needs_pods for one in counting):
+        plugin, room = self._filters[indexes[0]][0], self._filters[indexes[0]][1].room
+        if room is None or any(resource not in COUNTED for resource, _ in room.request):
             return None
-        before = self._filters[: self._filters.index((plugin, room))]
+        before = [node_filter for _, node_filter in self._filters[: indexes[0]]]
+        others = [*before, *(node_filter for _, node_filter in self._filters[indexes[0] + 1 :])]
+        counting = [node_filter for node_filter in others if node_filter.trial is not None]
+        if any(node_filter.needs_pods for node_filter in counting):
+            return None
         return RoomOnly(
             plugin,
             room,
             [0, *(1 + COUNTED.index(resource) for resource, _ in room.request)],
-            np.logical_and.reduce([one.mask() for one in others]) if others else np.ones_like(room.mask()),
-            is_first_trial=all(one.trial is None for _, one in before),
+            np.logical_and.reduce([node_filter.mask() for node_filter in others])
+            if others
+            else np.ones_like(room.mask()),
+            is_first_trial=all(node_filter.trial is None for node_filter in before),
             is_only_trial=not counting,
         )
 

@@ -69,7 +69,7 @@ class PluginIdentity(NamedTuple):
         return replace(status, reasons=(f"node(s) were refused by plugin {self.name}",))
 
 
-class GuardedFilter:
+class GuardedFilter(NodeFilter):
     """An out-of-tree plugin's filter: its mask has a value for each row, and every refused row has a reason."""
 
     __slots__ = ("_identity", "_mask", "_n_rows", "_node_filter")

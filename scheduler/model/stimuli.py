@@ -1,4 +1,4 @@
-"""Stimuli of the core: objects seen by watches, answers to binds and to writes of volumes, and the time."""
+"""Stimuli of the core: objects seen by watches, answers to binds and to writes, and the time."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class PluginFailing:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumesWritten:
+class ReservationWritten:
     """
-    The answer to WriteVolumes.
+    The answer to WriteReservation.
 
     Attributes:
         uid: of the pod.
-        versions: of the written objects, in the order of the instruction; fewer than its objects if a write failed.
+        versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all were made.
     """
 
@@ -245,7 +245,7 @@ Stimulus = (
     WatchEvent
     | BindDone
     | BindFailed
-    | VolumesWritten
+    | ReservationWritten
     | EvictionEnded
     | PluginFailing
     | ScaleUpNotTriggered

@@ -49,10 +49,10 @@ from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
 from scheduler.shell.victims import VictimEvictor
-from scheduler.shell.volume_writer import VolumeWriter
 from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -273,7 +273,7 @@ class Scheduler:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
-            volumes=VolumeWriter(self._client, pause=binder.pause, may_write=self._leads),
+            reservations=ReservationWriter(self._client, pause=binder.pause, may_write=self._leads),
             victims=self._new_evictor(binder),
             conditions=conditions,
             autoscalers=self._autoscalers,

@@ -32,7 +32,6 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.pod_groups import CountsCopies
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
@@ -185,7 +184,7 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter(RoomFilter, CountsCopies):
+class _RoomFilter(RoomFilter):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, view: ClusterView) -> None:

@@ -10,7 +10,7 @@ Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from scheduler.framework.events import (
     Action,
@@ -37,9 +37,8 @@ from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
 from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.plugins.volume_binding.filtering import VolumeFilter
+from scheduler.plugins.volume_binding.pre_bind import NAME
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "VolumeBinding"
 
 
 class VolumeBinding:
