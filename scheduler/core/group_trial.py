@@ -15,7 +15,6 @@ from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
 from scheduler.framework.observer import Observer, Unobserved
-from scheduler.framework.pod_groups import reads_siblings
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.pods import Pod
@@ -138,7 +137,7 @@ class GroupTrial:
 
     def _has_company(self, place: Place) -> bool:
         """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
-        return self._takes(place, tuple(one for one in self.profile.filters if reads_siblings(one)))
+        return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
     def still_takes(self, place: Place) -> bool:
         """Return whether the node takes the member beside everything that is there now. One decision."""

@@ -26,7 +26,7 @@ from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.explaining import ExplainContext, RejectionExplainer
+from scheduler.framework.explaining import ExplainContext
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -197,9 +197,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
     texts = (
-        plugin.explain_rejection(context)
-        for plugin in profile.filters
-        if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
+        plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
     where = "; ".join(filter(None, texts))
     return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)

@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageKind
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.label_sets import LabelSet
@@ -244,26 +246,68 @@ class FinalScores:
 PreScored = NodeScorer[Any] | Skip | Status
 
 
-@runtime_checkable
-class FilterPlugin(Protocol):
-    """A plugin of the PreFilter and Filter points."""
+class Plugin:
+    """
+    What every plugin says of itself.
+
+    Attributes:
+        name: the name by which a configuration and messages call it.
+        extension_points: upstream's names of the points at which it can run.
+        args_type: of its arguments, None if it takes none.
+        storage_kinds: the kinds of which volumes are made that it reads.
+    """
 
     name: str
+    extension_points: ClassVar[Sequence[str]] = ()
+    args_type: ClassVar[type[Any] | None] = None
+    storage_kinds: ClassVar[Sequence[StorageKind]] = ()
 
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events that may lift the plugin's rejections, each with an optional hint."""
+        return ()
+
+
+class FilterPlugin(Plugin, ABC):
+    """
+    A plugin of the PreFilter and Filter points.
+
+    Attributes:
+        reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
+        lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
+    """
+
+    reads_siblings: ClassVar[bool] = False
+    lifted_by_siblings: ClassVar[bool] = False
+
+    @abstractmethod
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return a filter for the nodes, SKIP, or the status with which the pod is rejected."""
-        ...
+
+    def explain(self, _context: ExplainContext) -> PluginExplanation:
+        """Explain the refusals of a pod that `prefilter` returned a filter for."""
+        return PluginExplanation()
+
+    def explain_rejection(self, _context: ExplainContext) -> str:
+        """Return what the status does not say by which `prefilter` rejected the pod; empty if there is nothing more."""
+        return ""
 
 
-@runtime_checkable
-class ScorePlugin(Protocol):
-    """A plugin of the PreScore and Score points."""
+class ScorePlugin(Plugin, ABC):
+    """A plugin of the PreScore and Score points. `default_weight`: of its scores."""
 
-    name: str
+    default_weight: ClassVar[int] = 1
 
+    @abstractmethod
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
-        ...
+
+
+class PreEnqueuePlugin(Plugin, ABC):
+    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
+
+    @abstractmethod
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod may enter the active queue."""
 
 
 class Rng(Protocol):
@@ -271,26 +315,4 @@ class Rng(Protocol):
 
     def randrange(self, stop: int, /) -> int:
         """Return a number from 0 to stop - 1."""
-        ...
-
-
-@runtime_checkable
-class PreEnqueuePlugin(Protocol):
-    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
-
-    name: str
-
-    def admits(self, pod: Pod) -> bool:
-        """Return whether the pod may enter the active queue."""
-        ...
-
-
-@runtime_checkable
-class EnqueueExtensions(Protocol):
-    """A plugin that registers the events that may lift its rejections."""
-
-    name: str
-
-    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events, each with an optional hint."""
         ...

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.interface import FilterPlugin, NodeFilter
-from scheduler.framework.out_of_tree import GuardedPlugin
+from scheduler.framework.interface import NodeFilter
 from scheduler.state.arrays import Amounts
 
 #: The plugin that rejects pods whose group is not placed, by upstream's name.
@@ -16,16 +15,6 @@ GANG_SCHEDULING: Final = "GangScheduling"
 
 #: More copies of a pod than any node takes.
 _MANY: Final = 1 << 30
-
-
-def reads_siblings(plugin: FilterPlugin) -> bool:
-    """Return whether the plugin lets a pod wait for siblings that are placed after it."""
-    return bool(getattr(plugin, "reads_siblings", False))
-
-
-def is_lifted_by_siblings(plugin: FilterPlugin) -> bool:
-    """Return whether a node that the plugin refuses may be accepted once siblings are placed; in doubt it may."""
-    return isinstance(plugin, GuardedPlugin) or bool(getattr(plugin, "lifted_by_siblings", False))
 
 
 def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amounts:

@@ -277,8 +277,8 @@ def _timed(
     )
 
 
-class _TimedFilterPlugin:
-    """A plugin whose PreFilter and Filter calls are timed."""
+class _TimedFilterPlugin(FilterPlugin):
+    """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
 
     def __init__(self, plugin: FilterPlugin, timer: _PluginTimer) -> None:
         self.name = plugin.name
@@ -327,7 +327,7 @@ class _TimedNodeFilter(NodeFilter):
         return self._filter.room
 
 
-class _TimedScorePlugin:
+class _TimedScorePlugin(ScorePlugin):
     """A plugin whose PreScore, Score and NormalizeScore calls are timed."""
 
     def __init__(self, plugin: ScorePlugin, timer: _PluginTimer) -> None:

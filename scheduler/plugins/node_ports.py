@@ -17,7 +17,7 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.changes import Changes
@@ -33,7 +33,7 @@ PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the reques
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
 
 
-class NodePorts:
+class NodePorts(FilterPlugin):
     """Refuses nodes on which a host port of the pod is taken."""
 
     name = NAME

@@ -31,7 +31,7 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
@@ -55,7 +55,7 @@ TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(FilterPlugin):
     """The attach limits of CSI drivers."""
 
     name = NAME

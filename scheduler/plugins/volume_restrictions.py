@@ -32,7 +32,7 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
@@ -49,7 +49,7 @@ CLAIM_TAKEN: Final = unschedulable(
 )
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(FilterPlugin):
     """Disks and claims that cannot be shared."""
 
     name = NAME

@@ -479,7 +479,7 @@ def test_a_hint_that_raises_wakes_the_pod():
     made = cluster(mine)
     (profile,) = made.profiles.values()
     (registered,) = next(
-        one for one in profile.enqueue_extensions() if one.name == "Mine"
+        one for one in profile.rejecting_plugins() if one.name == "Mine"
     ).events_to_register()
     assert registered.hint is not None
     assert registered.hint(None, None, None).name == "QUEUE"

@@ -23,12 +23,14 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
     FeasibleNodes,
+    FilterPlugin,
     FinalScores,
     NodeTrial,
     PodContext,
     PreFiltered,
     PreScored,
     RoomFilter,
+    ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
@@ -70,12 +72,11 @@ _SHAPE_FACTOR: Final = 10
 _Request = tuple[tuple[str, int], ...]
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by their free resources."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "placementScore")
-    default_weight: ClassVar = 1
     args_type: ClassVar = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs, _context: PluginContext) -> None:

@@ -21,7 +21,14 @@ from scheduler.framework.events import (
     never,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    ScorePlugin,
+)
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
 from scheduler.model.pods import Pod, may_use_claim
@@ -41,11 +48,13 @@ from scheduler.plugins.volume_binding.pre_bind import NAME
 from scheduler.state.cluster_view import ClusterView
 
 
-class VolumeBinding:
+class VolumeBinding(FilterPlugin, ScorePlugin):
     """Claims and their volumes."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+    #: The gate of its scores is off.
+    default_weight: ClassVar = 0
     storage_kinds: ClassVar = (
         StorageKind.CLAIM,
         StorageKind.VOLUME,
