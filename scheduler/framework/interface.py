@@ -41,20 +41,44 @@ class PodContext:
     siblings: Sequence[Pod] = ()
 
 
-class NodeTrial(Protocol):
+class PreFilterExtensions(ABC):
     """
     A filter's answer at one row while pods come and go there, of which the state knows nothing.
 
-    As upstream's AddPod and RemovePod (PreFilterExtensions): preemption takes pods away, and nominated pods are added.
+    Preemption removes pods, and nominated pods are added. A pod that is added and removed again leaves no trace.
     """
 
-    def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in (`delta` 1), or out (-1). Counting in and out again leaves the answer as it was."""
-        ...
+    __slots__ = ()
 
+    @abstractmethod
+    def add_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod were on the node as well."""
+
+    @abstractmethod
+    def remove_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod had left the node."""
+
+    @abstractmethod
     def refusal(self) -> Status | None:
         """Return why the row is refused now, None if it is not."""
-        ...
+
+
+class CountingExtensions(PreFilterExtensions):
+    """An answer for which a pod that comes counts as much as one that goes."""
+
+    __slots__ = ()
+
+    def add_pod(self, pod: Pod) -> None:
+        """Count the pod in."""
+        self.count(pod, 1)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Count the pod out."""
+        self.count(pod, -1)
+
+    @abstractmethod
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod in (`delta` 1), or out (-1)."""
 
 
 class NodeFilter(ABC):
@@ -77,7 +101,7 @@ class NodeFilter(ABC):
     reserve: Callable[[int], Reservation | None] | None = None
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
         """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
         return None
 
@@ -114,7 +138,7 @@ class RoomFilter(NodeFilter):
         return self
 
     @abstractmethod
-    def trial(self, row: int) -> NodeTrial:
+    def trial(self, row: int) -> PreFilterExtensions:
         """Implement `NodeFilter.trial`."""
 
     @abstractmethod
@@ -142,7 +166,7 @@ class RuleFilter(NodeFilter):
         self,
         n_rows: int,
         *rules: tuple[Mask, Status],
-        trial: Callable[[int], NodeTrial] | None = None,
+        trial: Callable[[int], PreFilterExtensions] | None = None,
         needs_pods: bool = True,
     ) -> None:
         self._n_rows = n_rows
@@ -151,7 +175,7 @@ class RuleFilter(NodeFilter):
         self.needs_pods = needs_pods
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
         """Return the given trial."""
         return self._trial
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter
+from scheduler.framework.interface import NodeFilter, PreFilterExtensions, RoomFilter
 from scheduler.framework.status import NodeStatuses, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
@@ -52,7 +52,7 @@ class FilterTrials:
         self._filters = filters
         #: The rows that pass every filter for which pods do not matter; None before the first trial.
         self._passed: Mask | None = None
-        self._counting: list[tuple[str, Callable[[int], NodeTrial]]] = []
+        self._counting: list[tuple[str, Callable[[int], PreFilterExtensions]]] = []
         self._statuses: dict[int, NodeStatuses] = {}
 
     def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
@@ -61,7 +61,7 @@ class FilterTrials:
             self._prepare()
         if self._passed is None or self._passed.item(row):
             return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
-        parts: list[tuple[str, NodeTrial | Status]] = []
+        parts: list[tuple[str, PreFilterExtensions | Status]] = []
         for index, (plugin, node_filter) in enumerate(self._filters):
             trial = node_filter.trial
             answer = self._fixed(index, row) if trial is None else trial(row)
@@ -119,15 +119,22 @@ class FilterTrials:
 class NodeUnderTrial:
     """The answers of the filters at one row."""
 
-    def __init__(self, parts: Sequence[tuple[str, NodeTrial | Status]], nominated: Sequence[Pod]) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[str, PreFilterExtensions | Status]], nominated: Sequence[Pod]
+    ) -> None:
         self._parts = parts
         self._trials = [part for _, part in parts if not isinstance(part, Status)]
         self._nominated = nominated
 
-    def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in (`delta` 1), or out (-1)."""
+    def add_pod(self, pod: Pod) -> None:
+        """Add the pod."""
         for trial in self._trials:
-            trial.count(pod, delta)
+            trial.add_pod(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Remove the pod."""
+        for trial in self._trials:
+            trial.remove_pod(pod)
 
     def refusal(self) -> NodeRefusal | None:
         """Return the first refusal of the two passes, None if the node takes the pod in both."""
@@ -138,10 +145,10 @@ class NodeUnderTrial:
         if not self._nominated:
             return None
         for pod in self._nominated:
-            self.count(pod, 1)
+            self.add_pod(pod)
         refusal = self._first()
         for pod in self._nominated:
-            self.count(pod, -1)
+            self.remove_pod(pod)
         return refusal
 
     def _first(self) -> NodeRefusal | None:

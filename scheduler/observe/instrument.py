@@ -25,9 +25,9 @@ from scheduler.framework.interface import (
     FilterPlugin,
     NodeFilter,
     NodeScorer,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreFilterResult,
     PreScored,
     RoomFilter,
@@ -319,7 +319,7 @@ class _TimedNodeFilter(NodeFilter):
         return self._filter.statuses()
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
         return self._filter.trial
 
     @property

@@ -17,7 +17,13 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
-from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.changes import Changes
@@ -68,7 +74,7 @@ class NodePorts(FilterPlugin):
         return PluginExplanation(repair=Repair(partial(_free_ports, context)))
 
 
-class _PortTrial:
+class _PortTrial(CountingExtensions):
     """
     The ports of one node that conflict with wanted ones, while pods come and go there.
 

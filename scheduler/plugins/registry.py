@@ -39,8 +39,8 @@ from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
 
-#: A class of `framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of that type and a
-#: `PluginContext`; otherwise nothing.
+#: A class of `framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of that type and
+#: a `PluginContext`; otherwise nothing.
 PluginClass = type[Any]
 
 #: A profile without plugins of the user's.
@@ -128,8 +128,7 @@ def build_profile(
         if name in out_of_tree
     }
     built: dict[str, Any] = {
-        name: guarded.get(name) or _build(name, args_by_plugin, context)
-        for name in dict.fromkeys(used)
+        name: guarded.get(name) or _build(name, args_by_plugin, context) for name in dict.fromkeys(used)
     }
     return Profile(
         scheduler_name=scheduler_name,

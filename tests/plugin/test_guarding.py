@@ -225,9 +225,13 @@ class _RoomForTwo:
     def __init__(self, n_pods: int) -> None:
         self.n_pods = n_pods
 
-    def count(self, pod: Pod, delta: int) -> None:
+    def add_pod(self, pod: Pod) -> None:
         del pod
-        self.n_pods += delta
+        self.n_pods += 1
+
+    def remove_pod(self, pod: Pod) -> None:
+        del pod
+        self.n_pods -= 1
 
     def refusal(self) -> Status | None:
         return None if self.n_pods < 1 else RED

@@ -22,12 +22,13 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
+    CountingExtensions,
     FeasibleNodes,
     FilterPlugin,
     FinalScores,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreScored,
     RoomFilter,
     ScorePlugin,
@@ -236,7 +237,7 @@ class _RoomFilter(RoomFilter):
             unresolvable |= use is None or amount > use[1]
         return combined_statuses(short, unresolvable, self.reasons)
 
-    def trial(self, row: int) -> NodeTrial:
+    def trial(self, row: int) -> PreFilterExtensions:
         """Return the answer while pods come and go."""
         return _RoomTrial(self, self._nodes, row)
 
@@ -251,7 +252,7 @@ class _RoomFilter(RoomFilter):
         return found
 
 
-class _RoomTrial:
+class _RoomTrial(CountingExtensions):
     """The room on one node while pods come and go there."""
 
     __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")
