@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.profiles import build_profiles, build_state
 from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
-from scheduler.explain.new_claims import add_claim
 from scheduler.explain.watch_events import apply_event
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
@@ -23,7 +22,7 @@ from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.state.cluster import ClusterState
+from scheduler.simulation.new_claims import add_claim
 from scheduler.state.cluster_view import ClusterView
 
 #: Nodes named in a note about kubelets.
@@ -35,7 +34,7 @@ class LoadedCluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.state = self.new_state()
+        self.state = build_state(settings)
         self.kinds = (*kinds_for(settings), *pod_groups())
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
@@ -46,10 +45,6 @@ class LoadedCluster:
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder()
-
-    def new_state(self) -> ClusterState:
-        """Return an empty state with the same configuration."""
-        return ClusterState(exempt_namespaces(self.settings), annotating=annotating_namespaces(self.settings))
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

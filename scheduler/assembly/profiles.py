@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scheduler.core.profile_queue import queue_for
 from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
@@ -17,9 +18,8 @@ from scheduler.plugins.pod_topology_spread.constraints import parsed_default
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.state.cluster import MARKED_BY_LABEL
+from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule
 
@@ -51,20 +51,18 @@ def build_queue(
     namespace_share: float = 0.0,
 ) -> PodQueue:
     """Return the queue for the pods of all profiles. `namespace_share`: see `NamespaceShares`."""
-    return PodQueue(
-        {
-            name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
-            for name, profile in profiles.items()
-        },
-        pre_enqueue={
-            name: [PreEnqueueCheck(plugin.name, plugin.admits) for plugin in profile.pre_enqueue]
-            for name, profile in profiles.items()
-        },
+    return queue_for(
+        profiles,
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
         namespace_share=namespace_share,
     )
+
+
+def build_state(settings: Settings) -> ClusterState:
+    """Return an empty state, which knows the configuration's rules about namespaces."""
+    return ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
 
 
 def exempt_namespaces(settings: Settings) -> frozenset[str]:

@@ -125,7 +125,6 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
         state=cluster.state,
         new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
-        new_state=cluster.new_state,
         pending_pods=cluster.pending_pods(),
         recorded=recorded,
         notes=(

@@ -6,7 +6,7 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -18,12 +18,10 @@ from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranke
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.fallbacks import bound_notes, pending_notes
-from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.suggestions import find_suggestions
-from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext, RejectionExplainer
@@ -33,6 +31,9 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
+from scheduler.simulation.changes import ChangeTrial
+from scheduler.simulation.groups import next_cycle
+from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
@@ -53,12 +54,12 @@ class ExplainRequest:
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
-        new_state: makes an empty state with the same settings, to copy the cluster into.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
+        now_s: on the clock by which the state's kubelet refusals end.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
 
@@ -66,13 +67,13 @@ class ExplainRequest:
     state: ClusterState
     new_profile: Callable[[ClusterView], Profile]
     rng: Rng
-    new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
     owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
+    now_s: float = 0.0
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -118,25 +119,40 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
 
 def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
     """Return the explanation of the pod's group if it has one, with a note of what the pod would find on its own."""
-    pod, key = request.pod, group_of(request.pod, request.state)
+    pod, groups = request.pod, request.state.groups
+    key = groups.key_of(pod)
     if key is None:
         return explanation
-    pending = (*request.pending_pods, pod)
-    members = {one.uid: one for one in pending if group_of(one, request.state) == key and not one.gates}
-    request.on_step(f"searching places for {counted(len(members), 'pod')} of its group")
-    state = copy_state(request.state, request.new_state())
-    found = place_group(key, list(members.values()), state, request.new_profile, request.rng)
-    node_name = next((name for one, name in found.nodes if one.uid == pod.uid), "")
+    members = {member.uid: member for member in (*request.pending_pods, pod) if groups.key_of(member) == key}
+    n_members = sum(not member.gates for member in members.values())
+    request.on_step(f"searching places for {counted(n_members, 'pod')} of its group")
+    cycle = next_cycle(members.values(), _copied_world(request, members.values()))
     notes = (*explanation.notes, f"on its own: {explanation.message}")
-    if not node_name:
-        message = found.message or explanation.message
+    if cycle.n_victims:
+        evicted = ", ".join(cycle.victims)
+        more = cycle.n_victims - len(cycle.victims)
+        notes = (
+            *notes,
+            f"preemption makes room for its group: it evicts {evicted}{f', {more} more' if more else ''}",
+        )
+    if pod.uid not in cycle.nodes:
+        message = cycle.messages.get(pod.uid) or explanation.message
         # What would help the pod alone need not help its group, and its best nodes are not the group's.
         unplaced = {"state": "unschedulable", "suggestions": (), "scores": (), "n_feasible": 0}
         return with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
-    message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
+    node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
+    message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
     return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
+
+
+def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
+    """Return a world that is a copy of the cluster, in which all of the pods are of the request's profile."""
+    state = request.state.copy()
+    profile = request.new_profile(ClusterView(state))
+    profiles = dict.fromkeys(sorted({pod.scheduler_name for pod in members}), profile)
+    return World(state, profiles, request.rng, now_s=request.now_s)
 
 
 def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
@@ -180,16 +196,11 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     shown = rules[:_SHOWN_RULES]
     request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
-        what_if = WhatIf(
-            request.pod,
-            request.state,
-            request.new_state,
-            request.new_profile,
-            request.rng,
-            owns_state=request.owns_state,
+        trial = ChangeTrial(
+            request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
         )
         explanation = with_parts(
-            explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
+            explanation, suggestions=find_suggestions(inspection, trial, request.on_step)
         )
     return with_parts(
         explanation,
@@ -220,7 +231,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
 def _explain_bound(request: ExplainRequest) -> Explanation:
     """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
     node_name = request.pod.node_name
-    state = request.state if request.owns_state else copy_state(request.state, request.new_state())
+    state = request.state if request.owns_state else request.state.copy()
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
     decision = _decide(request, pod, state)

@@ -71,6 +71,15 @@ class AssumedVolumes:
     def __init__(self) -> None:
         self._by_key: dict[_Key, _Assumption] = {}
 
+    def copy(self) -> AssumedVolumes:
+        """Return a copy that changes on its own. O(assumptions)."""
+        copy = AssumedVolumes()
+        copy._by_key = {
+            key: replace(assumption, holders=set(assumption.holders))
+            for key, assumption in self._by_key.items()
+        }
+        return copy
+
     def __len__(self) -> int:
         """Return the number of objects that are assumed."""
         return len(self._by_key)

@@ -19,6 +19,12 @@ class DisruptionBudgets:
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
 
+    def copy(self) -> DisruptionBudgets:
+        """Return a copy that changes on its own. O(budgets)."""
+        copy = DisruptionBudgets()
+        copy._by_namespace = {namespace: dict(budgets) for namespace, budgets in self._by_namespace.items()}
+        return copy
+
     def upsert(self, budget: DisruptionBudget) -> None:
         """Take over the budget."""
         self._by_namespace.setdefault(budget.namespace, {})[budget.name] = budget

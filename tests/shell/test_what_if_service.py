@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.loading import default_settings
-from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
+from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
 
 pytestmark = pytest.mark.asyncio
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.asyncio
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     """With the seconds after which it may come again."""
-    rehearsals = Rehearsals(default_settings(), ClusterState(), now_s=time.monotonic)
+    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 
     async def question() -> None:
         nonlocal n_inside, most_inside
-        async with rehearsals.turn():
+        async with service.turn():
             n_inside += 1
             most_inside = max(most_inside, n_inside)
             await release.wait()
@@ -35,7 +35,7 @@ async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
             questions.create_task(question())
         await asyncio.sleep(0)
         with pytest.raises(BusyError) as busy:
-            async with rehearsals.turn():
+            async with service.turn():
                 pass
         assert busy.value.retry_after_s >= 1
         release.set()

@@ -17,12 +17,10 @@ from typing import Final
 
 import msgspec
 
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.new_claims import add_claim
-from scheduler.explain.what_if import copy_pieces
 from scheduler.formats.explanation import Explanation
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
@@ -36,6 +34,7 @@ from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.slices import in_slices
+from scheduler.simulation.new_claims import add_claim
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -54,7 +53,7 @@ _MAX_NODES: Final = 1_000
 _MAX_WORKLOADS: Final = 20
 
 
-class Rehearsals:
+class WhatIfService:
     """Answers questions on copies of the state. `now_s` is a monotonic clock."""
 
     def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
@@ -94,6 +93,7 @@ class Rehearsals:
                 recorded=recorded,
                 notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
                 owns_state=True,
+                now_s=self._now_s(),
             )
             return await asyncio.to_thread(explain, request)
 
@@ -111,23 +111,24 @@ class Rehearsals:
             state = await self._copied()
             replicas = await asyncio.to_thread(self._all_replicas, manifests, request, state)
             if template is not None:
-                copies = like(template, 1 if request.replicas is None else request.replicas)
-                replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
+                replicas.append(like(template, 1 if request.replicas is None else request.replicas))
 
-            def new_profile(name: str, view: ClusterView, is_changed: bool) -> Profile:  # noqa: FBT001
-                profiles = build_profiles(changed if is_changed else self._settings, view)
-                return profiles.get(name) or profiles[self._settings.profiles[0].scheduler_name]
+            def new_profiles(view: ClusterView, is_changed: bool) -> Mapping[str, Profile]:  # noqa: FBT001
+                return build_profiles(changed if is_changed else self._settings, view)
 
             rehearsal = Rehearsal(
-                state=state, new_profile=new_profile, rng=random.Random(_SEED), may_see=may_see
+                state=state,
+                new_profiles=new_profiles,
+                rng=random.Random(_SEED),
+                may_see=may_see,
+                now_s=self._now_s(),
             )
             return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
 
     async def _copied(self) -> ClusterState:
-        copy = ClusterState(
-            exempt_namespaces(self._settings), annotating=annotating_namespaces(self._settings)
-        )
-        await in_slices(copy_pieces(self._state, copy), pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
+        copy = self._state.empty_copy()
+        pieces = self._state.copy_pieces(copy)
+        await in_slices(pieces, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
 
     def _profile_name(self, pod: Pod) -> str:
@@ -164,7 +165,9 @@ class Rehearsals:
         self, manifests: Sequence[Manifest], request: WhatIfRequest, state: ClusterState
     ) -> list[Replicas]:
         """Return the pods of each manifest, and add what they need to the copied state."""
-        counts = [one.n_replicas if request.replicas is None else request.replicas for one in manifests]
+        counts = [
+            manifest.n_replicas if request.replicas is None else request.replicas for manifest in manifests
+        ]
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
         return [
@@ -186,8 +189,7 @@ class Rehearsals:
             pods = [decoder.decode(msgspec.json.encode(manifest.pod(number))) for number in range(n_replicas)]
         except MalformedObjectError as error:
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-        profile = self._profile_name(pods[0]) if pods else ""
-        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods, profile)
+        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)
 
     def _with_weights(self, weights: Mapping[str, int]) -> Settings:
         """Return the settings with these weights in every profile; a weight of 0 switches the scoring off."""

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.assembly.profiles import build_profiles
-from scheduler.explain.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
+from scheduler.assembly.worlds import new_world
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.model.terms import CORDON_TAINT_KEY
+from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
 from tests.support import build
-from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
 from tests.support.storage_objects import claim, storage_class, volume
 
@@ -43,12 +42,12 @@ def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
 
 
 def drained(
-    state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, cordoned: bool = True
+    state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, stays: bool = True
 ) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], Moves]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
-    departures = empty_nodes(state, names, cordoned=cordoned)
-    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
-    moves = move_pods(departures.leaving, state, lambda _: profile, random.Random(1), budgets or [])
+    departures = empty_nodes(state, names, stays=stays)
+    world = new_world(SETTINGS, state, random.Random(1), [DEFAULT_SCHEDULER_NAME])
+    moves = move_pods(departures.leaving, world, budgets or [])
     assert differences(state) == []
     found = {pod.pod: (pod.round, pod.to, pod.held_by) for pod in leaving_pods(departures.leaving, moves)}
     return found, [(why, pod.name) for why, pod in departures.staying], moves
@@ -144,7 +143,7 @@ def test_a_pod_stays_with_its_volume() -> None:
     cluster = Cluster(zoned("a1 a2 b1"), [pod], storage=storage)
     found, _, moves = drained(cluster.state(), "a1")
     assert (found["db"][1], moves.unplaced) == ("a2", {})
-    found, _, moves = drained(cluster.state(), "a1", "a2", cordoned=False)
+    found, _, moves = drained(cluster.state(), "a1", "a2", stays=False)
     assert found["db"][1] == ""
     (message,) = moves.unplaced.values()
     assert message.startswith(
@@ -153,7 +152,7 @@ def test_a_pod_stays_with_its_volume() -> None:
 
 
 def test_an_ephemeral_volume_is_made_anew_where_its_pod_goes() -> None:
-    """Its old volume, which only a1 reaches, is deleted with the old pod."""
+    """Its old volume, which only a1 reaches, is deleted with the old pod; the new one is reached from the new node."""
     pod = web("db", "a1")
     pod["spec"]["volumes"] = [{"name": "v", "ephemeral": {}}]
     on_a1 = [build.node_term(f"{build.ZONE} in a")]
@@ -167,7 +166,7 @@ def test_an_ephemeral_volume_is_made_anew_where_its_pod_goes() -> None:
     assert drained(state, "a1")[0]["db"][1] == "b1"
     renewed = state.volumes.claim(key)
     assert renewed is not None
-    assert (renewed.volume_name, renewed.selected_node, state.volumes.volume("pv")) == ("", "b1", None)
+    assert (renewed.is_bound, renewed.selected_node, state.volumes.volume("pv")) == (True, "b1", None)
 
 
 @settings(max_examples=60, deadline=None)
