@@ -131,6 +131,23 @@ def test_a_pod_is_tried_again_once_others_have_moved() -> None:
     assert found == {"urgent": (1, "b2", ""), "b0": (1, "c1", ""), "b1": (2, "c1", "")}
 
 
+def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
+    """The urgent pod is let to b1 alone; of the pods there one finds room on c1, and the other none."""
+    urgent = web("urgent", "a1", cpu="2", node_selector={build.ZONE: "b"}, spec={"priority": 9})
+    lower = [web(f"low{n}", "b1") for n in range(2)]
+    nodes = zoned("a1 b1", allocatable={"cpu": "2", "pods": "9"}) + zoned(
+        "c1", allocatable={"cpu": "1", "pods": "9"}
+    )
+    state = Cluster(nodes, [urgent, *lower]).state()
+    found, _, moves = drained(state, "a1")
+    assert found == {"urgent": (1, "b1", "")}
+    assert sorted(pod.name for pod in moves.evicted) == ["low0", "low1"]
+    assert sorted((p.pod.name, p.pod.node_name) for p in state.placed.values() if p.pod.name != "urgent") in (
+        [("low0", "c1")],
+        [("low1", "c1")],
+    )
+
+
 def test_a_pod_stays_with_its_volume() -> None:
     """Bound to zone a, it finds no place when the zone is gone, and one in the zone when only its node is."""
     pod = web("db", "a1", owner="StatefulSet")
