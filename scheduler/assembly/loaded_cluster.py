@@ -11,7 +11,6 @@ import numpy as np
 
 from scheduler.assembly.profiles import build_profiles, build_state
 from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
-from scheduler.explain.watch_events import apply_event
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
@@ -23,6 +22,8 @@ from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.simulation.new_claims import add_claim
+from scheduler.simulation.watch_events import apply_event
+from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
 #: Nodes named in a note about kubelets.
@@ -32,9 +33,10 @@ _SHOWN_REFUSALS: Final = 5
 class LoadedCluster:
     """A cluster that was read once, with the scheduler's configuration."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
+        """`state`: the cluster's; by default an empty one, to which what is read is added."""
         self.settings = settings
-        self.state = build_state(settings)
+        self.state = build_state(settings) if state is None else state
         self.kinds = (*kinds_for(settings), *pod_groups())
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}

@@ -15,8 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
@@ -24,8 +23,6 @@ from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.formats.explanation import Explanation
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
-from scheduler.model.nodes import decode_workload
-from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.overview.pending import Visible
@@ -34,7 +31,6 @@ from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.slices import in_slices
-from scheduler.simulation.new_claims import add_claim
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -170,23 +166,18 @@ class WhatIfService:
         ]
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
+        cluster = LoadedCluster(self._settings, state)
         return [
-            self._replicas(manifest, count, state) for manifest, count in zip(manifests, counts, strict=True)
+            self._replicas(manifest, count, cluster)
+            for manifest, count in zip(manifests, counts, strict=True)
         ]
 
-    def _replicas(self, manifest: Manifest, n_replicas: int, state: ClusterState) -> Replicas:
+    def _replicas(self, manifest: Manifest, n_replicas: int, cluster: LoadedCluster) -> Replicas:
         where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
         if manifest.is_daemon_set:
             raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
-        if manifest.owner is not None:
-            owner = msgspec.json.encode(manifest.owner)
-            state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
-        decoder = PodDecoder()
         try:
-            for number in range(n_replicas):
-                for claim in manifest.claims(number):
-                    add_claim(state, claim)
-            pods = [decoder.decode(msgspec.json.encode(manifest.pod(number))) for number in range(n_replicas)]
+            pods = cluster.create_pods(manifest, n_replicas)
         except MalformedObjectError as error:
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
         return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)

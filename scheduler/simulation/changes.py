@@ -7,10 +7,9 @@ machine; no pod is assumed, so that there is nothing else to take back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import assert_never
 
 import msgspec
@@ -42,7 +41,10 @@ from scheduler.model.revisions import (
     keyed_anti_affinity,
     keyed_spread,
 )
+from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
+from scheduler.simulation.reversals import reversal
+from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -76,17 +78,20 @@ class ChangeTrial:
 
     def decision_after(self, changes: Iterable[Change]) -> Decision:
         """Return the decision once all changes are made. They are taken back afterwards."""
-        pod = self.pod
-        with ExitStack() as undo_stack:
-            for change in changes:
-                match change:
-                    case TolerateTaint() | AllowSkew() | AddMatchLabelKey():
-                        pod = changed_pod(pod, change)
-                    case RecreateWithMatchLabelKey():
-                        undo_stack.callback(recreate_replicas(self._copy, self.pod, change))
-                    case _:
-                        undo_stack.callback(apply_change(self._copy, change))
-            return decide(pod, ClusterView(self._copy), self._profile, self.rng, Unobserved())
+        state, pod = self._copy, self.pod
+        reversals: list[WatchEvent] = []
+        for change in changes:
+            if isinstance(change, TolerateTaint | AllowSkew | AddMatchLabelKey):
+                pod = changed_pod(pod, change)
+                continue
+            for event in events_of(change, self.pod, state):
+                reversals += filter(None, [reversal(state, event)])
+                apply_event(state, event)
+        try:
+            return decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
+        finally:
+            for event in reversed(reversals):
+                apply_event(state, event)
 
 
 def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew | AddMatchLabelKey) -> Pod:
@@ -108,48 +113,42 @@ def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew | AddMatchLabelKey) 
     return replace(pod, spec=replace(spec, spread=spread))
 
 
-def recreate_replicas(
-    state: ClusterState, pod: Pod, change: RecreateWithMatchLabelKey
-) -> Callable[[], object]:
-    """
-    Narrow the terms of running pods that equal the pod's own to their revisions; return a function that takes it back.
-
-    O(placed pods).
-    """
-    terms = _by_key(pod, change.topology_key)
-    before = [placed.pod for placed in state.placed.values() if declares_any(placed.pod, terms)]
-    for running in before:
-        state.upsert_pod(keyed_anti_affinity(running, terms))
-    return partial(_put_back, state, before)
-
-
 def _by_key(pod: Pod, topology_key: str) -> list[AffinityTerm]:
     return [term for term in anti_affinity_across_revisions(pod) if term.topology_key == topology_key]
 
 
-def apply_change(
+def events_of(
+    change: RemovePod
+    | RunPod
+    | AddRoom
+    | RemoveTaint
+    | Uncordon
+    | LabelNode
+    | LabelNamespace
+    | RecreateWithMatchLabelKey,
+    pod: Pod,
     state: ClusterState,
-    change: RemovePod | RunPod | AddRoom | RemoveTaint | Uncordon | LabelNode | LabelNamespace,
-) -> Callable[[], object]:
-    """Make the change and return a function that takes it back. A missing pod or node changes nothing."""
+) -> Iterator[WatchEvent]:
+    """
+    Yield what a watch shows once the change is made for the pod; nothing for a node that is missing.
+
+    Running pods that are created anew have their terms, which equal the pod's own, narrowed to their revisions.
+    """
     match change:
         case RemovePod(uid=uid):
-            pod = state.remove_pod(uid)
-            return partial(state.upsert_pod, pod) if pod is not None else _do_nothing
+            yield PodGone(uid)
         case RunPod():
-            pod = _imagined(change, len(state.placed))
-            state.upsert_pod(pod)
-            return partial(state.remove_pod, pod.uid)
+            yield PodSeen(_imagined(change, len(state.placed)))
         case LabelNamespace(namespace=name, key=key, value=value):
-            before = state.label_sets.namespace_labels.get(name)
-            state.upsert_namespace(Namespace(name, "", {**(before or {}), key: value}))
-            return partial(_restore_namespace, state, name, before)
+            labels = state.label_sets.namespace_labels.get(name, {})
+            yield NamespaceSeen(Namespace(name, "", {**labels, key: value}))
+        case RecreateWithMatchLabelKey():
+            terms = _by_key(pod, change.topology_key)
+            placed = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]
+            yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in placed)
         case AddRoom() | RemoveTaint() | Uncordon() | LabelNode():
-            node = state.node(change.node)
-            if node is None:
-                return _do_nothing
-            state.upsert_node(changed_node(node, change))
-            return partial(state.upsert_node, node)
+            if (node := state.node(change.node)) is not None:
+                yield NodeSeen(changed_node(node, change))
         case _:
             assert_never(change)
 
@@ -185,19 +184,3 @@ def _imagined(change: RunPod, number: int) -> Pod:
         "spec": {"nodeName": change.node},
     }
     return PodDecoder().decode(msgspec.json.encode(document))
-
-
-def _restore_namespace(state: ClusterState, name: str, labels: Mapping[str, str] | None) -> None:
-    if labels is None:
-        state.remove_namespace(name)
-    else:
-        state.upsert_namespace(Namespace(name, "", labels))
-
-
-def _put_back(state: ClusterState, pods: Iterable[Pod]) -> None:
-    for pod in pods:
-        state.upsert_pod(pod)
-
-
-def _do_nothing() -> None:
-    """Take back nothing."""

@@ -12,9 +12,8 @@ write fails, evicted pods are gone at once and nothing makes them anew, and no a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, assert_never
 
 from scheduler.core.machine import Machine
@@ -45,20 +44,20 @@ from scheduler.model.stimuli import (
     DisruptionBudgetSeen,
     EvictionEnded,
     PodGone,
-    PodGroupGone,
     PodGroupSeen,
     PodSeen,
     ScaleUpNotTriggered,
     Stimulus,
-    StorageGone,
     StorageSeen,
     TimePassed,
     VictimFate,
     VolumesWritten,
+    WatchEvent,
 )
 from scheduler.model.volumes import ClaimReference, StorageObject
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.simulation.new_claims import provisioned_for
+from scheduler.simulation.reversals import reversal
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -126,23 +125,29 @@ class World:
         #: Binds and evictions so far.
         self._n_results = 0
         #: Takes back what was done, the last first.
-        self._undo: list[Callable[[], object]] = []
+        self._reversals: list[WatchEvent] = []
 
     # What happens in the cluster.
 
     def create(self, pod: Pod) -> None:
         """Add a pod, which the machine is to place if it has no node and names a profile."""
-        self._undo.append(partial(self.process, PodGone(pod.uid)))
-        self.process(PodSeen(pod))
+        self._change(PodSeen(pod))
 
     def create_group(self, group: PodGroup) -> None:
         """Add a PodGroup."""
-        self._undo.append(partial(self.process, PodGroupGone(group.key)))
-        self.process(PodGroupSeen(group))
+        self._change(PodGroupSeen(group))
 
     def delete(self, uid: str) -> None:
         """Delete a pod, whether it runs or waits."""
         self.process(PodGone(uid))
+
+    def _change(self, event: WatchEvent) -> None:
+        self._note_reversal(event)
+        self.process(event)
+
+    def _note_reversal(self, event: WatchEvent) -> None:
+        if (undo := reversal(self.state, event)) is not None:
+            self._reversals.append(undo)
 
     def process(self, stimulus: Stimulus) -> None:
         """Hand the machine the stimulus, and carry out its instructions and those that follow from them."""
@@ -193,9 +198,8 @@ class World:
 
     def take_back(self) -> None:
         """Undo what happened in this world: created pods are gone, evicted ones run again, volumes are as before."""
-        while self._undo:
-            self._undo.pop()()
-        self._undo.clear()
+        while self._reversals:
+            self.process(self._reversals.pop())
         self.evictions.clear()
 
     # What became of a pod.
@@ -274,13 +278,12 @@ class World:
             return VictimFate.GONE
         self._n_results += 1
         victim, broken = placed.pod, ""
-        self._undo.append(partial(self.process, PodSeen(victim)))
+        self._reversals.append(PodSeen(victim))
         for budget in self._view.budgets_of(placed.label_set):
             if victim.name not in budget.disrupted_pods:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
-                self._undo.append(partial(self.process, DisruptionBudgetSeen(budget)))
-                self.process(DisruptionBudgetSeen(replace(budget, disruptions_allowed=left)))
+                self._change(DisruptionBudgetSeen(replace(budget, disruptions_allowed=left)))
         self.evictions.append(Eviction(victim, preemptor, broken))
         return VictimFate.DELETED
 
@@ -306,16 +309,10 @@ class World:
             selected = replace(claim, selected_node=writes.node_name, resource_version=self._next_version())
             made = provisioned_for(selected, writes.node_name, self.state.volumes)
             bound += [made.claim] if made.volume is None else [made.volume, made.claim]
-        for obj in (*written, *bound):
-            self._undo.append(self._restoring(obj))
-        shown = map(StorageSeen, (*written, *bound))
+        shown = [StorageSeen(obj) for obj in (*written, *bound)]
+        for event in shown:
+            self._note_reversal(event)
         return self._told(VolumesWritten(writes.pod.uid, tuple(versions)), *shown)
-
-    def _restoring(self, obj: StorageObject) -> Callable[[], object]:
-        """Return a function that shows the object as it was, or lets it go if it was not there."""
-        before = self.state.volumes.seen(obj.kind, obj.key)
-        gone_or_back = StorageGone(obj.kind, obj.key) if before is None else StorageSeen(before)
-        return partial(self.process, gone_or_back)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.worlds import new_world
+from scheduler.cli.query.drain import simulate_drain
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.model.terms import CORDON_TAINT_KEY
@@ -138,7 +140,8 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
     nodes = zoned("a1 b1", allocatable={"cpu": "2", "pods": "9"}) + zoned(
         "c1", allocatable={"cpu": "1", "pods": "9"}
     )
-    state = Cluster(nodes, [urgent, *lower]).state()
+    cluster = Cluster(nodes, [urgent, *lower])
+    state = cluster.state()
     found, _, moves = drained(state, "a1")
     assert found == {"urgent": (1, "b1", "")}
     assert sorted(pod.name for pod in moves.evicted) == ["low0", "low1"]
@@ -146,6 +149,11 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
         [("low0", "c1")],
         [("low1", "c1")],
     )
+    (note,) = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1)).notes[
+        1:
+    ]
+    start = "2 pods of lower priority would be evicted for these; there is no other place for 1 of them: default/low"
+    assert note.startswith(start)
 
 
 def test_a_pod_stays_with_its_volume() -> None:

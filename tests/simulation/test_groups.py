@@ -53,7 +53,7 @@ def loaded(*seen: Stimulus) -> LoadedCluster:
 def test_a_member_that_was_created_anew_is_placed_with_a_group_that_lost_another() -> None:
     """Of a whole group of four two run, one has gone for good, and one is new: the machine binds it at once."""
     new = of_train("new")
-    seen = (
+    seen: tuple[Stimulus, ...] = (
         node("n", "8"),
         placed_once(4),
         *(PodSeen(of_train(f"m{n}", node="n")) for n in (0, 1)),

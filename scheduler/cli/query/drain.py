@@ -82,7 +82,7 @@ def _eviction_notes(moves: Moves, world: World) -> tuple[str, ...]:
     left = {pod.uid: pod for pod in moves.evicted if pod.uid not in moves.round_by_uid}
     homeless = [pod.key for pod in left.values() if not world.node_of(pod.uid)]
     named = ", ".join(homeless[:_NAMED]) + (", ..." if len(homeless) > _NAMED else "")
-    lost = f"; of them {len(homeless)} find no other place: {named}" if homeless else ""
+    lost = f"; there is no other place for {len(homeless)} of them: {named}" if homeless else ""
     return (f"{counted(len(moves.evicted), 'pod')} of lower priority would be evicted for these{lost}",)
 
 
