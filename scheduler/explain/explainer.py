@@ -15,6 +15,7 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.fallbacks import bound_notes, pending_notes
@@ -94,14 +95,14 @@ def explain(request: ExplainRequest) -> Explanation:
 
 def _explain_pending(request: ExplainRequest) -> Explanation:
     pod, state = request.pod, request.state
-    decision = _decide(request, pod, state)
+    decision, relaxed = _next_decision(request)
     match decision:
         case ScheduleResult():
             n_feasible = decision.n_feasible
             where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
-            notes = (*request.notes, *_volume_notes(decision))
+            notes = (*request.notes, *relaxed, *_volume_notes(decision))
             explanation = with_parts(
                 _explanation(request, "schedulable", message),
                 scores=scores,
@@ -115,6 +116,22 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
         case _:
             assert_never(decision)
     return _with_gates(_with_group(explanation, request), pod)
+
+
+def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
+    """Return the decision of the pod's next cycle, and a note if rules are relaxed for it whose time is over."""
+    view, nominated = ClusterView(request.state), request.state.nominated
+    profile = request.new_profile(view)
+    # A nomination of which no watch has told yet counts too.
+    pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
+    decision = decide(pod, view, profile, request.rng, Unobserved())
+    if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
+        relaxation = Fallbacks(request.state, view).consider(pod, decision, profile, request.now_s)
+        if relaxation is not None:
+            relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
+            if isinstance(relaxed, ScheduleResult):
+                return relaxed, (f"relaxed: {relaxation.note()}",)
+    return decision, ()
 
 
 def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
@@ -234,7 +251,8 @@ def _explain_bound(request: ExplainRequest) -> Explanation:
     state = request.state if request.owns_state else request.state.copy()
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
-    decision = _decide(request, pod, state)
+    view = ClusterView(state)
+    decision = decide(pod, view, request.new_profile(view), request.rng, Unobserved())
     match decision:
         case ScheduleResult():
             scores = _ranked_from(node_name, decision, state)
@@ -283,11 +301,6 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
         return (f"{refused_by}: {refusal.message}",)
     found = [(plugin.name, statuses.at(row)) for plugin, statuses in inspection.refusals]
     return tuple(f"{name}: {status.message}" for name, status in found if status is not None)
-
-
-def _decide(request: ExplainRequest, pod: Pod, state: ClusterState) -> Decision:
-    view = ClusterView(state)
-    return decide(pod, view, request.new_profile(view), request.rng, Unobserved())
 
 
 def _explanation(request: ExplainRequest, state: State, message: str) -> Explanation:

@@ -227,20 +227,20 @@ class World:
             case EvictVictim(preemptor, victim):
                 fate = self._evict(victim.uid, preemptor)
                 ended = EvictionEnded(preemptor.uid, victim.uid, fate)
-                return self._told(ended, *([PodGone(victim.uid)] if fate is VictimFate.DELETED else []))
+                return self._handle_all(ended, *([PodGone(victim.uid)] if fate is VictimFate.DELETED else []))
             case PatchCondition(pod, reason, message, nominated_node_name):
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
                 return self._patch(pod, "")
             case FindScaleUpEvents(namespace):
                 waiting = [pod for pod in self.unbound.values() if pod.namespace == namespace]
-                return self._told(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
+                return self._handle_all(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
             case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted() | GroupAttempted():
                 return []
             case _:
                 assert_never(instruction)
 
-    def _told(self, *stimuli: Stimulus) -> list[Instruction]:
+    def _handle_all(self, *stimuli: Stimulus) -> list[Instruction]:
         return [instruction for stimulus in stimuli for instruction in self.handle(stimulus)]
 
     def _bind(self, pod: Pod, bind: Bind) -> list[Instruction]:
@@ -253,7 +253,7 @@ class World:
             relaxed=read_mark(bind.annotations),
             resource_version=self._next_version(),
         )
-        return self._told(BindDone(pod.uid), PodSeen(bound))
+        return self._handle_all(BindDone(pod.uid), PodSeen(bound))
 
     def _patch(
         self, pod: Pod, nominated_node_name: str | None, condition: PodCondition | None = None
@@ -269,7 +269,7 @@ class World:
             else nominated_node_name,
             resource_version=self._next_version(),
         )
-        return self._told(PodSeen(changed))
+        return self._handle_all(PodSeen(changed))
 
     def _evict(self, uid: str, preemptor: Pod) -> VictimFate:
         """Let the pod's budgets count its disruption; what deletes it follows."""
@@ -312,7 +312,7 @@ class World:
         shown = [StorageSeen(obj) for obj in (*written, *bound)]
         for event in shown:
             self._note_reversal(event)
-        return self._told(VolumesWritten(writes.pod.uid, tuple(versions)), *shown)
+        return self._handle_all(VolumesWritten(writes.pod.uid, tuple(versions)), *shown)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

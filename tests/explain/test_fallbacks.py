@@ -40,6 +40,17 @@ def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited(
     )
 
 
+def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
+    """As many seconds are saved on it as the fallback asks for."""
+    pod = web("third")
+    waited = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps({RULE: 300})}
+    pod["status"]["conditions"] = [waited]
+    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(pod)
+    assert answer.state == "schedulable"
+    why = "it kept the pod pending alone for 300 s"
+    assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
+
+
 def test_a_pod_that_no_fallback_would_help_is_told_so() -> None:
     answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(web("big", cpu="64"))
     assert (
