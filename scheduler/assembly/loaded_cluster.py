@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.assembly.profiles import build_profiles, build_state
+from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
@@ -36,7 +36,7 @@ class LoadedCluster:
     def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
         """`state`: the cluster's; by default an empty one, to which what is read is added."""
         self.settings = settings
-        self.state = build_state(settings) if state is None else state
+        self.state = new_state(settings) if state is None else state
         self.kinds = (*kinds_for(settings), *pod_groups())
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
@@ -46,7 +46,7 @@ class LoadedCluster:
         self._refused: list[Pod] = []
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

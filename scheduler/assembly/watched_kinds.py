@@ -17,6 +17,7 @@ from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GroupKey, GroupKind, decode_pod_group
 from scheduler.model.pods import term_problem
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
     DisruptionBudgetGone,
     DisruptionBudgetSeen,
@@ -66,7 +67,7 @@ class WatchedKind:
 
 def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     """Return the kinds that decisions read with this configuration. Which pods are placed as one: `pod_groups`."""
-    kinds = required_kinds(settings.node_annotations)
+    kinds = required_kinds(settings.node_annotations, settings.semantics)
     if any(map(uses_default_spreading, settings.profiles)):
         kinds += workload_kinds()
     if any(map(preempts, settings.profiles)):
@@ -74,14 +75,16 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     return kinds + storage_kinds(storage_kinds_read(settings))
 
 
-def required_kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
+def required_kinds(
+    node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
+) -> tuple[WatchedKind, ...]:
     """
     Return nodes, namespaces, and all pods that may still run, whichever scheduler they name.
 
     `node_annotations`: the keys that a plugin reads.
     """
     nodes, namespaces = Resource("/api/v1/nodes"), Resource("/api/v1/namespaces")
-    decode_pod = PodDecoder().decode
+    decode_pod = PodDecoder(semantics).decode
     return (
         WatchedKind(
             "Node",

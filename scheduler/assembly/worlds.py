@@ -36,5 +36,5 @@ def new_world(
         rng,
         queue=build_queue(profiles, settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S),
         now_s=now_s,
-        preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
+        semantics=settings.semantics,
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.framework.profile import Profile
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
+from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
 
 
 def queue_for(
@@ -15,9 +17,10 @@ def queue_for(
     initial_backoff_s: float = 1.0,
     max_backoff_s: float = 10.0,
     max_in_unschedulable_s: float = 300.0,
-    namespace_share: float = 0.0,
+    policy: QueuePolicy = DEFAULT_POLICY,
+    semantics: Semantics = DEFAULT_SEMANTICS,
 ) -> PodQueue:
-    """Return an empty queue for these profiles, by schedulerName. `namespace_share`: see `NamespaceShares`."""
+    """Return an empty queue for these profiles, by schedulerName."""
     return PodQueue(
         {
             name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
@@ -30,5 +33,6 @@ def queue_for(
         initial_backoff_s=initial_backoff_s,
         max_backoff_s=max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
-        namespace_share=namespace_share,
+        policy=policy,
+        semantics=semantics,
     )

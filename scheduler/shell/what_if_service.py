@@ -151,7 +151,7 @@ class WhatIfService:
             return []
         documents = numbered_documents(request.manifest, _SOURCE)
         manifests, _ = sorted_documents(
-            documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
+            documents, _SOURCE, namespace="default", semantics=self._settings.semantics
         )
         if len(manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")

@@ -38,6 +38,7 @@ from scheduler.model.instructions import (
 )
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod, PodCondition
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
@@ -63,6 +64,9 @@ from scheduler.state.cluster_view import ClusterView
 
 #: Cycles without a bind or an eviction for each pod that waits, after which the world counts as quiet.
 _FRUITLESS_CYCLES: Final = 20
+
+#: How long a pod that others were evicted for waits for its next attempt, at most.
+_BACKOFF_S: Final = 60.0
 
 #: Virtual time after which the members of a group that is not complete have a condition that says so.
 GROUP_REPORT_S: Final = 6.0
@@ -96,7 +100,7 @@ class World:
         *,
         queue: PodQueue | None = None,
         now_s: float = 0.0,
-        preempts_asynchronously: bool = True,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
         Args:
@@ -105,18 +109,12 @@ class World:
             rng: chooses among equally good nodes.
             queue: for these profiles; by default one with the usual backoffs.
             now_s: on the clock by which the state's kubelet refusals end.
-            preempts_asynchronously: the gate SchedulerAsyncPreemption.
+            semantics: of the version of Kubernetes whose decisions these are.
         """
         self.state = state
         self.profiles = profiles
-        self.queue = queue_for(profiles) if queue is None else queue
-        self.machine = Machine(
-            state=state,
-            queue=self.queue,
-            profiles=profiles,
-            rng=rng,
-            preempts_asynchronously=preempts_asynchronously,
-        )
+        self.queue = queue_for(profiles, semantics=semantics) if queue is None else queue
+        self.machine = Machine(state=state, queue=self.queue, profiles=profiles, rng=rng, semantics=semantics)
         self.now_s = now_s
         self.unbound: dict[str, Pod] = {}
         self.evictions: list[Eviction] = []
@@ -124,6 +122,8 @@ class World:
         self._n_versions = 0
         #: Binds and evictions so far.
         self._n_results = 0
+        #: By UID of a pod: when others were evicted for it.
+        self._room_made_s: dict[str, float] = {}
         #: Takes back what was done, the last first.
         self._reversals: list[WatchEvent] = []
 
@@ -173,16 +173,20 @@ class World:
         `limit_s`: how much time may pass meanwhile, for pods that wait for the end of a backoff or of a rule's clock.
         """
         end_s = self.now_s + limit_s
+        self._run_cycles()
         while self.unbound:
-            self._run_cycles()
-            wake_s = self.machine.next_wake_s(self.now_s)
-            if wake_s is None or wake_s > end_s:
+            wake_s, latest_s = self.machine.next_wake_s(self.now_s), max(end_s, self._backoffs_end_s())
+            if wake_s is None or wake_s > latest_s:
                 return
-            is_at_end = wake_s == end_s
             self.pass_time(wake_s - self.now_s)
-            if is_at_end:
-                self._run_cycles()
+            self._run_cycles()
+            if wake_s == latest_s:
                 return
+
+    def _backoffs_end_s(self) -> float:
+        """Return until when the pods wait that others were evicted for, and that are to be tried again."""
+        made_s = [made_s for uid, made_s in self._room_made_s.items() if uid in self.unbound]
+        return max(made_s) + _BACKOFF_S if made_s else 0.0
 
     def pass_time(self, seconds: float) -> None:
         """Let the time pass, and let the machine do what is due then."""
@@ -277,6 +281,7 @@ class World:
         if placed is None:
             return VictimFate.GONE
         self._n_results += 1
+        self._room_made_s[preemptor.uid] = self.now_s
         victim, broken = placed.pod, ""
         self._reversals.append(PodSeen(victim))
         for budget in self._view.budgets_of(placed.label_set):

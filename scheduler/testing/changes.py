@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.assembly.profiles import build_state
+from scheduler.assembly.profiles import new_state
 from scheduler.assembly.worlds import new_world
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
@@ -74,7 +74,7 @@ class WaitingPods:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._world = new_world(cluster.settings, build_state(cluster.settings), random.Random(1))
+        self._world = new_world(cluster.settings, new_state(cluster.settings), random.Random(1))
         (self._profile,) = self._world.profiles.values()
         self._objects = {completed(one)["metadata"]["name"]: completed(one) for one in cluster.objects}
         for document in self._objects.values():

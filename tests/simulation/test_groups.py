@@ -117,14 +117,14 @@ def test_members_of_a_simulated_group_evict_pods() -> None:
     """A node of four CPUs has three pods of lower priority: two of them make room, and no further group has any."""
     settings = default_settings()
     lower = [PodSeen(pod(f"low{n}", node="n")) for n in range(3)]
-    manifest = parse_manifest(job(9), namespace="default", gates=settings.feature_gates)
+    manifest = parse_manifest(job(9), namespace="default", semantics=settings.semantics)
     (simulation,) = simulate_manifests(loaded(node("n", "4"), *lower), [manifest], None, random.Random(1))
     assert (simulation.n_placed, simulation.n_evicted) == (3, 2)
     assert {victim.priority for victim in simulation.victims} == {0}
     assert simulation.n_more_groups == 0
     (low,) = simulate_manifests(
         loaded(node("n", "4"), *lower),
-        [parse_manifest(job(0), namespace="default", gates=settings.feature_gates)],
+        [parse_manifest(job(0), namespace="default", semantics=settings.semantics)],
         None,
         random.Random(1),
     )
@@ -134,7 +134,7 @@ def test_members_of_a_simulated_group_evict_pods() -> None:
 
 def test_further_groups_are_those_that_fit_without_evictions() -> None:
     settings = default_settings()
-    manifest = parse_manifest(job(9), namespace="default", gates=settings.feature_gates)
+    manifest = parse_manifest(job(9), namespace="default", semantics=settings.semantics)
     cluster = loaded(node("n", "10"), *(PodSeen(pod(f"low{n}", node="n")) for n in range(2)))
     (simulation,) = simulate_manifests(cluster, [manifest], None, random.Random(1))
     assert (simulation.n_placed, simulation.n_evicted, simulation.n_more_groups) == (3, 0, 1)

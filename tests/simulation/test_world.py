@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.assembly.profiles import build_state
+from scheduler.assembly.profiles import new_state
 from scheduler.assembly.worlds import new_world
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.fallback import FALLBACK
@@ -31,7 +31,7 @@ from tests.support.storage_objects import claim, storage_class, volume
 def world_of(cluster: Cluster, seed: int = 1) -> World:
     """Return a world with the cluster's objects but its pending pods."""
     settings = default_settings()
-    return new_world(settings, cluster.state(build_state(settings)), random.Random(seed))
+    return new_world(settings, cluster.state(new_state(settings)), random.Random(seed))
 
 
 def pending(name: str, *, cpu: str = "1", priority: int = 0, **more: Any) -> Pod:

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any, cast
 
-from scheduler.assembly.profiles import build_profiles, build_queue, build_state
+from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
@@ -23,6 +23,7 @@ from scheduler.model.stimuli import (
     PodSeen,
     TimePassed,
 )
+from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
 from scheduler.simulation.world import World
@@ -38,18 +39,14 @@ class Driver(World):
 
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
-        state = build_state(settings)
+        state = new_state(settings)
         profiles = build_profiles(settings, ClusterView(state))
-        queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share)
+        policy = QueuePolicy(namespace_share=namespace_share)
+        queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0, policy=policy)
         super().__init__(
-            state,
-            profiles,
-            random.Random(seed),
-            queue=queue,
-            now_s=1000.0,
-            preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
+            state, profiles, random.Random(seed), queue=queue, now_s=1000.0, semantics=settings.semantics
         )
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
         self._version = 0
 
     def pod(self, *args: Any, **kwargs: Any) -> Pod:
