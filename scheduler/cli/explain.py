@@ -133,6 +133,7 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
             *cluster.kubelet_refusal_notes(pod),
             *cluster.malformed_notes(),
         ),
+        semantics=cluster.settings.semantics,
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )
     try:

@@ -32,6 +32,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.simulation.changes import ChangeTrial
 from scheduler.simulation.groups import next_cycle
 from scheduler.simulation.world import World
@@ -61,6 +62,7 @@ class ExplainRequest:
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
         now_s: on the clock by which the state's kubelet refusals end.
+        semantics: of the version of Kubernetes whose decisions these are.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
 
@@ -75,6 +77,7 @@ class ExplainRequest:
     owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
     now_s: float = 0.0
+    semantics: Semantics = DEFAULT_SEMANTICS
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -169,7 +172,7 @@ def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
     state = request.state.copy()
     profile = request.new_profile(ClusterView(state))
     profiles = dict.fromkeys(sorted({pod.scheduler_name for pod in members}), profile)
-    return World(state, profiles, request.rng, now_s=request.now_s)
+    return World(state, profiles, request.rng, now_s=request.now_s, semantics=request.semantics)
 
 
 def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:

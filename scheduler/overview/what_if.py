@@ -20,6 +20,7 @@ from scheduler.framework.explaining import must_stay
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import NodeGone
 from scheduler.overview.pending import Visible, without_names
 from scheduler.overview.redaction import redacted
@@ -143,6 +144,7 @@ class Rehearsal:
     rng: Rng
     may_see: Visible
     now_s: float = 0.0
+    semantics: Semantics = DEFAULT_SEMANTICS
 
     def answer(self, request: WhatIfRequest, replicas: Sequence[Replicas], notes: tuple[str, ...]) -> WhatIf:
         """Return the answer; the copy is used up. One cycle per pod, 0.5 ms at 5,000 nodes. Raises SettingsError."""
@@ -162,7 +164,13 @@ class Rehearsal:
 
     def _world(self, scheduler_names: Collection[str], *, is_changed: bool) -> World:
         profiles = self.new_profiles(ClusterView(self.state), is_changed)
-        return World(self.state, with_stand_ins(profiles, scheduler_names), self.rng, now_s=self.now_s)
+        return World(
+            self.state,
+            with_stand_ins(profiles, scheduler_names),
+            self.rng,
+            now_s=self.now_s,
+            semantics=self.semantics,
+        )
 
     def _simulate(self, replicas: Replicas, world: World, *, is_changed: bool) -> Simulation:
         placed = place_replicas(replicas.pods, world)
@@ -178,6 +186,7 @@ class Rehearsal:
                 try_changes=False,
                 pending_pods=replicas.pods if unplaced.group is not None else (),
                 now_s=world.now_s,
+                semantics=self.semantics,
             )
             explanation = redacted(explain(request), self.may_see)
         return Simulation.of(

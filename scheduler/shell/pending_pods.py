@@ -169,5 +169,6 @@ class PendingPodExplainer:
                 pending_pods=[other.pod for other in self.pending()],
                 notes=(_NOTE,),
                 now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
         )

@@ -90,6 +90,7 @@ class WhatIfService:
                 notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
                 owns_state=True,
                 now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
             return await asyncio.to_thread(explain, request)
 
@@ -118,6 +119,7 @@ class WhatIfService:
                 rng=random.Random(_SEED),
                 may_see=may_see,
                 now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
             return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
 

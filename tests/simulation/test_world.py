@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from scheduler.assembly.profiles import new_state
+from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.worlds import new_world
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.fallback import FALLBACK
 from scheduler.model.instructions import Bind, EvictVictim, PatchCondition
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
 from scheduler.model.stimuli import BindDone, CycleDue, EvictionEnded, PodGone, PodSeen, VictimFate
 from scheduler.settings.loading import default_settings
 from scheduler.simulation.replicas import place_replicas
 from scheduler.simulation.world import World
 from scheduler.state.audit import differences
+from scheduler.state.cluster_view import ClusterView
 from tests.explain.random_clusters import random_cluster
 from tests.support import build
 from tests.support.build import Json, container
@@ -76,6 +78,19 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     )
     assert {pod.name for pod, _ in placed.pods} == {"high1", "high2"}
     assert [one.disruptions_allowed for one in world.state.budgets.within("default")] == [0]
+
+
+def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
+    """Also where pods are not popped from the backoff queue, and all evictions are awaited before the report."""
+    off = {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False, Gate.SCHEDULER_ASYNC_PREEMPTION: False}
+    semantics = semantics_of(DEFAULT_SEMANTICS.version, off)
+    pods = [running(f"low{n}", "a1") for n in (1, 2)]
+    state = Cluster(zoned("a1", allocatable={"cpu": "2", "pods": "9"}), pods).state()
+    profiles = build_profiles(replace(default_settings(), semantics=semantics), ClusterView(state))
+    world = World(state, profiles, random.Random(1), semantics=semantics)
+    placed = place_replicas([pending("high", cpu="2", priority=9)], world)
+    assert [node_name for _, node_name in placed.pods] == ["a1"]
+    assert len(placed.victims) == 2
 
 
 def test_a_claim_is_bound_before_its_pod_and_a_volume_is_made_for_another() -> None:
