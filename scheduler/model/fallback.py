@@ -106,6 +106,13 @@ class Fallback:
             return "ScheduleAnyway"
         return f"preferred with weight {self.weight}"
 
+    @property
+    def text(self) -> str:
+        """A sentence's rest: what the rule counts as once it is relaxed, and when that is."""
+        when = [f"after {self.after_s} s"] if self.after_s is not None else []
+        when += ["when an autoscaler says NotTriggerScaleUp"] if self.after_not_trigger_scale_up else []
+        return f"{self.name} counts as {self.softened}, {' or '.join(when)}"
+
     def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
         """Return whether the entry is about the term, which is one of its rule."""
         selector = term.selector

@@ -12,7 +12,7 @@ upstream gives an assumption up with any newer version, and with the first of it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.errors import InvariantViolation
@@ -56,6 +56,15 @@ class AssumedObjects:
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, _Assumption] = {}
+
+    def copy(self) -> AssumedObjects:
+        """Return a copy that changes on its own. O(assumptions)."""
+        copy = AssumedObjects()
+        copy._by_key = {
+            key: replace(assumption, holders=set(assumption.holders))
+            for key, assumption in self._by_key.items()
+        }
+        return copy
 
     def __len__(self) -> int:
         """Return the number of objects that are assumed."""

@@ -13,7 +13,7 @@ derived counts are patched; `state.audit` recounts everything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
 from scheduler.model.volumes import StorageKind, StorageObject
+from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
@@ -64,6 +65,19 @@ MARKED_BY_LABEL: Final = NamespaceRule(frozenset(), MARKED_NAMESPACES)
 _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
+#: What a copy of the state takes over, each by its own copy method.
+_TAKEN_OVER: Final = frozenset({"workloads", "kubelet_refusals", "budgets", "groups", "preempting"})
+#: What a copy counts itself from what is added to it: nodes, namespaces, volumes, nominated and placed pods.
+_COUNTED: Final = frozenset(
+    {
+        *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "nominated"),
+        *("placed", "_on_row", "n_assumed"),
+    }
+)
+#: What a copy computes when it is needed, and how it was configured.
+_DERIVED: Final = frozenset({"log", "derived", "masks", "counts", "_usage_by_spec", "_options"})
+
+
 class ClusterState:
     """The cluster as columns, and the counts derived from them."""
 
@@ -79,6 +93,7 @@ class ClusterState:
         `annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`. `decides`: whether pods are to be
         placed, for which the affinity terms of placed pods are kept.
         """
+        self._options = (exempt_namespaces, annotating, max_derived_bytes, decides)
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
@@ -110,6 +125,49 @@ class ClusterState:
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+
+    def copy(self) -> ClusterState:
+        """Return a copy that changes on its own. O(pods + nodes), about 0.7 s for 50,000 pods."""
+        copy = self.empty_copy()
+        for _ in self.copy_pieces(copy):
+            pass
+        return copy
+
+    def empty_copy(self) -> ClusterState:
+        """Return an empty state with the same configuration."""
+        exempt_namespaces, annotating, max_derived_bytes, decides = self._options
+        return ClusterState(
+            exempt_namespaces, annotating=annotating, max_derived_bytes=max_derived_bytes, decides=decides
+        )
+
+    def copy_pieces(self, copy: ClusterState) -> Generator[None, None, None]:
+        """
+        Fill the empty `copy`, and yield every 0.5 ms. A pod that comes or goes meanwhile is copied or not.
+
+        Pending members of groups are not copied: they are in a queue, which a copy has not.
+        """
+        if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
+            raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
+        copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
+        copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), set(self.preempting)
+        copy.groups = self.groups.without_members()
+        for name, labels in list(self.label_sets.namespace_labels.items()):
+            copy.upsert_namespace(Namespace(name, "", labels))
+        for node_name, pods in list(self.nominated.by_node()):
+            for pod in pods:
+                copy.nominate(pod, node_name)
+        yield from self.volumes.copy_pieces(copy.volumes)
+        for nodes in batches(list(self.nodes.nodes)):
+            for node in nodes:
+                if node is not None:
+                    copy.upsert_node(node)
+            yield
+        for part in self.placed.parts():
+            located = [(known.pod, self.nodes.name_of(known.row), known.assumed) for known in part.values()]
+            for few in batches(located):
+                for pod, node_name, assumed in few:
+                    copy._count(pod, node_name, assumed=assumed)
+                yield
 
     def upsert_node(self, node: Node) -> None:
         """Add or update the node; pods that were seen on it earlier count from now on."""

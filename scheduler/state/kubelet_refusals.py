@@ -11,7 +11,7 @@ Time is an argument. Bounded: past `CAPACITY` exclusions the one refused longest
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.model.pods import PodSpec
@@ -54,6 +54,14 @@ class KubeletRefusals:
         #: Spec -> name of each excluded node -> the kubelet's reason; no spec without a node.
         self._excluded: dict[PodSpec, dict[str, str]] = {}
         self._next_s: float | None = None
+
+    def copy(self) -> KubeletRefusals:
+        """Return a copy that changes on its own. O(exclusions)."""
+        copy = KubeletRefusals()
+        copy.n_refused, copy.version, copy._next_s = self.n_refused, self.version, self._next_s
+        copy._exclusions = {key: replace(exclusion) for key, exclusion in self._exclusions.items()}
+        copy._excluded = {spec: dict(nodes) for spec, nodes in self._excluded.items()}
+        return copy
 
     def __len__(self) -> int:
         return len(self._exclusions)

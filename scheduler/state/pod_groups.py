@@ -42,9 +42,10 @@ class PodGroups:
         return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
 
     def without_members(self) -> PodGroups:
-        """Return a copy of the groups without their members."""
+        """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
-        copy._objects, copy._served, copy._whole = dict(self._objects), set(self._served), set(self._whole)
+        copy._objects, copy._served = dict(self._objects), set(self._served)
+        copy._whole, copy._released = set(self._whole), set(self._released)
         return copy
 
     def serve(self, kind: GroupKind) -> None:

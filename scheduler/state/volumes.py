@@ -27,6 +27,7 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.assumed_objects import AssumedObjects
 from scheduler.state.attached_volumes import AttachedVolume, AttachedVolumes
+from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.free_volumes import FreeVolumes
 from scheduler.state.holders import Holders
@@ -397,6 +398,14 @@ class Volumes:
         row = self._nodes.row_by_name.get(node_name)
         if row is not None:
             self._log.append(Change(row))
+
+    def copy_pieces(self, copy: Volumes) -> Iterator[None]:
+        """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
+        copy.assumed = self.assumed.copy()
+        for few in batches([self.assumed.seen(obj.kind, obj.key) or obj for obj in self.objects()]):
+            for obj in few:
+                copy.upsert(obj)
+            yield
 
     # For the audit.
 
