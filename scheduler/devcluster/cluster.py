@@ -20,7 +20,6 @@ from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.storage.store import HISTORY_CAPACITY, Store
-from scheduler.devcluster.storage.write_log import WriteLog
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _SHUTDOWN_S: Final = 2.0
@@ -47,7 +46,6 @@ class DevCluster:
         token: str | None = None,
         bookmark_interval_s: float = BOOKMARK_INTERVAL_S,
         history_capacity: int = HISTORY_CAPACITY,
-        write_log: bool = False,
         controllers: bool = False,
         node_labels: Mapping[str, Sequence[str]] | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -63,7 +61,6 @@ class DevCluster:
             token: the bearer token of the administrator; None accepts requests without one; "" creates a random one.
             bookmark_interval_s: seconds between the bookmarks of a watch.
             history_capacity: past changes of each kind from which watches can resume.
-            write_log: record every accepted write in `writes`.
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
             node_labels: further labels of the nodes, each with the values that they get in turn.
@@ -72,7 +69,6 @@ class DevCluster:
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
-        self.writes: Final = WriteLog(self.store) if write_log else None
         self._webhooks = WebhookAdmission(self.store)
         self._server = ApiServer(
             self.store, self.faults, self._webhooks, token=self.token, bookmark_interval_s=bookmark_interval_s

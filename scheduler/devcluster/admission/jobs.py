@@ -1,14 +1,14 @@
 """
 The rules of Jobs and CronJobs: a Job's own labels and selector, templates that end, schedules.
 
-Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation/validation.go (kubernetes 1.36).
+Source: pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation/validation.go (kubernetes 1.36), and
+github.com/robfig/cron/v3 parser.go. Difference: schedules have no names of months and days, and no @every.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission import defaults
-from scheduler.devcluster.admission.schedules import ScheduleError, parse_schedule
 from scheduler.devcluster.admission.strategy import Strategy, View
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
@@ -17,6 +17,9 @@ from scheduler.syntax.field_errors import FieldError
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
+_SCHEDULES: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+#: Least and greatest value of minute, hour, day of month, month and day of week.
+_RANGES: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 
 def _prepare_job(job: JsonObject, view: View) -> None:
@@ -66,14 +69,43 @@ def _cron_job_errors(cron_job: JsonObject) -> Iterator[FieldError]:
     spec = cron_job["spec"]
     if not spec.get("schedule"):
         yield field_errors.required("spec.schedule")
-    else:
-        try:
-            parse_schedule(spec["schedule"])
-        except ScheduleError as error:
-            yield field_errors.invalid("spec.schedule", spec["schedule"], str(error))
+    elif fault := _schedule_fault(spec["schedule"]):
+        yield field_errors.invalid("spec.schedule", spec["schedule"], fault)
     if spec["concurrencyPolicy"] not in _CONCURRENCY:
         yield field_errors.not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY)
     yield from _template_errors(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+
+
+def _schedule_fault(text: str) -> str:
+    """Return why the text is no schedule, empty if it is one."""
+    fields = text.split()
+    if text.strip() in _SCHEDULES:
+        return ""
+    if len(fields) != len(_RANGES):
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    parts = (
+        _range_fault(part, *limits)
+        for field, limits in zip(fields, _RANGES, strict=True)
+        for part in field.split(",")
+    )
+    return next(filter(None, parts), "")
+
+
+def _range_fault(part: str, least: int, most: int) -> str:
+    """Return why a part of a field is no number, range or step, empty if it is one."""
+    span, slash, step = part.partition("/")
+    first, dash, last = (str(least), "-", str(most)) if span in ("*", "?") else span.partition("-")
+    for number in (first, *([last] if dash else []), *([step] if slash else [])):
+        if not number.isdecimal():
+            return f'failed to parse int from {number}: strconv.Atoi: parsing "{number}": invalid syntax'
+    start, end = int(first), int(last if dash else first)
+    if slash and int(step) == 0:
+        return f"step of range should be a positive number: {part}"
+    if start < least:
+        return f"beginning of range ({start}) below minimum ({least}): {part}"
+    if end > most:
+        return f"end of range ({end}) above maximum ({most}): {part}"
+    return f"beginning of range ({start}) beyond end of range ({end}): {part}" if start > end else ""
 
 
 JOBS: Final = Strategy(

@@ -2,7 +2,7 @@
 The rules of a pod's spec, for new pods and for changes.
 
 Source: pkg/apis/core/validation/validation.go, ValidatePodSpec and ValidatePodUpdate (kubernetes 1.36), as far as
-schedulers and their tests meet them.
+schedulers and their tests meet them. Difference: the node affinity of a gated pod is as fixed as that of any other.
 """
 
 import difflib
@@ -90,7 +90,7 @@ def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     munged = _with_updatable_fields_of(old, new)
     if old.get("schedulingGates"):
         yield from _gated_change_errors(munged, old)
-        munged = _with_node_choice_of(old, munged)
+        munged = _normal({**munged, "nodeSelector": old.get("nodeSelector")})
     if munged != _normal(old):
         detail = f"pod updates may not change fields other than {_UPDATABLE}\n{_diff(old, munged)}"
         yield field_errors.forbidden("spec", detail)
@@ -136,47 +136,11 @@ def _with_updatable_fields_of(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _gated_change_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield an error if node selector or node affinity of a gated pod changed in any way but narrowing."""
+    """Yield an error if the node selector of a gated pod changed in any way but narrowing."""
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     if any(after.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         yield field_errors.invalid("spec.nodeSelector", after, detail)
-    old_terms, new_terms = _node_terms(old), _node_terms(new)
-    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    if old_terms and len(old_terms) != len(new_terms):
-        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        yield field_errors.invalid(path, new_terms or None, detail)
-        return
-    for index, (term_before, term_after) in enumerate(zip(old_terms, new_terms, strict=False)):
-        if not _only_adds(term_before, term_after):
-            detail = "only additions are allowed (no mutations or deletions)"
-            yield field_errors.invalid(f"{path}[{index}]", term_after, detail)
-
-
-def _node_terms(spec: JsonObject) -> list[JsonObject]:
-    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    selector = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms: list[JsonObject] = selector.get("nodeSelectorTerms") or []
-    return terms
-
-
-def _only_adds(before: JsonObject, after: JsonObject) -> bool:
-    lists = ("matchExpressions", "matchFields")
-    if not any(before.get(name) for name in lists):
-        return not any(after.get(name) for name in lists)
-    return all(
-        (after.get(name) or [])[: len(before.get(name) or [])] == (before.get(name) or []) for name in lists
-    )
-
-
-def _with_node_choice_of(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return the new spec with the old node selector and node affinity."""
-    affinity = {key: value for key, value in (new.get("affinity") or {}).items() if key != "nodeAffinity"}
-    if (old.get("affinity") or {}).get("nodeAffinity"):
-        affinity["nodeAffinity"] = old["affinity"]["nodeAffinity"]
-    return _normal(
-        {**new, "nodeSelector": old.get("nodeSelector"), "affinity": affinity or old.get("affinity")}
-    )
 
 
 def _diff(old: JsonObject, new: JsonObject) -> str:

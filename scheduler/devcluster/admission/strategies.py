@@ -53,7 +53,7 @@ def _prepare_namespace(namespace: JsonObject, view: View) -> None:
 
 
 def _keep_finalizers(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Keep spec.finalizers, which only the finalize subresource writes."""
+    """Keep spec.finalizers, which the end of the namespace alone empties."""
     del view
     new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
 

@@ -45,8 +45,6 @@ class ClaimView:
     #: Return the volumes of the claim's class that have no claim.
     list_free: Callable[[], Iterable[JsonObject]]
     storage_class: JsonObject | None
-    #: CSIStorageCapacity objects of the class.
-    pools: Sequence[JsonObject]
     pods: Sequence[JsonObject]
     find_node: Callable[[str], JsonObject | None]
     list_nodes: Callable[[], Iterable[JsonObject]]
@@ -203,7 +201,7 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
     elif selected and node is None:
         made = f'error getting selected node: node "{selected}" not found'
     else:
-        made = provision(claim, storage_class, view.pools, node=node, nodes=view.list_nodes)
+        made = provision(claim, storage_class, node, view.list_nodes)
     if isinstance(made, str):
         return _failed(claim, storage_class, made)
     text = f"Successfully provisioned volume pvc-{uid(claim)}"

@@ -18,7 +18,6 @@ from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
 from scheduler.devcluster.kinds import (
-    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
@@ -47,7 +46,6 @@ COMPONENTS: Final = {
     PERSISTENT_VOLUME: "persistentvolume-controller",
     DAEMON_SET: "daemonset-controller",
     JOB: "job-controller",
-    CRON_JOB: "cronjob-controller",
     POD: "ephemeral-volume-controller",
 }
 

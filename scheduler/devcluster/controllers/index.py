@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.kinds import (
-    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
@@ -37,11 +36,10 @@ _LOG: Final = logging.getLogger(__name__)
 OWNER_KINDS: Final = {
     POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB),
     REPLICA_SET: (DEPLOYMENT,),
-    JOB: (CRON_JOB,),
 }
 _INDEXED: Final = (
-    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA,
-    PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD,
+    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM, POD,
 )  # fmt: skip
 
 Objects = dict[tuple[str, str], JsonObject]

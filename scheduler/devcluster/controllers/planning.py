@@ -10,7 +10,6 @@ from typing import Final
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers import (
     claims,
-    cronjobs,
     daemonsets,
     deployments,
     disruption,
@@ -27,7 +26,6 @@ from scheduler.devcluster.controllers.ownership import controller_uid, owner_sel
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.controllers.volume_index import VolumeIndex
 from scheduler.devcluster.kinds import (
-    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
@@ -80,7 +78,6 @@ class Planner:
             POD: self._pod,
             DAEMON_SET: self._daemon_set,
             JOB: self._job,
-            CRON_JOB: self._cron_job,
         }
         self._owners = OwnerIndex(store, on_dirty)
         self._volumes = VolumeIndex(store, on_dirty)
@@ -117,9 +114,6 @@ class Planner:
     def _job(self, task: _Task) -> Sequence[Action]:
         return jobs.plan(task.obj, self._dependents(POD, task), task.now_s)
 
-    def _cron_job(self, task: _Task) -> Sequence[Action]:
-        return cronjobs.plan(task.obj, list(self._owners.owned(JOB, task.obj)), task.now_s)
-
     def _budget(self, task: _Task) -> Sequence[Action]:
         in_namespace, _ = self._store.list(POD, task.namespace)
         matching = [pod for pod in in_namespace if owner_selects(task.obj, pod)]
@@ -140,7 +134,6 @@ class Planner:
             promised=self._volumes.promised(claim),
             list_free=lambda: self._volumes.free(class_name(claim)),
             storage_class=storage_class,
-            pools=self._volumes.pools(class_name(claim)),
             pods=self._volumes.pods(claim),
             find_node=lambda name: self._store.find(NODE, "", name),
             list_nodes=lambda: self._store.list(NODE)[0],
@@ -152,7 +145,7 @@ class Planner:
         reference = task.obj["spec"].get("claimRef") or {}
         namespace, name = reference.get("namespace", ""), reference.get("name", "")
         claim = self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
-        return volumes.plan(task.obj, claim, self._volumes.pools(class_name(task.obj)))
+        return volumes.plan(task.obj, claim)
 
     def _waited_s(self, claim: JsonObject, storage_class: JsonObject | None) -> float:
         """Return how long the claim has been waiting for a volume on its selected node."""

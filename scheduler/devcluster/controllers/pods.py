@@ -88,7 +88,7 @@ def deletion_order(
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
-    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, int, str]:
+    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, str]:
         ready_s = ready_since_s(pod)
         return (
             node_name(pod) != "",
@@ -97,7 +97,6 @@ def deletion_order(
             _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
             -1 if ready_s is None else _age_rank(ready_s, now_s),
-            -_restarts(pod),
             _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
             str(pod["metadata"].get("uid", "")),
         )
@@ -114,8 +113,3 @@ def _age_rank(since_s: float, now_s: float) -> int:
 def _deletion_cost(pod: JsonObject) -> int:
     text = str((pod["metadata"].get("annotations") or {}).get(_DELETION_COST, "0"))
     return int(text) if text.removeprefix("-").isdecimal() else 0
-
-
-def _restarts(pod: JsonObject) -> int:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return max((int(one.get("restartCount") or 0) for one in statuses), default=0)

@@ -24,7 +24,6 @@ from scheduler.devcluster.controllers.rollout import replicas
 from scheduler.devcluster.controllers.stateful_claims import (
     FindClaim,
     missing_claims,
-    owned_claims,
     with_claims,
 )
 from scheduler.devcluster.controllers.templates import pod_from_template, template_hash
@@ -51,8 +50,6 @@ def plan(
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):
-        wanted = _ordinals(stateful_set)
-        actions += owned_claims(stateful_set, sorted(pod_at.items()), wanted, find_claim)
         actions += _management(stateful_set, pod_at, find_claim, now_s)
     status = _status(stateful_set, pod_at, now_s)
     if status != (stateful_set.get("status") or {}):

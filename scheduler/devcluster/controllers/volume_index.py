@@ -15,7 +15,6 @@ from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.index import OnDirty
 from scheduler.devcluster.controllers.pods import claim_names, is_active, is_terminal, node_name
 from scheduler.devcluster.kinds import (
-    CSI_STORAGE_CAPACITY,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -27,7 +26,7 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
-_FOLLOWED: Final = (STORAGE_CLASS, CSI_STORAGE_CAPACITY, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
+_FOLLOWED: Final = (STORAGE_CLASS, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
 
 #: Namespace and name.
 Key = tuple[str, str]
@@ -49,14 +48,11 @@ class VolumeIndex:
         self._free: defaultdict[str, Objects] = defaultdict(dict)
         #: Claim -> the volumes that refer to it.
         self._promised: defaultdict[Key, Objects] = defaultdict(dict)
-        #: Class -> its CSIStorageCapacity objects.
-        self._pools: defaultdict[str, Objects] = defaultdict(dict)
         self._followers = {
             POD: self._follow_pod,
             PERSISTENT_VOLUME: self._follow_volume,
             PERSISTENT_VOLUME_CLAIM: self._follow_claim,
             STORAGE_CLASS: self._follow_class,
-            CSI_STORAGE_CAPACITY: self._follow_pool,
         }
         for kind in _FOLLOWED:
             for revision in store.history.snapshot(kind).revisions:
@@ -78,10 +74,6 @@ class VolumeIndex:
     def free(self, of_class: str) -> list[JsonObject]:
         """Return the volumes of a class without a claim. Cost: O(volumes returned)."""
         return list(self._free.get(of_class, {}).values())
-
-    def pools(self, of_class: str) -> list[JsonObject]:
-        """Return the CSIStorageCapacity objects of a class, by name."""
-        return [pool for _, pool in sorted(self._pools.get(of_class, {}).items())]
 
     def follow(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store, and call `on_dirty` for everything that it concerns."""
@@ -142,13 +134,6 @@ class VolumeIndex:
 
     def _follow_class(self, change: Change) -> None:
         self._mark_unbound(change.revision.obj["metadata"]["name"])
-
-    def _follow_pool(self, change: Change) -> None:
-        pool = change.revision.obj
-        if change.type == "DELETED":
-            _discard(self._pools, pool.get("storageClassName", ""), _key(pool))
-        else:
-            self._pools[pool.get("storageClassName", "")][_key(pool)] = pool
 
     def _offer(self, of_class: str) -> None:
         """Plan the claims that may take a free volume of this class; for delayed ones the scheduler chooses."""

@@ -215,8 +215,6 @@ class Handlers:
             return _answer(scale, call.form)
         obj = call.object(target.kind, self._store.kinds)
         _check_names(obj, target)
-        if target.subresource == "finalize":
-            return self._shaped(call, self._store.finalize(obj))
         existed = self._store.find(target.kind, target.scope, name) is not None
         stored = self._store.update(
             target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run

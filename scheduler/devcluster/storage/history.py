@@ -8,7 +8,7 @@ slow reader costs nothing and finds out that it is too late, as one of etcd's wa
 
 import asyncio
 import bisect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -199,16 +199,6 @@ class Reader:
         except TimeoutError:
             return False
         return True
-
-    async def __aiter__(self) -> AsyncIterator[tuple[ChangeType, JsonObject, int]]:
-        """Yield each change as (type, object, resource version), without end."""
-        try:
-            while True:
-                await self.ready()
-                for change in self.take():
-                    yield change.type, change.revision.obj, change.revision.resource_version
-        finally:
-            self.close()
 
 
 @dataclass(frozen=True, slots=True)

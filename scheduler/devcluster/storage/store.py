@@ -23,7 +23,7 @@ from scheduler.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObjec
 from scheduler.devcluster.storage.definitions import serve_definitions
 from scheduler.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.devcluster.storage.event_versions import as_core
-from scheduler.devcluster.storage.history import History, Reader, Revision, copied, without_nulls
+from scheduler.devcluster.storage.history import History, Revision, copied, without_nulls
 from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.storage.preconditions import check_deletion, check_patched_shape, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
@@ -107,15 +107,6 @@ class Store:
         snapshot = self.history.snapshot(kind, namespace)
         selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
         return selected, snapshot.resource_version
-
-    def subscribe(self, kind: Kind, since: int | None = None) -> Reader:
-        """
-        Return a reader of the changes of `kind` after resource version `since` (None: from now on).
-
-        `async for change_type, obj, resource_version in store.subscribe(POD)`; or `with` it and use `take`.
-        Raises: StatusError 410 if that lies before the remembered past, here or while iterating.
-        """
-        return self.history.reader(kind, self.resource_version if since is None else since)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -227,15 +218,6 @@ class Store:
         `new` may share parts with the stored object but must be another one.
         """
         return new if dry_run else self.history.put(kind, new).as_kind(kind)
-
-    def finalize(self, namespace: JsonObject) -> JsonObject:
-        """Write a namespace's spec.finalizers; a terminating namespace without any is removed."""
-        old = self.revision(NAMESPACE, "", namespace["metadata"]["name"]).obj
-        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
-        new = {**old, "spec": {**(old.get("spec") or {}), "finalizers": finalizers}}
-        if self._deleter.is_finished(new):
-            return self._deleter.remove(NAMESPACE, new)
-        return self.rewrite(NAMESPACE, new)
 
     def delete(
         self,

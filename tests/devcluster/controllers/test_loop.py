@@ -112,7 +112,7 @@ async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
 async def test_a_stateful_set_comes_up_in_order():
     async with cluster() as store:
         store.create(STATEFUL_SET, "default", workload("db", serviceName="db"))
-        reader = store.subscribe(POD, since=0)
+        reader = store.history.reader(POD, 0)
         await until_written(store, rolled_out(store, STATEFUL_SET, "db"))
         seen = [change.revision.obj["metadata"]["name"] for change in reader.take() if change.type == "ADDED"]
         assert seen == ["db-0", "db-1", "db-2"]

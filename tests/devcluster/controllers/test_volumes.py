@@ -14,7 +14,6 @@ from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
-    CSI_STORAGE_CAPACITY,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -240,33 +239,6 @@ async def test_a_class_says_where_its_volumes_may_be():
         assert topology(volume_of(store)) == {ZONE: ["zone-b"]}
 
 
-async def test_zones_run_out_of_storage_and_get_it_back():
-    async with cluster() as store:
-        for zone, capacity in (("a", "0"), ("b", "3Gi"), ("c", "0")):
-            body = {
-                "metadata": {"name": zone},
-                "storageClassName": DEFAULT_CLASS,
-                "capacity": capacity,
-                "nodeTopology": {"matchLabels": {ZONE: f"zone-{zone}"}},
-            }
-            store.create(CSI_STORAGE_CAPACITY, "default", body)
-
-        def left():
-            return store.get(CSI_STORAGE_CAPACITY, "default", "b")["capacity"]
-
-        make_claim(store, "c", size="2Gi")
-        make_pod(store, "p", claims=["c"])
-        await until_written(store, in_phase(store, POD, "p", "Running"))
-        assert (store.get(POD, "default", "p")["spec"]["nodeName"], left()) == ("node-0002", "1Gi")
-        make_claim(store, "d", size="2Gi")
-        make_pod(store, "q", claims=["d"])
-        await until_written(store, lambda: "ProvisioningFailed" in reasons(store, "d"))
-        store.delete(POD, "default", "p", grace_period_s=0)
-        store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
-        await until_written(store, in_phase(store, POD, "q", "Running"))
-        assert left() == "1Gi"
-
-
 async def test_a_provisioner_that_fails_takes_the_selected_node_back():
     async with cluster() as store:
         annotations = {PROVISION_FAILURE: "the shelf is on fire"}
@@ -372,11 +344,7 @@ def scale(store, replicas):
     store.update(STATEFUL_SET, {**stored, "spec": {**stored["spec"], "replicas": replicas}})
 
 
-def retention(deleted, scaled):
-    return {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": deleted, "whenScaled": scaled}}
-
-
-async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
+async def test_a_stateful_set_keeps_its_claims():
     async with cluster() as store:
         make_stateful_set(store)
         await until_written(store, in_phase(store, POD, "db-1", "Running"))
@@ -392,19 +360,3 @@ async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
         store.delete(STATEFUL_SET, "default", "db")
         await until_written(store, is_gone(store, POD, "db-0"))
         assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")
-
-
-@pytest.mark.parametrize("deleted", ["Delete", "Retain"])
-async def test_claims_of_surplus_pods_go_if_the_policy_says_so(deleted):
-    async with cluster() as store:
-        make_stateful_set(store, **retention(deleted, "Delete"))
-        await until_written(store, in_phase(store, POD, "db-1", "Running"))
-        scale(store, 1)
-        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-1"))
-        assert claim(store, "data-db-0")["status"]["phase"] == "Bound"
-        store.delete(STATEFUL_SET, "default", "db")
-        await until_written(store, is_gone(store, POD, "db-0"))
-        if deleted == "Delete":
-            await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-0"))
-        else:
-            assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")

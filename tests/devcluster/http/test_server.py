@@ -1,4 +1,4 @@
-"""The listener: who is let in, how much is read, which faults can be asked for, what is logged."""
+"""The listener: who is let in, how much is read, which faults can be asked for."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ import yaml
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import FAULTS_PATH, Action, Fault
 from scheduler.devcluster.http.server import MAX_BODY_BYTES
-from scheduler.devcluster.kinds import CONFIG_MAP, POD
+from scheduler.devcluster.kinds import CONFIG_MAP
 from tests.support.api_client import Api
 
 pytestmark = pytest.mark.asyncio
@@ -296,27 +296,3 @@ async def test_a_fault_that_makes_no_sense_is_a_bad_request(rules):
     async with _cluster() as (cluster, api):
         assert (await api.post(FAULTS_PATH, rules)).refused(400, "BadRequest").startswith("faults: ")
         assert cluster.faults.pending() == []
-
-
-# -- the write log -------------------------------------------------------------------------------------------
-
-
-async def test_every_accepted_write_is_logged_in_order():
-    async with _cluster(write_log=True) as (cluster, api):
-        assert cluster.writes is not None
-        cluster.writes.writes.clear()
-        stored = await api.create_pod("p")
-        binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
-        (await api.post(f"{api.pods('p')}/binding", binding)).ok  # noqa: B018
-        (await api.post(f"{api.pods('p')}/binding", binding)).refused(409, "Conflict")
-        cluster.store.delete(POD, "default", "p", grace_period_s=0)
-        log = list(cluster.writes.writes)
-    assert [(one.verb, one.kind, one.key) for one in log] == [
-        ("create", "pods", "default/p"),
-        ("update", "pods", "default/p"),
-        ("update", "pods", "default/p"),
-        ("delete", "pods", "default/p"),
-    ]
-    assert {one.uid for one in log} == {stored["metadata"]["uid"]}
-    assert [one.summary for one in log][:2] == ["phase=Pending", "node=n1"]
-    assert [one.resource_version for one in log] == sorted(one.resource_version for one in log)
