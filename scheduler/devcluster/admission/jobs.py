@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.checks import one_of, stated, unchanged
 from scheduler.devcluster.admission.strategy import Strategy, View
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
@@ -25,7 +26,6 @@ _RANGES: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 def _prepare_job(job: JsonObject, view: View) -> None:
     """Give the Job, its selector and its template labels that no other Job has."""
     del view
-    job["status"] = {}
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector") or not spec.get("template"):
         return
@@ -43,8 +43,7 @@ def _job_errors(job: JsonObject) -> Iterator[FieldError]:
 
 def _template_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
     pod = (spec.get("template") or {}).get("spec") or {}
-    if not pod.get("containers"):
-        yield field_errors.required(f"{path}.template.spec.containers")
+    yield from stated(pod, f"{path}.template.spec.", "containers")
     if pod.get("restartPolicy", "Always") == "Always":
         detail = 'valid values: "OnFailure", "Never"'
         yield field_errors.required(f"{path}.template.spec.restartPolicy", detail)
@@ -55,24 +54,15 @@ def _job_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]
     fixed = ["completions", "selector", "completionMode"]
     if not old["spec"].get("suspend"):
         fixed.append("template")
-    for name in fixed:
-        if new["spec"].get(name) != old["spec"].get(name):
-            yield field_errors.invalid(f"spec.{name}", new["spec"].get(name), "field is immutable")
-
-
-def _prepare_cron_job(cron_job: JsonObject, view: View) -> None:
-    del view
-    cron_job["status"] = {}
+    yield from unchanged(new["spec"], old["spec"], "spec.", *fixed)
 
 
 def _cron_job_errors(cron_job: JsonObject) -> Iterator[FieldError]:
     spec = cron_job["spec"]
-    if not spec.get("schedule"):
-        yield field_errors.required("spec.schedule")
-    elif fault := _schedule_fault(spec["schedule"]):
+    yield from stated(spec, "spec.", "schedule")
+    if spec.get("schedule") and (fault := _schedule_fault(spec["schedule"])):
         yield field_errors.invalid("spec.schedule", spec["schedule"], fault)
-    if spec["concurrencyPolicy"] not in _CONCURRENCY:
-        yield field_errors.not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], _CONCURRENCY)
+    yield from one_of(spec["concurrencyPolicy"], "spec.concurrencyPolicy", _CONCURRENCY)
     yield from _template_errors(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
 
 
@@ -111,6 +101,7 @@ def _range_fault(part: str, least: int, most: int) -> str:
 JOBS: Final = Strategy(
     has_generation=True,
     has_status=True,
+    initial_status={},
     returns_deleted=True,
     set_defaults=defaults.default_job,
     prepare_create=_prepare_job,
@@ -120,7 +111,7 @@ JOBS: Final = Strategy(
 CRON_JOBS: Final = Strategy(
     has_generation=True,
     has_status=True,
+    initial_status={},
     set_defaults=defaults.default_cron_job,
-    prepare_create=_prepare_cron_job,
     validate=_cron_job_errors,
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission.affinity import affinity_errors, constraint_errors
+from scheduler.devcluster.admission.checks import distinct, one_of, well_formed
 from scheduler.devcluster.admission.metadata import label_errors
 from scheduler.devcluster.admission.pod_parts import container_errors, node_affinity_errors, toleration_errors
 from scheduler.devcluster.kinds import JsonObject
@@ -33,17 +34,14 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     """Yield the rules that a pod's spec breaks, after defaulting and merging, in upstream's order."""
     if not spec.get("containers"):
         yield field_errors.required("spec.containers")
-    seen: set[str] = set()
+    paths, names = [], []
     for list_name in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(list_name) or []):
-            path = f"spec.{list_name}[{index}]"
-            yield from container_errors(container, path)
-            name = container.get("name") or ""
-            if name in seen:
-                yield field_errors.duplicate(f"{path}.name", name)
-            seen.add(name)
-    if spec.get("restartPolicy") not in _RESTART_POLICIES:
-        yield field_errors.not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
+            paths.append(f"spec.{list_name}[{index}]")
+            names.append(container.get("name") or "")
+            yield from container_errors(container, paths[-1])
+    yield from distinct(names, lambda index: f"{paths[index]}.name")
+    yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", _RESTART_POLICIES)
     yield from label_errors(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     affinity = spec.get("affinity") or {}
     yield from node_affinity_errors(affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity")
@@ -51,8 +49,7 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     yield from _gate_errors(spec.get("schedulingGates") or [])
     yield from constraint_errors(spec.get("topologySpreadConstraints") or [])
     if spec.get("nodeName"):
-        for fault in subdomain_faults(spec["nodeName"]):
-            yield field_errors.invalid("spec.nodeName", spec["nodeName"], fault)
+        yield from well_formed(spec["nodeName"], "spec.nodeName", subdomain_faults)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
@@ -61,14 +58,10 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
 
 
 def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
-    seen: set[str] = set()
-    for index, gate in enumerate(gates):
-        name = gate.get("name") or ""
-        for fault in label_key_faults(name):
-            yield field_errors.invalid(f"spec.schedulingGates[{index}]", name, fault)
-        if name in seen:
-            yield field_errors.duplicate(f"spec.schedulingGates[{index}]", name)
-        seen.add(name)
+    names = [gate.get("name") or "" for gate in gates]
+    for index, name in enumerate(names):
+        yield from well_formed(name, f"spec.schedulingGates[{index}]", label_key_faults)
+    yield from distinct(names, lambda index: f"spec.schedulingGates[{index}]")
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

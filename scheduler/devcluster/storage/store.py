@@ -123,6 +123,8 @@ class Store:
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
         strategy.set_defaults(new)
+        if strategy.initial_status is not None:
+            new["status"] = copied(strategy.initial_status)
         strategy.prepare_create(new, self.view())
         errors = [
             *metadata_errors(metadata, strategy.name_faults),
