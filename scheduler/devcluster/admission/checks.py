@@ -31,11 +31,11 @@ def unchanged(new: JsonObject, old: JsonObject, path: str, *names: str) -> Itera
             yield field_errors.invalid(f"{path}{name}", new.get(name), "field is immutable")
 
 
-def distinct(names: Sequence[str], path: Callable[[int], str]) -> Iterator[FieldError]:
-    """Yield an error for every name that occurred before; `path` gives the path of the name at an index."""
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield field_errors.duplicate(path(index), name)
+def unused(name: str, path: str, seen: set[str]) -> Iterator[FieldError]:
+    """Yield an error if the name was seen before, and add it to `seen`."""
+    if name in seen:
+        yield field_errors.duplicate(path, name)
+    seen.add(name)
 
 
 def at_least_zero(amount: object, path: str) -> Iterator[FieldError]:

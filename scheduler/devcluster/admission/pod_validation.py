@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission.affinity import affinity_errors, constraint_errors
-from scheduler.devcluster.admission.checks import distinct, one_of, well_formed
+from scheduler.devcluster.admission.checks import one_of, unused, well_formed
 from scheduler.devcluster.admission.metadata import label_errors
 from scheduler.devcluster.admission.pod_parts import container_errors, node_affinity_errors, toleration_errors
 from scheduler.devcluster.kinds import JsonObject
@@ -34,13 +34,12 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     """Yield the rules that a pod's spec breaks, after defaulting and merging, in upstream's order."""
     if not spec.get("containers"):
         yield field_errors.required("spec.containers")
-    paths, names = [], []
+    seen: set[str] = set()
     for list_name in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(list_name) or []):
-            paths.append(f"spec.{list_name}[{index}]")
-            names.append(container.get("name") or "")
-            yield from container_errors(container, paths[-1])
-    yield from distinct(names, lambda index: f"{paths[index]}.name")
+            path = f"spec.{list_name}[{index}]"
+            yield from container_errors(container, path)
+            yield from unused(container.get("name") or "", f"{path}.name", seen)
     yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", _RESTART_POLICIES)
     yield from label_errors(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     affinity = spec.get("affinity") or {}
@@ -58,10 +57,11 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
 
 
 def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
-    names = [gate.get("name") or "" for gate in gates]
-    for index, name in enumerate(names):
-        yield from well_formed(name, f"spec.schedulingGates[{index}]", label_key_faults)
-    yield from distinct(names, lambda index: f"spec.schedulingGates[{index}]")
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name, path = gate.get("name") or "", f"spec.schedulingGates[{index}]"
+        yield from well_formed(name, path, label_key_faults)
+        yield from unused(name, path, seen)
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

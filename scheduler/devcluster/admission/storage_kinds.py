@@ -9,10 +9,10 @@ from typing import Final
 
 from scheduler.devcluster.admission.checks import (
     at_least_zero,
-    distinct,
     one_of,
     stated,
     unchanged,
+    unused,
     well_formed,
 )
 from scheduler.devcluster.admission.strategy import Strategy
@@ -54,7 +54,9 @@ def _default_class(storage_class: JsonObject) -> None:
 def _class_errors(storage_class: JsonObject) -> Iterator[FieldError]:
     yield from stated(storage_class, "", "provisioner")
     if storage_class.get("provisioner"):
-        yield from well_formed(storage_class["provisioner"].lower(), "provisioner", label_key_faults)
+        yield from well_formed(
+            storage_class["provisioner"], "provisioner", lambda text: label_key_faults(text.lower())
+        )
     yield from one_of(storage_class["reclaimPolicy"], "reclaimPolicy", _RECLAIM_POLICIES)
     yield from one_of(storage_class["volumeBindingMode"], "volumeBindingMode", _BINDING_MODES)
     for index, term in enumerate(storage_class.get("allowedTopologies") or []):
@@ -91,14 +93,12 @@ def _driver_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldErr
 
 
 def _csi_node_errors(csi_node: JsonObject) -> Iterator[FieldError]:
-    drivers = (csi_node.get("spec") or {}).get("drivers") or []
-    for index, driver in enumerate(drivers):
+    seen: set[str] = set()
+    for index, driver in enumerate((csi_node.get("spec") or {}).get("drivers") or []):
         path = f"spec.drivers[{index}]"
         yield from stated(driver, f"{path}.", "name", "nodeID")
         yield from at_least_zero((driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count")
-    yield from distinct(
-        [one.get("name") or "" for one in drivers], lambda index: f"spec.drivers[{index}].name"
-    )
+        yield from unused(driver.get("name") or "", f"{path}.name", seen)
 
 
 def _csi_node_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

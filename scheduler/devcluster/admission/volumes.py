@@ -211,7 +211,9 @@ def _source_errors(source: JsonObject) -> Iterator[FieldError]:
     if isinstance(csi := source.get("csi"), dict):
         yield from stated(csi, "spec.csi.", "driver", "volumeHandle")
         if csi.get("driver"):
-            yield from well_formed(csi["driver"].lower(), "spec.csi.driver", subdomain_faults)
+            yield from well_formed(
+                csi["driver"], "spec.csi.driver", lambda text: subdomain_faults(text.lower())
+            )
     for name in ("hostPath", "local"):
         if isinstance(source.get(name), dict):
             yield from stated(source[name], f"spec.{name}.", "path")

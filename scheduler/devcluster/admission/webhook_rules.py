@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from scheduler.devcluster.admission.checks import distinct, one_of, stated
+from scheduler.devcluster.admission.checks import one_of, stated, unused
 from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import MUTATING_WEBHOOKS, JsonObject
 from scheduler.syntax import field_errors
@@ -71,14 +71,14 @@ def _set_defaults(configuration: JsonObject) -> None:
 
 
 def _errors(configuration: JsonObject) -> Iterator[FieldError]:
-    names = [webhook.get("name") or "" for webhook in configuration.get("webhooks") or []]
+    seen: set[str] = set()
     for index, webhook in enumerate(configuration.get("webhooks") or []):
-        path = f"webhooks[{index}]"
-        yield from _webhook_errors(webhook, names[index], path)
+        path, name = f"webhooks[{index}]", webhook.get("name") or ""
+        yield from _webhook_errors(webhook, name, path)
         if _is_mutating(configuration):
             policy = webhook.get("reinvocationPolicy")
             yield from one_of(policy, f"{path}.reinvocationPolicy", _REINVOCATIONS)
-    yield from distinct(names, lambda index: f"webhooks[{index}].name")
+        yield from unused(name, f"{path}.name", seen) if name else ()
 
 
 def _webhook_errors(webhook: JsonObject, name: str, path: str) -> Iterator[FieldError]:

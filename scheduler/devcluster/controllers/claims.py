@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.admission.volumes import CLAIM_PROTECTION, class_name
-from scheduler.devcluster.controllers.actions import Action, Emit, Revisit, Update, UpdateStatus
+from scheduler.devcluster.controllers.actions import (
+    Action,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+    status_written,
+)
 from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminal, node_name
@@ -115,15 +122,8 @@ def bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
         actions.append(Update(PERSISTENT_VOLUME_CLAIM, taken))
     spec = volume["spec"]
     status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
-    if _differs(claim, status):
-        merged = {**(claim.get("status") or {}), **status}
-        actions.append(UpdateStatus(PERSISTENT_VOLUME_CLAIM, replaced(taken, ("status",), merged)))
-    return actions
-
-
-def _differs(claim: JsonObject, status: JsonObject) -> bool:
-    stored = claim.get("status") or {}
-    return any(stored.get(key) != value for key, value in status.items())
+    merged = {**(claim.get("status") or {}), **status}
+    return [*actions, *status_written(PERSISTENT_VOLUME_CLAIM, taken, merged)]
 
 
 def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
@@ -232,8 +232,5 @@ def _failed(claim: JsonObject, storage_class: JsonObject, why: str) -> list[Acti
 
 def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
     """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
-    status = claim.get("status") or {}
-    if status.get("phase") == phase:
-        return []
-    changed = replaced(claim, ("status",), {**status, "phase": phase})
-    return [UpdateStatus(PERSISTENT_VOLUME_CLAIM, changed), *events]
+    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
+    return [*written, *events] if written else []

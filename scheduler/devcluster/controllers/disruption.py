@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
+from scheduler.devcluster.controllers.actions import Action, Revisit, status_written
 from scheduler.devcluster.controllers.conditions import condition_of, without_condition
-from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.devcluster.controllers.rollout import replicas, scaled
@@ -53,9 +52,7 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
     }
     if evicted:
         status["disruptedPods"] = evicted
-    actions: list[Action] = []
-    if status != (budget.get("status") or {}):
-        actions.append(UpdateStatus(POD_DISRUPTION_BUDGET, replaced(budget, ("status",), status)))
+    actions = status_written(POD_DISRUPTION_BUDGET, budget, status)
     if evicted:
         actions.append(Revisit(_EVICTION_TIMEOUT_S))
     return actions

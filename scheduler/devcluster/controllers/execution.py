@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from scheduler.devcluster.controllers.actions import (
     Action,
@@ -15,39 +14,13 @@ from scheduler.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
-from scheduler.devcluster.kinds import (
-    DAEMON_SET,
-    DEPLOYMENT,
-    JOB,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    REPLICA_SET,
-    RESOURCE_QUOTA,
-    STATEFUL_SET,
-    JsonObject,
-    Kind,
-)
+from scheduler.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
-
-#: Kind that is planned -> the name under which its controller records events.
-COMPONENTS: Final = {
-    DEPLOYMENT: "deployment-controller",
-    REPLICA_SET: "replicaset-controller",
-    STATEFUL_SET: "statefulset-controller",
-    POD_DISRUPTION_BUDGET: "controllermanager",
-    RESOURCE_QUOTA: "resourcequota-controller",
-    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
-    PERSISTENT_VOLUME: "persistentvolume-controller",
-    DAEMON_SET: "daemonset-controller",
-    JOB: "job-controller",
-    POD: "ephemeral-volume-controller",
-}
 
 
 class Executor:

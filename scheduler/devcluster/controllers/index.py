@@ -6,7 +6,6 @@ Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -30,17 +29,24 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
-_LOG: Final = logging.getLogger(__name__)
-
 #: Kind -> the kinds that may adopt its orphans.
 OWNER_KINDS: Final = {
     POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB),
     REPLICA_SET: (DEPLOYMENT,),
 }
-_INDEXED: Final = (
-    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA, PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM, POD,
-)  # fmt: skip
+#: Kind that is planned -> the name under which its controller records events.
+COMPONENTS: Final = {
+    DEPLOYMENT: "deployment-controller",
+    REPLICA_SET: "replicaset-controller",
+    STATEFUL_SET: "statefulset-controller",
+    POD_DISRUPTION_BUDGET: "controllermanager",
+    RESOURCE_QUOTA: "resourcequota-controller",
+    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
+    PERSISTENT_VOLUME: "persistentvolume-controller",
+    DAEMON_SET: "daemonset-controller",
+    JOB: "job-controller",
+    POD: "ephemeral-volume-controller",
+}
 
 Objects = dict[tuple[str, str], JsonObject]
 
@@ -64,17 +70,11 @@ class OwnerIndex:
         }
         #: Kind -> namespace -> the objects that are planned.
         self._owners: dict[Kind, defaultdict[str, Objects]] = {
-            kind: defaultdict(dict) for kind in _INDEXED if kind is not POD
+            kind: defaultdict(dict) for kind in COMPONENTS if kind is not POD
         }
         self._owner_by_uid: dict[str, tuple[Kind, JsonObject]] = {}
-        for kind in _INDEXED:
-            for revision in store.history.snapshot(kind).revisions:
-                self.follow(kind, Change("ADDED", revision, None))
-        store.history.listeners.append(self.follow)
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self.follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow(COMPONENTS, self._follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
         """Return the objects of `kind` that `owner` controls."""
@@ -94,18 +94,14 @@ class OwnerIndex:
         owner = self.owner(controller_uid(pod))
         return (self.owner(controller_uid(owner)) or owner) if owner else None
 
-    def follow(self, kind: Kind, change: Change) -> None:
+    def _follow(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store, and call `on_dirty` for every owner that it concerns."""
-        try:
-            if kind in self._owners:
-                self._follow_owner(kind, change)
-            if kind in self._dependents:
-                self._follow_dependent(kind, change)
-            if kind is NODE:
-                self._notify_daemon_sets(change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+        if kind in self._owners:
+            self._follow_owner(kind, change)
+        if kind in self._dependents:
+            self._follow_dependent(kind, change)
+        if kind is NODE:
+            self._notify_daemon_sets(change)
 
     def _follow_owner(self, kind: Kind, change: Change) -> None:
         obj, previous = change.revision.obj, change.previous

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Emit, UpdateStatus
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, Emit, status_written
 from scheduler.devcluster.controllers.conditions import condition_of
-from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import is_active, phase, ready_since_s
 from scheduler.devcluster.controllers.templates import pod_from_template
@@ -51,9 +50,7 @@ def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Acti
         actions += [Delete(POD, pod, owner=job) for pod in active]
     else:
         actions += _created(job, claim.owned, active)
-    if status != (job.get("status") or {}):
-        actions.append(UpdateStatus(JOB, replaced(job, ("status",), status)))
-    return actions
+    return [*actions, *status_written(JOB, job, status)]
 
 
 def is_finished(job: JsonObject) -> bool:

@@ -53,9 +53,8 @@ class KubeletLoop:
         #: Node -> its pods by (namespace, name).
         self._pods_on: defaultdict[str, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
         self._woken = asyncio.Event()
-        for revision in store.history.snapshot(POD).revisions:
-            self._follow(POD, Change("ADDED", revision, None))
-        store.history.listeners.append(self._follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow((POD,), self._note)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -67,10 +66,6 @@ class KubeletLoop:
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self._follow)
-
     async def _work(self) -> None:
         began_s = time.monotonic()
         while self._due and self._due[0][0] <= time.monotonic():
@@ -81,13 +76,6 @@ class KubeletLoop:
             if time.monotonic() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
-
-    def _follow(self, kind: Kind, change: Change) -> None:
-        try:
-            self._note(kind, change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
 
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:

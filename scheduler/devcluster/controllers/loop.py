@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create
-from scheduler.devcluster.controllers.execution import COMPONENTS, Executor
+from scheduler.devcluster.controllers.execution import Executor
+from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.planning import Planner

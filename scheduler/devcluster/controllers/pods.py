@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from scheduler.devcluster.controllers.actions import Action, Revisit
 from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import epoch_s
@@ -71,6 +72,12 @@ def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | N
     if min_ready_s == 0:
         return 0.0
     return max(since_s + min_ready_s - now_s, 0.0) if since_s else float(min_ready_s)
+
+
+def revisit_when_available(pods: Iterable[JsonObject], min_ready_s: int, now_s: float) -> list[Action]:
+    """Return the wait until the next pod that is ready becomes available; nothing if none does."""
+    waits = [wait_s for pod in pods if (wait_s := available_in_s(pod, min_ready_s, now_s))]
+    return [Revisit(min(waits))] if waits else []
 
 
 def deletion_order(

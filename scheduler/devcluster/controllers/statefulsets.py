@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, status_written
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     is_terminal,
     is_terminating,
     ready_since_s,
+    revisit_when_available,
 )
 from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
@@ -52,12 +52,8 @@ def plan(
     if not stateful_set["metadata"].get("deletionTimestamp"):
         actions += _management(stateful_set, pod_at, find_claim, now_s)
     status = _status(stateful_set, pod_at, now_s)
-    if status != (stateful_set.get("status") or {}):
-        actions.append(UpdateStatus(STATEFUL_SET, replaced(stateful_set, ("status",), status)))
-    waits = [available_in_s(pod, min_ready_s(stateful_set), now_s) for pod in pod_at.values()]
-    if soon := [wait for wait in waits if wait]:
-        actions.append(Revisit(min(soon)))
-    return actions
+    actions += status_written(STATEFUL_SET, stateful_set, status)
+    return [*actions, *revisit_when_available(pod_at.values(), min_ready_s(stateful_set), now_s)]
 
 
 def ordinal(pod: JsonObject) -> int:

@@ -6,7 +6,6 @@ Cost per write: O(claims of a pod) for pods; O(unbound claims of the class) for 
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import Final, TypeVar
 
@@ -25,7 +24,6 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
-_LOG: Final = logging.getLogger(__name__)
 _FOLLOWED: Final = (STORAGE_CLASS, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
 
 #: Namespace and name.
@@ -54,14 +52,8 @@ class VolumeIndex:
             PERSISTENT_VOLUME_CLAIM: self._follow_claim,
             STORAGE_CLASS: self._follow_class,
         }
-        for kind in _FOLLOWED:
-            for revision in store.history.snapshot(kind).revisions:
-                self.follow(kind, Change("ADDED", revision, None))
-        store.history.listeners.append(self.follow)
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self.follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow(_FOLLOWED, self._follow)
 
     def pods(self, claim: JsonObject) -> list[JsonObject]:
         """Return the pods that use the claim."""
@@ -75,16 +67,10 @@ class VolumeIndex:
         """Return the volumes of a class without a claim. Cost: O(volumes returned)."""
         return list(self._free.get(of_class, {}).values())
 
-    def follow(self, kind: Kind, change: Change) -> None:
+    def _follow(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store, and call `on_dirty` for everything that it concerns."""
-        follower = self._followers.get(kind)
-        if follower is None:
-            return
-        try:
-            follower(change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+        if kind in self._followers:
+            self._followers[kind](change)
 
     def _follow_pod(self, change: Change) -> None:
         pod, previous = change.revision.obj, change.previous

@@ -8,7 +8,7 @@ pkg/controller/volume/pvprotection (kubernetes 1.36). Difference: Recycle retain
 from __future__ import annotations
 
 from scheduler.devcluster.admission.volumes import VOLUME_PROTECTION
-from scheduler.devcluster.controllers.actions import Action, Delete, Update, UpdateStatus
+from scheduler.devcluster.controllers.actions import Action, Delete, Update, status_written
 from scheduler.devcluster.controllers.claims import BOUND_BY_CONTROLLER, annotation
 from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import uid
@@ -41,10 +41,7 @@ def _phase_of(volume: JsonObject) -> str:
 
 
 def _phase(volume: JsonObject, phase: str) -> list[Action]:
-    if _phase_of(volume) == phase:
-        return []
-    status = {**(volume.get("status") or {}), "phase": phase}
-    return [UpdateStatus(PERSISTENT_VOLUME, replaced(volume, ("status",), status))]
+    return status_written(PERSISTENT_VOLUME, volume, {**(volume.get("status") or {}), "phase": phase})
 
 
 def _reclaim(volume: JsonObject) -> list[Action]:

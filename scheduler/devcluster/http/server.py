@@ -68,7 +68,6 @@ class ApiServer:
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer any request. A bug in the server is answered with a Status 500."""
-        await _continue(request)
         try:
             return await self._dispatch(request)
         except StatusError as error:
@@ -212,19 +211,6 @@ def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> Jso
             return openapi.document("/".join(rest), kinds)
         case _:
             return None
-
-
-async def _continue(request: web.BaseRequest) -> None:
-    """
-    Let a client send its body if it asks with `Expect: 100-continue`.
-
-    Raises: HTTPExpectationFailed for another expectation. Source: Go's net/http/server.go.
-    """
-    expected = request.headers.get("Expect", "").lower()
-    if expected not in ("", "100-continue"):
-        raise web.HTTPExpectationFailed
-    if expected and request.version >= (1, 1):
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 _REASONS: Final[Mapping[int, str]] = {

@@ -73,17 +73,6 @@ async def test_a_body_beyond_the_limit_is_refused():
         )
 
 
-@pytest.mark.parametrize(("expected", "code"), [("100-continue", 201), ("tea", 417)])
-async def test_a_client_that_expects_100_continue_gets_it_and_any_other_expectation_is_refused(
-    expected, code
-):
-    body = {"metadata": {"name": "large"}}
-    async with _cluster() as (_, api), aiohttp.ClientSession() as session, asyncio.timeout(10):
-        url = api.url + api.in_namespace("configmaps")
-        async with session.post(url, json=body, headers={"Expect": expected}) as answer:
-            assert answer.status == code
-
-
 async def test_a_taken_port_is_an_os_error():
     async with _cluster() as (cluster, _):
         with pytest.raises(OSError, match="address already in use"):

@@ -103,13 +103,6 @@ def test_wide_pods_show_ip_node_nomination_and_gates():
     assert list(wide.values())[5:] == ["10.0.0.7", "n1", "<none>", "1/2"]
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_rows_of_ended_pods_are_marked_completed(phase):
-    (row,) = table("Pod", [pod(phase=phase)], NOW_S)["rows"]
-    assert row["conditions"][0]["type"] == "Completed"
-    assert row["conditions"][0]["reason"] == phase
-
-
 TEMPLATE = {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}}
 SELECTOR = {
     "matchLabels": {"app": "web"},
