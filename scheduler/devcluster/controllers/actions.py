@@ -39,7 +39,6 @@ class Delete:
 
     kind: Kind
     obj: JsonObject
-    grace_s: int | None = None
     owner: JsonObject | None = None
 
 

@@ -104,20 +104,13 @@ class Executor:
 
     def _delete(self, action: Delete) -> None:
         metadata = action.obj["metadata"]
-        self._store.delete(
-            action.kind,
-            metadata.get("namespace", ""),
-            metadata["name"],
-            uid=uid(action.obj),
-            grace_period_s=action.grace_s,
-        )
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        self._store.delete(action.kind, namespace, name, uid=uid(action.obj))
         if action.owner is None:
             return
-        text = f"Deleted {action.kind.singular}: {metadata['name']}"
+        text = f"Deleted {action.kind.singular}: {name}"
         if self._kind is STATEFUL_SET:
-            text = (
-                f"delete Pod {metadata['name']} in StatefulSet {action.owner['metadata']['name']} successful"
-            )
+            text = f"delete Pod {name} in StatefulSet {action.owner['metadata']['name']} successful"
         self._recorder.record(Emit(action.owner, "SuccessfulDelete", text))
 
     def _record_refusal(self, action: Action, refused: StatusError) -> None:

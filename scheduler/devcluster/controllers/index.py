@@ -45,7 +45,6 @@ COMPONENTS: Final = {
     PERSISTENT_VOLUME: "persistentvolume-controller",
     DAEMON_SET: "daemonset-controller",
     JOB: "job-controller",
-    POD: "ephemeral-volume-controller",
 }
 
 Objects = dict[tuple[str, str], JsonObject]
@@ -69,12 +68,10 @@ class OwnerIndex:
             kind: defaultdict(dict) for kind in OWNER_KINDS
         }
         #: Kind -> namespace -> the objects that are planned.
-        self._owners: dict[Kind, defaultdict[str, Objects]] = {
-            kind: defaultdict(dict) for kind in COMPONENTS if kind is not POD
-        }
+        self._owners: dict[Kind, defaultdict[str, Objects]] = {kind: defaultdict(dict) for kind in COMPONENTS}
         self._owner_by_uid: dict[str, tuple[Kind, JsonObject]] = {}
         #: Stop following the store.
-        self.close: Final = store.history.follow(COMPONENTS, self._follow)
+        self.close: Final = store.history.follow((*COMPONENTS, POD), self._follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
         """Return the objects of `kind` that `owner` controls."""

@@ -13,7 +13,6 @@ from scheduler.devcluster.controllers import (
     daemonsets,
     deployments,
     disruption,
-    ephemeral,
     jobs,
     quotas,
     replicasets,
@@ -75,7 +74,6 @@ class Planner:
             RESOURCE_QUOTA: self._quota,
             PERSISTENT_VOLUME_CLAIM: self._claim,
             PERSISTENT_VOLUME: self._volume,
-            POD: self._pod,
             DAEMON_SET: self._daemon_set,
             JOB: self._job,
         }
@@ -105,7 +103,11 @@ class Planner:
 
     def _stateful_set(self, task: _Task) -> Sequence[Action]:
         pods = self._dependents(POD, task)
-        return statefulsets.plan(task.obj, pods, self._find_claim(task.namespace), task.now_s)
+
+        def find_claim(name: str) -> JsonObject | None:
+            return self._store.find(PERSISTENT_VOLUME_CLAIM, task.namespace, name)
+
+        return statefulsets.plan(task.obj, pods, find_claim, task.now_s)
 
     def _daemon_set(self, task: _Task) -> Sequence[Action]:
         nodes, _ = self._store.list(NODE)
@@ -121,9 +123,6 @@ class Planner:
 
     def _quota(self, task: _Task) -> Sequence[Action]:
         return quotas.plan(task.obj, self._store.list(POD, task.namespace)[0], task.now_s)
-
-    def _pod(self, task: _Task) -> Sequence[Action]:
-        return ephemeral.plan(task.obj, self._find_claim(task.namespace))
 
     def _claim(self, task: _Task) -> Sequence[Action]:
         claim = task.obj
@@ -157,9 +156,6 @@ class Planner:
         if self._provisioning.get(key, ("", 0.0))[0] != node or key not in self._provisioning:
             self._provisioning[key] = node, now_s
         return now_s - self._provisioning[key][1]
-
-    def _find_claim(self, namespace: str) -> Callable[[str], JsonObject | None]:
-        return lambda name: self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
 
     def _dependents(self, kind: Kind, task: _Task) -> list[JsonObject]:
         orphans = self._owners.orphans(kind, task.obj) if task.with_orphans else ()

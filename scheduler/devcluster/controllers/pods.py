@@ -16,7 +16,6 @@ from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import epoch_s
 
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -84,7 +83,7 @@ def deletion_order(
     pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
 ) -> list[JsonObject]:
     """
-    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
+    Return `pods` in deletion order: unassigned, pending, not ready, doubled up and young ones first.
 
     Args:
         pods: active pods of one controller.
@@ -95,13 +94,12 @@ def deletion_order(
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
-    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, str]:
+    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, str]:
         ready_s = ready_since_s(pod)
         return (
             node_name(pod) != "",
             _PHASE_ORDER.get(phase(pod), 0),
             ready_s is not None,
-            _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
             -1 if ready_s is None else _age_rank(ready_s, now_s),
             _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
@@ -115,8 +113,3 @@ def _age_rank(since_s: float, now_s: float) -> int:
     """Return the power of two of an age in nanoseconds, -1 for none."""
     age_ns = (now_s - since_s) * 1e9
     return int(math.log2(age_ns)) if age_ns >= 1 else -1
-
-
-def _deletion_cost(pod: JsonObject) -> int:
-    text = str((pod["metadata"].get("annotations") or {}).get(_DELETION_COST, "0"))
-    return int(text) if text.removeprefix("-").isdecimal() else 0

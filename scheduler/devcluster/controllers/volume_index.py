@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.index import OnDirty
-from scheduler.devcluster.controllers.pods import claim_names, is_active, is_terminal, node_name
+from scheduler.devcluster.controllers.pods import claim_names, is_terminal, node_name
 from scheduler.devcluster.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -87,8 +87,6 @@ class VolumeIndex:
                 self._pods[claim][key] = pod
             if is_news:
                 self._mark(PERSISTENT_VOLUME_CLAIM, *claim)
-        if change.type == "ADDED" and is_active(pod):
-            self._on_dirty(POD, pod, with_orphans=False)
 
     def _follow_volume(self, change: Change) -> None:
         volume, previous = change.revision.obj, change.previous
@@ -114,9 +112,6 @@ class VolumeIndex:
             self._unbound[class_name(claim)][_key(claim)] = claim
         for _, name in self._promised.get(_key(claim), ()):
             self._mark(PERSISTENT_VOLUME, "", name)
-        for pod in self.pods(claim) if change.type == "DELETED" else ():
-            # A claim of an ephemeral volume is made again.
-            self._on_dirty(POD, pod, with_orphans=False)
 
     def _follow_class(self, change: Change) -> None:
         self._mark_unbound(change.revision.obj["metadata"]["name"])

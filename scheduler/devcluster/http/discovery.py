@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.devcluster.access.reviews import REVIEWS
+from scheduler.devcluster.http.routes import POSTED
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 
 #: The release whose behaviour is mirrored; the suffix tells it from a real cluster.
@@ -24,11 +25,6 @@ _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
-}
-_SUBRESOURCE_VERBS: Final = {
-    "binding": ["create"],
-    "eviction": ["create"],
-    "token": ["create"],
 }
 
 #: Everything that discovery lists: the stored kinds, and the access reviews.
@@ -112,38 +108,23 @@ def _group_body(group: str, versions: Sequence[str]) -> JsonObject:
 
 def _resources(kind: Kind) -> list[JsonObject]:
     """Return the entries of a kind and its subresources."""
-    resource = {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-        **_names_of(kind),
-    }
-    entries: list[JsonObject] = [resource]
-    for name in sorted(kind.subresources):
-        group, of_version, of_kind = _subresource_kind(kind, name)
-        entry: JsonObject = {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": of_kind,
-            "verbs": _subresource_verbs(name),
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    common = {"namespaced": kind.namespaced, "kind": kind.kind}
+    entries: list[JsonObject] = [
+        {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            **common,
+            "verbs": list(kind.verbs),
+            **{key: value for key, value in names.items() if value},
         }
-        if (group, of_version) != (kind.group, kind.version):
-            entry |= {"group": group, "version": of_version}
+    ]
+    for name in sorted(kind.subresources):
+        entry = {"name": f"{kind.plural}/{name}", "singularName": "", **common}
+        if name in _SUBRESOURCE_KINDS:
+            group, version, entry["kind"] = _SUBRESOURCE_KINDS[name]
+            if (group, version) != (kind.group, kind.version):
+                entry |= {"group": group, "version": version}
+        entry["verbs"] = ["create"] if name in POSTED else ["get", "patch", "update"]
         entries.append(entry)
     return entries
-
-
-def _names_of(kind: Kind) -> JsonObject:
-    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
-    return {key: value for key, value in names.items() if value}
-
-
-def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str]:
-    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind))
-
-
-def _subresource_verbs(name: str) -> list[str]:
-    return list(_SUBRESOURCE_VERBS.get(name, ["get", "patch", "update"]))

@@ -28,6 +28,7 @@ from scheduler.devcluster.http.negotiation import (
 from scheduler.devcluster.http.routes import Target
 from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
 from scheduler.devcluster.storage.binding import bind
+from scheduler.devcluster.storage.deletion import Deletion
 from scheduler.devcluster.storage.eviction import evict
 from scheduler.devcluster.storage.history import Revision
 from scheduler.devcluster.storage.lists import list_page, parse_options
@@ -265,18 +266,7 @@ class Handlers:
 
     def _delete(self, call: Call) -> web.Response:
         target = call.target
-        options = _delete_options(call)
-        preconditions = options.get("preconditions") or {}
-        deletion = self._store.delete(
-            target.kind,
-            target.scope,
-            target.name or "",
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            grace_period_s=options.get("gracePeriodSeconds"),
-            propagation=options.get("propagationPolicy"),
-            dry_run=bool(options.get("dryRun")),
-        )
+        deletion = self._deleted(target.kind, target.scope, target.name or "", _delete_options(call))
         if not deletion.gone or strategy_of(target.kind).returns_deleted:
             return self._shaped(call, deletion.obj)
         metadata = deletion.obj["metadata"]
@@ -296,15 +286,21 @@ class Handlers:
             namespace = metadata.get("namespace", "")
             # An earlier deletion may have removed it, by owner references.
             if self._store.find(target.kind, namespace, metadata["name"]) is not None:
-                self._store.delete(
-                    target.kind,
-                    namespace,
-                    metadata["name"],
-                    grace_period_s=options.get("gracePeriodSeconds"),
-                    propagation=options.get("propagationPolicy"),
-                    dry_run=bool(options.get("dryRun")),
-                )
+                self._deleted(target.kind, namespace, metadata["name"], options)
         return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
+
+    def _deleted(self, kind: Kind, namespace: str, name: str, options: JsonObject) -> Deletion:
+        preconditions = options.get("preconditions") or {}
+        return self._store.delete(
+            kind,
+            namespace,
+            name,
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            grace_period_s=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy"),
+            dry_run=bool(options.get("dryRun")),
+        )
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())

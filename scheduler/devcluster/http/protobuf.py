@@ -22,7 +22,7 @@ from scheduler.devcluster.timestamps import rfc3339
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
 _MAGIC: Final = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _BYTES = 0, 2
 _MAX_DEPTH: Final = 32
 
 #: Message -> its fields by their number.
@@ -64,12 +64,9 @@ def _entries(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             value, position = _varint(data, position)
             yield number, value
             continue
-        if wire_type == _BYTES:
-            length, position = _varint(data, position)
-        elif wire_type in (_FIXED64, _FIXED32):
-            length = 8 if wire_type == _FIXED64 else 4
-        else:
-            raise ValueError(f"protobuf wire type {wire_type} is unknown")
+        if wire_type != _BYTES:
+            raise ValueError(f"protobuf wire type {wire_type} is not read here")
+        length, position = _varint(data, position)
         if position + length > len(data):
             raise ValueError("protobuf ends amid a field")
         yield number, data[position : position + length]

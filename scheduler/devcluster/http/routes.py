@@ -16,7 +16,7 @@ _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DE
 #: Find a kind by group, version and plural.
 FindKind = Callable[[str, str, str], Kind | None]
 #: Subresources that are created by POST.
-_POSTED: Final = frozenset({"binding", "eviction", "token"})
+POSTED: Final = frozenset({"binding", "eviction", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
         if watch and verb == "list":
             verb = "watch"
         return verb if verb in target.kind.verbs else None
-    if target.subresource in _POSTED:
+    if target.subresource in POSTED:
         return "create" if method == "POST" else None
     if target.subresource:
         verb = _ITEM_VERBS.get(method)
