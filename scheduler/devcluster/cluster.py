@@ -1,7 +1,6 @@
 """A whole embedded cluster: store, API server, controllers and kubelet stand-in, started and stopped together."""
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from aiohttp import web
 
 from scheduler.devcluster.bootstrap import add_storage, populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
-from scheduler.devcluster.controllers.loop import run_controllers
+from scheduler.devcluster.controllers.loop import log_failure, run_controllers
 from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
@@ -25,7 +24,6 @@ from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 _SHUTDOWN_S: Final = 2.0
 #: Connections that may wait to be accepted.
 _BACKLOG: Final = 128
-_LOG: Final = logging.getLogger(__name__)
 
 
 class DevCluster:
@@ -108,7 +106,7 @@ class DevCluster:
         if self._has_controllers:
             running = run_controllers(self.store, KubeletSettings(), self._webhooks, now_s=self._now_s)
             self._controllers = asyncio.create_task(running, name="devcluster-controllers")
-            self._controllers.add_done_callback(_log_failure)
+            self._controllers.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         """Stop listening and end open watches."""
@@ -181,9 +179,3 @@ class DevCluster:
         path.touch(mode=0o600, exist_ok=overwrite)
         path.chmod(0o600)
         path.write_text(yaml.safe_dump(self.kubeconfig(), sort_keys=False))
-
-
-def _log_failure(controllers: asyncio.Task[None]) -> None:
-    """Log why the controllers ended, unless they were cancelled."""
-    if not controllers.cancelled() and (error := controllers.exception()) is not None:
-        _LOG.error("the controllers ended: %s", error, exc_info=error)

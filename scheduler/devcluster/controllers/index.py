@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, key_of, owner_selects, uid
 from scheduler.devcluster.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -104,11 +104,11 @@ class OwnerIndex:
         obj, previous = change.revision.obj, change.previous
         owners = self._owners[kind][obj["metadata"].get("namespace", "")]
         if change.type == "DELETED":
-            owners.pop(_key(obj), None)
+            owners.pop(key_of(obj), None)
             self._owner_by_uid.pop(uid(obj), None)
             self._on_dirty(kind, obj, with_orphans=False)
             return
-        owners[_key(obj)] = obj
+        owners[key_of(obj)] = obj
         self._owner_by_uid[uid(obj)] = kind, obj
         is_new = previous is None or previous.obj.get("spec") != obj.get("spec")
         self._on_dirty(kind, obj, with_orphans=is_new)
@@ -120,7 +120,7 @@ class OwnerIndex:
             places.add(_owner_key(previous.obj))
             self._remove_dependent(kind, previous.obj)
         if change.type != "DELETED":
-            self._dependents[kind][_owner_key(obj)][_key(obj)] = obj
+            self._dependents[kind][_owner_key(obj)][key_of(obj)] = obj
         for place in places:
             if owner := self._owner_by_uid.get(place):
                 self._on_dirty(*owner, with_orphans=False)
@@ -152,7 +152,7 @@ class OwnerIndex:
     def _remove_dependent(self, kind: Kind, obj: JsonObject) -> None:
         objects = self._dependents[kind].get(_owner_key(obj))
         if objects is not None:
-            objects.pop(_key(obj), None)
+            objects.pop(key_of(obj), None)
             if not objects:
                 del self._dependents[kind][_owner_key(obj)]
 
@@ -165,10 +165,6 @@ class OwnerIndex:
             for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
                 if owner_selects(owner, orphan):
                     self._on_dirty(owner_kind, owner, with_orphans=True)
-
-
-def _key(obj: JsonObject) -> tuple[str, str]:
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _place(node: JsonObject) -> tuple[object, object]:

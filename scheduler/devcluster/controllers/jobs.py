@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from scheduler.devcluster.conditions import condition_of
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, Emit, status_written
-from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import is_active, phase, ready_since_s
 from scheduler.devcluster.controllers.templates import pod_from_template

@@ -6,7 +6,7 @@ Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from scheduler.devcluster.controllers.conditions import condition_of, without_condition
+from scheduler.devcluster.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import rfc3339

@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.kubelet import running, succeeded
-from scheduler.devcluster.controllers.ownership import uid
+from scheduler.devcluster.controllers.ownership import key_of, uid
 from scheduler.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
 from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
@@ -88,14 +88,14 @@ class KubeletLoop:
             self._remove_pod(previous.obj)
         if change.type == "DELETED" or not node_name(pod):
             return
-        self._pods_on[node_name(pod)][_key(pod)] = pod
+        self._pods_on[node_name(pod)][key_of(pod)] = pod
         is_news = previous is None or not node_name(previous.obj)
         if is_news or is_terminating(pod) != is_terminating(previous.obj if previous else pod):
             self._schedule(pod)
 
     def _remove_pod(self, pod: JsonObject) -> None:
         pods = self._pods_on[node_name(pod)]
-        pods.pop(_key(pod), None)
+        pods.pop(key_of(pod), None)
         if not pods:
             del self._pods_on[node_name(pod)]
 
@@ -108,7 +108,7 @@ class KubeletLoop:
     def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
         if after_s is None:
             after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
-        entry = (time.monotonic() + after_s, next(self._order), *_key(pod), uid(pod))
+        entry = (time.monotonic() + after_s, next(self._order), *key_of(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
 
@@ -117,7 +117,7 @@ class KubeletLoop:
         metadata = pod["metadata"]
         try:
             if is_terminating(pod):
-                namespace, name = _key(pod)
+                namespace, name = key_of(pod)
                 self._store.delete(POD, namespace, name, uid=uid(pod), grace_period_s=0)
             elif phase(pod) == "Pending" and not self._has_volumes(pod):
                 self._schedule(pod, _VOLUME_RETRY_S)
@@ -148,7 +148,3 @@ def _is_of_job(pod: JsonObject) -> bool:
     """Return whether the pod is one that ends by itself."""
     references = pod["metadata"].get("ownerReferences") or ()
     return any(one.get("kind") == "Job" and one.get("controller") for one in references)
-
-
-def _key(pod: JsonObject) -> tuple[str, str]:
-    return pod["metadata"].get("namespace", ""), pod["metadata"]["name"]

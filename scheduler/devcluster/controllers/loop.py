@@ -197,7 +197,7 @@ class ControllerLoop:
         if pods and refused is None and self._admission is not None:
             creating = self._create_pods(key, item, pods, self._admission, revisit_s)
             self._creating[key] = asyncio.create_task(creating, name=f"pods of {item.name}")
-            self._creating[key].add_done_callback(_log_failure)
+            self._creating[key].add_done_callback(log_failure)
             return
         self._finish(key, item, refused, revisit_s, is_held=is_held)
 
@@ -247,7 +247,7 @@ class ControllerLoop:
             self._schedule(key, replace(item, with_orphans=False), revisit_s)
 
 
-def _log_failure(creating: asyncio.Task[None]) -> None:
-    """Log why creating pods failed, unless it was cancelled."""
-    if not creating.cancelled() and (error := creating.exception()) is not None:
-        _LOG.error("%s: %s", creating.get_name(), error, exc_info=error)
+def log_failure(task: asyncio.Task[None]) -> None:
+    """Log why a task failed, unless it was cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("%s: %s", task.get_name(), error, exc_info=error)

@@ -1,7 +1,8 @@
 """
 What controllers read of a pod.
 
-Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36).
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: neither a cost of
+deletion nor restarts decide which pod goes first.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from scheduler.devcluster.conditions import condition_of
 from scheduler.devcluster.controllers.actions import Action, Revisit
-from scheduler.devcluster.controllers.conditions import condition_of
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import epoch_s
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from scheduler.devcluster.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.actions import Action, Create, Delete, status_written
-from scheduler.devcluster.controllers.conditions import condition_of, without_condition
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,

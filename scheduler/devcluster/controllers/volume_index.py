@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.index import OnDirty
+from scheduler.devcluster.controllers.ownership import key_of
 from scheduler.devcluster.controllers.pods import claim_names, is_terminal, node_name
 from scheduler.devcluster.kinds import (
     PERSISTENT_VOLUME,
@@ -57,11 +58,11 @@ class VolumeIndex:
 
     def pods(self, claim: JsonObject) -> list[JsonObject]:
         """Return the pods that use the claim."""
-        return list(self._pods.get(_key(claim), {}).values())
+        return list(self._pods.get(key_of(claim), {}).values())
 
     def promised(self, claim: JsonObject) -> list[JsonObject]:
         """Return the volumes that refer to the claim."""
-        return list(self._promised.get(_key(claim), {}).values())
+        return list(self._promised.get(key_of(claim), {}).values())
 
     def free(self, of_class: str) -> list[JsonObject]:
         """Return the volumes of a class without a claim. Cost: O(volumes returned)."""
@@ -77,7 +78,7 @@ class VolumeIndex:
         names = claim_names(pod)
         if not names:
             return
-        key = _key(pod)
+        key = key_of(pod)
         is_news = change.type != "MODIFIED" or previous is None or _use(pod) != _use(previous.obj)
         for name in names:
             claim = (key[0], name)
@@ -90,7 +91,7 @@ class VolumeIndex:
 
     def _follow_volume(self, change: Change) -> None:
         volume, previous = change.revision.obj, change.previous
-        key = _key(volume)
+        key = key_of(volume)
         if previous is not None:
             _discard(self._free, class_name(previous.obj), key)
             _discard(self._promised, _claim_key(previous.obj), key)
@@ -107,10 +108,10 @@ class VolumeIndex:
     def _follow_claim(self, change: Change) -> None:
         claim, previous = change.revision.obj, change.previous
         if previous is not None:
-            _discard(self._unbound, class_name(previous.obj), _key(claim))
+            _discard(self._unbound, class_name(previous.obj), key_of(claim))
         if change.type != "DELETED" and not is_bound(claim):
-            self._unbound[class_name(claim)][_key(claim)] = claim
-        for _, name in self._promised.get(_key(claim), ()):
+            self._unbound[class_name(claim)][key_of(claim)] = claim
+        for _, name in self._promised.get(key_of(claim), ()):
             self._mark(PERSISTENT_VOLUME, "", name)
 
     def _follow_class(self, change: Change) -> None:
@@ -130,10 +131,6 @@ class VolumeIndex:
         found = self._store.find(kind, namespace, name)
         if found is not None:
             self._on_dirty(kind, found, with_orphans=False)
-
-
-def _key(obj: JsonObject) -> Key:
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _claim_key(volume: JsonObject) -> Key:

@@ -205,15 +205,7 @@ class Handlers:
         target = call.target
         name = target.name or ""
         if target.subresource == "scale":
-            scale = set_scale(
-                self._store,
-                target.kind,
-                target.scope,
-                name,
-                scale=call.object(SCALE, self._store.kinds),
-                dry_run=call.dry_run,
-            )
-            return _answer(scale, call.form)
+            return self._scaled(call, call.object(SCALE, self._store.kinds))
         obj = call.object(target.kind, self._store.kinds)
         _check_names(obj, target)
         existed = self._store.find(target.kind, target.scope, name) is not None
@@ -257,10 +249,12 @@ class Handlers:
         merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
         scale = patched(stored, patch, merging, SCALE)
         check_request(SCALE.kind, scale)
-        result = set_scale(
-            self._store, target.kind, target.scope, target.name or "", scale=scale, dry_run=call.dry_run
-        )
-        return _answer(result, call.form)
+        return self._scaled(call, scale)
+
+    def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
+        kind, name = call.target.kind, call.target.name or ""
+        stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
+        return _answer(stored, call.form)
 
     # -- deleting --------------------------------------------------------------------------------------------
 

@@ -32,11 +32,6 @@ def copied(obj: JsonObject) -> JsonObject:
     return duplicate
 
 
-def encoded_text(obj: JsonObject) -> str:
-    """Return a JSON object as text."""
-    return _ENCODER.encode(obj).decode()
-
-
 #: Fields that Go prints as null if they have no value.
 _NULLABLE: Final = frozenset({"lastProbeTime", "eventTime"})
 

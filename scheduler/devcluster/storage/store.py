@@ -25,7 +25,7 @@ from scheduler.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.devcluster.storage.event_versions import as_core
 from scheduler.devcluster.storage.history import History, Revision, copied, without_nulls
 from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.devcluster.storage.preconditions import check_deletion, check_patched_shape, check_uid
+from scheduler.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
 from scheduler.devcluster.timestamps import rfc3339
 
@@ -202,7 +202,7 @@ class Store:
                 return self.create(kind, namespace, patch, dry_run=dry_run)
             raise status.not_found(kind, name)
         new = stored_form(kind, patched(copied(old.as_kind(kind)), patch, patch_type, kind))
-        check_patched_shape(kind, new)
+        check_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
             raise status.bad_request(_OTHER_NAMESPACE)

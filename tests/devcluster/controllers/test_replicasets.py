@@ -74,11 +74,6 @@ def test_pods_are_made_from_the_template():
         ),
         pytest.param({"node": "n1"}, {"node": "n1", "phase": "Running"}, id="pending before running"),
         pytest.param({"node": "n1", "phase": "Running"}, RUNNING, id="not ready before ready"),
-        pytest.param(
-            {**RUNNING, "annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}},
-            {**RUNNING, "ready_for_s": 1},
-            id="cheap before dear",
-        ),
         pytest.param(RUNNING, {**RUNNING, "node": "n2", "ready_for_s": 1}, id="doubled up before alone"),
         pytest.param(
             {**RUNNING, "ready_for_s": 2},

@@ -309,20 +309,6 @@ async def test_a_retained_volume_is_released_and_stays():
 # -- claims of workloads -------------------------------------------------------------------------------------
 
 
-async def test_an_ephemeral_volume_comes_and_goes_with_its_pod():
-    async with cluster() as store:
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": claim_body("")["spec"]}
-        volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
-        pod = make_pod(store, "p", volumes=volumes)
-        await until_written(store, in_phase(store, POD, "p", "Running"))
-        metadata = claim(store, "p-scratch")["metadata"]
-        (owner,) = metadata["ownerReferences"]
-        assert (owner["uid"], owner["controller"]) == (pod["metadata"]["uid"], True)
-        assert metadata["labels"] == {"a": "b"}
-        store.delete(POD, "default", "p")
-        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "p-scratch"))
-
-
 def make_stateful_set(store, **spec):
     templates = [{"metadata": {"name": "data"}, "spec": claim_body("")["spec"]}]
     template = {
