@@ -187,28 +187,28 @@ async def test_an_answer_can_be_replaced_so_many_times():
         assert (await api.get("/api/v1/pods")).code == 200
 
 
-async def test_a_write_can_take_effect_though_its_answer_is_lost():
+@pytest.mark.parametrize(
+    ("fault", "answer", "is_stored"),
+    [
+        pytest.param(Fault(action=Action.LOSE_ANSWER, method="POST"), None, True, id="the answer is lost"),
+        pytest.param(
+            Fault(action=Action.RESPOND_AFTER, verb="create", code=504), 504, True, id="it is too late"
+        ),
+        pytest.param(
+            Fault(action=Action.DROP, path="/configmaps$"), None, False, id="the request is dropped"
+        ),
+    ],
+)
+async def test_a_write_with_a_fault_takes_effect_or_not(fault, answer, is_stored):
     async with _cluster() as (cluster, api):
-        cluster.faults.add(Fault(action=Action.LOSE_ANSWER, method="POST"))
-        with pytest.raises(aiohttp.ClientError):
-            await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "a"}})
-        assert cluster.store.find(CONFIG_MAP, "default", "a") is not None
-
-
-async def test_a_write_can_time_out_after_it_took_effect():
-    async with _cluster() as (cluster, api):
-        cluster.faults.add(Fault(action=Action.RESPOND_AFTER, verb="create", code=504))
-        answer = await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "a"}})
-        answer.refused(504, "Timeout")
-        assert cluster.store.find(CONFIG_MAP, "default", "a") is not None
-
-
-async def test_a_request_can_be_dropped_before_it_takes_effect():
-    async with _cluster() as (cluster, api):
-        cluster.faults.add(Fault(action=Action.DROP, method="POST", path="/configmaps$"))
-        with pytest.raises(aiohttp.ClientError):
-            await api.post(api.in_namespace("configmaps"), {"metadata": {"name": "a"}})
-        assert cluster.store.find(CONFIG_MAP, "default", "a") is None
+        cluster.faults.add(fault)
+        writing = api.post(api.in_namespace("configmaps"), {"metadata": {"name": "a"}})
+        if answer is None:
+            with pytest.raises(aiohttp.ClientError):
+                await writing
+        else:
+            (await writing).refused(answer, "Timeout")
+        assert (cluster.store.find(CONFIG_MAP, "default", "a") is not None) is is_stored
 
 
 async def test_a_request_can_be_delayed():
