@@ -166,7 +166,7 @@ async def test_a_volume_is_pending_protected_and_retained(api: Api):
     assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Retain", "Filesystem")
 
 
-_NO_TERMS = {"required": {"nodeSelectorTerms": []}}
+_NO_TERMS: dict[str, Any] = {"required": {"nodeSelectorTerms": []}}
 
 
 @pytest.mark.parametrize(

@@ -51,20 +51,6 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
-async def test_a_lost_pod_is_replaced():
-    async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload())
-        await until_written(store, rolled_out(store))
-        lost = pods(store)[0]["metadata"]["name"]
-        store.delete(POD, "default", lost)
-
-        def replaced():
-            names = {pod["metadata"]["name"] for pod in pods(store)}
-            return lost not in names and len(names) == 3 and rolled_out(store)()
-
-        await until_written(store, replaced)
-
-
 async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
     async with cluster() as store:
         metadata = {"name": "early", "labels": LABELS}
