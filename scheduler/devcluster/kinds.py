@@ -207,12 +207,8 @@ class ServedKinds:
         self._custom: dict[str, tuple[Kind, ...]] = {}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
-        """Serve `kinds` from now on, in place of the former kinds of the definition of this name."""
+        """Serve `kinds` from now on, maybe none, in place of the former kinds of the definition of this name."""
         self._custom[name] = kinds
-
-    def remove(self, name: str) -> None:
-        """Stop serving the kinds of this definition."""
-        self._custom.pop(name, None)
 
     def defined_by(self, name: str) -> tuple[Kind, ...]:
         """Return the kinds of the definition of this name."""

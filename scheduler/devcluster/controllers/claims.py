@@ -138,11 +138,10 @@ def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
 
 def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     """Keep a bound claim bound, or say that it lost its volume."""
-    if not (claim.get("spec") or {}).get("volumeName"):
-        why = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-        return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
     if volume is None:
-        why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+        is_named = (claim.get("spec") or {}).get("volumeName")
+        what = "its PersistentVolume" if is_named else "reference to PersistentVolume"
+        why = f"Bound claim has lost {what}. Data on the volume is lost!"
         return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
     reference = volume["spec"].get("claimRef")
     if reference and reference.get("uid") != uid(claim):

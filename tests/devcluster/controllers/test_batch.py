@@ -3,9 +3,9 @@
 import pytest
 
 from scheduler.devcluster.controllers import daemonsets, jobs
-from scheduler.devcluster.controllers.actions import Create, Delete, UpdateStatus
+from scheduler.devcluster.controllers.actions import Create, Delete
 from scheduler.devcluster.controllers.statefulsets import REVISION_LABEL
-from tests.support.workload_objects import LABELS, NOW_S, meta, pod, template
+from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 
 
 def job(**spec):
@@ -23,12 +23,7 @@ def made(owner, *phases):
 
 
 def counts(actions):
-    return sum(isinstance(a, Create) for a in actions), sum(isinstance(a, Delete) for a in actions)
-
-
-def status_of(actions):
-    (update,) = [a for a in actions if isinstance(a, UpdateStatus)]
-    return update.obj["status"]
+    return len(of(actions, Create)), len(of(actions, Delete))
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------
@@ -59,7 +54,7 @@ def test_a_job_runs_as_many_pods_as_it_lacks(spec, phases, expected):
 @pytest.mark.parametrize("completions", [1, None])
 def test_a_job_says_how_it_ended(completions):
     owner = job(completions=completions)
-    status = status_of(jobs.plan(owner, made(owner, "Succeeded"), NOW_S))
+    status = status_after(jobs.plan(owner, made(owner, "Succeeded"), NOW_S))
     (ended,) = status["conditions"]
     assert (ended["type"], ended["reason"]) == ("Complete", "CompletionsReached")
     assert status["completionTime"] == ended["lastTransitionTime"]
@@ -147,6 +142,6 @@ def test_a_daemon_set_counts_its_pods_and_removes_those_of_lost_nodes():
     owner = daemon_set()
     actions = daemonsets.plan(owner, daemons(owner, "a", "gone"), [node("a"), node("b")], NOW_S)
     assert (targets(actions), counts(actions)) == (["b"], (1, 1))
-    status = status_of(actions)
+    status = status_after(actions)
     shown = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberMisscheduled")
     assert [status[name] for name in shown] == [2, 1, 1, 1]
