@@ -14,7 +14,7 @@ def stated(obj: JsonObject, path: str, *names: str) -> Iterator[FieldError]:
 
 
 def one_of(value: object, path: str, supported: Sequence[str]) -> Iterator[FieldError]:
-    """Yield an error unless the value is a supported one."""
+    """Yield an error unless the value is supported."""
     if value not in supported:
         yield field_errors.not_supported(path, value, supported)
 
@@ -40,6 +40,6 @@ def unused(name: str, path: str, seen: set[str]) -> Iterator[FieldError]:
 
 def at_least_zero(amount: object, path: str) -> Iterator[FieldError]:
     """Yield an error if the amount is negative; an absent amount is not."""
-    found = quantity(amount)
-    if found is not None and found.nano < 0:
+    parsed = quantity(amount)
+    if parsed is not None and parsed.nano < 0:
         yield field_errors.invalid(path, amount, "must be greater than or equal to 0")

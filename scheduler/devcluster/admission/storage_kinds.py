@@ -60,10 +60,10 @@ def _class_errors(storage_class: JsonObject) -> Iterator[FieldError]:
     yield from one_of(storage_class["reclaimPolicy"], "reclaimPolicy", _RECLAIM_POLICIES)
     yield from one_of(storage_class["volumeBindingMode"], "volumeBindingMode", _BINDING_MODES)
     for index, term in enumerate(storage_class.get("allowedTopologies") or []):
-        for number, one in enumerate(term.get("matchLabelExpressions") or []):
+        for number, expression in enumerate(term.get("matchLabelExpressions") or []):
             path = f"allowedTopologies[{index}].matchLabelExpressions[{number}]"
-            yield from stated(one, f"{path}.", "values")
-            yield from well_formed(one.get("key") or "", f"{path}.key", label_key_faults)
+            yield from stated(expression, f"{path}.", "values")
+            yield from well_formed(expression.get("key") or "", f"{path}.key", label_key_faults)
 
 
 # -- drivers and their nodes ---------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
     unmet = [gate for gate in gates if (condition_of(conditions, gate) or {}).get("status") != "True"]
     own = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-    conditions = [one for one in conditions if one.get("type") not in own]
+    conditions = [condition for condition in conditions if condition.get("type") not in own]
     for name in own:
         added: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
         if name == "PodScheduled" and scheduled is not None and scheduled.get("status") == "True":

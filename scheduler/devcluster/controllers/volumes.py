@@ -17,7 +17,7 @@ from scheduler.devcluster.kinds import PERSISTENT_VOLUME, JsonObject
 
 
 def plan(volume: JsonObject, claim: JsonObject | None) -> list[Action]:
-    """Return the next step of a volume; `claim` is the one that its claimRef names, whatever its uid."""
+    """Return the next step of a volume; `claim` has the name in its claimRef, whatever its uid."""
     if volume["metadata"].get("deletionTimestamp") and _phase_of(volume) != "Bound":
         return _end(volume)
     reference = volume["spec"].get("claimRef")

@@ -130,7 +130,7 @@ def _list_option_errors(options: ListOptions) -> list[FieldError]:
 
 
 def _match_errors(match: str, details: Mapping[str, object], supported: Sequence[str]) -> list[FieldError]:
-    """Return an error for every detail that is true, and one for a match that is not supported."""
+    """Return an error for every detail that is true, and another for a match that is not supported."""
     errors = [
         field_errors.forbidden("resourceVersionMatch", text) for text, holds in details.items() if holds
     ]

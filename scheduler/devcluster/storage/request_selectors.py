@@ -39,20 +39,20 @@ def parse_label_selector(text: str) -> list[Requirement]:
 
 
 def _requirement(text: str) -> Requirement:
-    found = _REQUIREMENT.fullmatch(text)
-    if found is None:
+    parts = _REQUIREMENT.fullmatch(text)
+    if parts is None:
         raise bad_request(
             f"unable to parse requirement: found '{text}', expected: key, !key, in, notin, =, ==, !="
         )
-    if found["absent"]:
-        return _checked(Requirement(found["absent"], "DoesNotExist"))
-    if found["set"]:
-        values = tuple(sorted({value.strip() for value in found["values"].split(",")}))
-        return _checked(Requirement(found["key"], "In" if found["set"] == "in" else "NotIn", values))
-    if found["sign"]:
-        operator: Operator = "NotIn" if found["sign"] == "!=" else "In"
-        return _checked(Requirement(found["key"], operator, (found["value"] or "",)))
-    return _checked(Requirement(found["key"], "Exists"))
+    if parts["absent"]:
+        return _checked(Requirement(parts["absent"], "DoesNotExist"))
+    if parts["set"]:
+        values = tuple(sorted({value.strip() for value in parts["values"].split(",")}))
+        return _checked(Requirement(parts["key"], "In" if parts["set"] == "in" else "NotIn", values))
+    if parts["sign"]:
+        operator: Operator = "NotIn" if parts["sign"] == "!=" else "In"
+        return _checked(Requirement(parts["key"], operator, (parts["value"] or "",)))
+    return _checked(Requirement(parts["key"], "Exists"))
 
 
 def _checked(requirement: Requirement) -> Requirement:
