@@ -92,7 +92,10 @@ def _schema(kind: Kind) -> JsonObject:
     properties = _properties(STRUCTURES.get(kind.kind, PLAIN))
     if kind.group == "events.k8s.io":
         properties = as_events_v1(properties)
-    properties |= {name: {"type": "string", "description": f"The {name}."} for name in ("apiVersion", "kind")}
+    properties |= {
+        name: {"type": "string", "description": f"The {name} of the object."}
+        for name in ("apiVersion", "kind")
+    }
     return {
         "type": "object",
         "description": f"{kind.kind}, as the embedded cluster serves it.",
