@@ -231,9 +231,9 @@ _METADATA: Final = "1:metadata:ObjectMeta"
 
 
 def _parsed(text: str) -> Field:
-    number, name, of_type = text.rpartition(":")[0].rpartition(":")[0], *text.split(":")[-2:]
+    *number, name, of_type = text.split(":")
     return Field(
-        int(number) if number else None,
+        int(number[0]) if number else None,
         name,
         of_type.strip("*@?"),
         repeats=of_type.startswith("*"),
