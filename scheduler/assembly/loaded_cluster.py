@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.watch_events import apply_event
@@ -46,11 +46,11 @@ class LoadedCluster:
         self._refused: list[Pod] = []
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
-        return ClusterState(exempt_namespaces(self.settings), annotating=annotating_namespaces(self.settings))
+        return new_state(self.settings)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

@@ -7,6 +7,7 @@ from typing import Final
 from scheduler.assembly.profiles import preempts, storage_kinds_read, uses_default_spreading
 from scheduler.framework.kinds import KINDS, Asker, WatchedKind, kinds
 from scheduler.kube.requests import Resource
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.settings.resolved import Settings
 
 
@@ -20,13 +21,15 @@ def kinds_for(settings: Settings) -> tuple[WatchedKind, ...]:
     }
     read = storage_kinds_read(settings)
     return tuple(
-        row for row in kinds(settings.node_annotations) if is_asking.get(row.asked_by, row.kind in read)
+        row
+        for row in kinds(settings.node_annotations, settings.semantics)
+        if is_asking.get(row.asked_by, row.kind in read)
     )
 
 
-def kinds_asked_by(*askers: Asker) -> tuple[WatchedKind, ...]:
+def kinds_asked_by(*askers: Asker, semantics: Semantics = DEFAULT_SEMANTICS) -> tuple[WatchedKind, ...]:
     """Return the kinds that one of these asks for."""
-    return tuple(row for row in kinds() if row.asked_by in askers)
+    return tuple(row for row in kinds(semantics=semantics) if row.asked_by in askers)
 
 
 def resource_of(row: WatchedKind) -> Resource:

@@ -29,7 +29,7 @@ from scheduler.errors import SettingsError
 from scheduler.formats.snapshot_file import header, scheduling_fields
 from scheduler.framework.kinds import KINDS
 from scheduler.model import nesting
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
-    settings = plugin_flags.settings(args.config, DEFAULT_FEATURE_GATES, args.plugins)
+    settings = plugin_flags.settings(args.config, DEFAULT_SEMANTICS, args.plugins)
     body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
     if args.output.endswith(".gz"):
         body = gzip.compress(body)

@@ -52,6 +52,7 @@ from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
@@ -87,7 +88,7 @@ class Machine:
         rng: Rng,
         observer: Observer | None = None,
         records_decisions: bool = False,
-        preempts_asynchronously: bool = True,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
         Args:
@@ -97,7 +98,7 @@ class Machine:
             rng: chooses among equally good nodes.
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
-            preempts_asynchronously: the gate SchedulerAsyncPreemption.
+            semantics: of the version of Kubernetes whose decisions these are.
         """
         self.state = state
         self.queue = queue
@@ -111,7 +112,8 @@ class Machine:
         self._binding: dict[str, Binding] = {}
         #: Pods of `_binding` whose volumes have to be bound before.
         self._volumes = VolumeBindings(state, self._pending)
-        self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
+        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
+        self.preemptions = Preemptions(state, queue, self._pending, is_async=is_async)
         self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._view)
         self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)

@@ -24,6 +24,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GroupKey, GroupKind, decode_pod_group
 from scheduler.model.pods import term_problem
 from scheduler.model.read_fields import FieldTree
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
@@ -222,12 +223,13 @@ def _node(annotation_keys: Collection[str]) -> WatchedKind:
         fields=fields.NODE,
         asked_by=Asker.EVERY_CONFIGURATION,
         decode=partial(decode_node, annotation_keys=annotation_keys),
+        resource=Resource.NODE,
         on_upsert=NodeSeen,
         on_delete=lambda _namespace, name, _uid: NodeGone(name),
     )
 
 
-def _pod() -> WatchedKind:
+def _pod(semantics: Semantics) -> WatchedKind:
     """
     Return the row of pods of every scheduler, except succeeded ones: a pod that succeeds looks deleted.
 
@@ -241,14 +243,17 @@ def _pod() -> WatchedKind:
         section="pods",
         fields=fields.POD,
         asked_by=Asker.EVERY_CONFIGURATION,
-        decode=PodDecoder().decode,
+        decode=PodDecoder(semantics).decode,
+        resource=Resource.POD,
         on_upsert=PodSeen,
         on_delete=lambda _namespace, _name, uid: PodGone(uid),
         find_problem=term_problem,
     )
 
 
-def kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
+def kinds(
+    node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
+) -> tuple[WatchedKind, ...]:
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
@@ -269,7 +274,7 @@ def kinds(node_annotations: Collection[str] = ()) -> tuple[WatchedKind, ...]:
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
-        _pod(),
+        _pod(semantics),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -16,7 +16,6 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
 from scheduler.model.stimuli import Stimulus
 from scheduler.observe.logs import Logger
-from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.inbox import Inbox
 
 #: Changes delivered before other tasks run; a relist may have any number.
@@ -25,31 +24,6 @@ _CHANGES_PER_STEP: Final = 500
 _MAX_WATCH_DELAY_S: Final = 0.5
 #: Problems remembered per kind; with more malformed objects, some are logged repeatedly.
 _MAX_PROBLEMS: Final = 1_000
-
-
-def informers_of(
-    kinds: Iterable[WatchedKind],
-    client: KubeClient,
-    inbox: Inbox,
-    metrics: ControllerMetrics,
-    log: Logger,
-    *,
-    on_interrupted: Callable[[str], None] | None = None,
-    now_s: Callable[[], float] = time.monotonic,
-) -> list[Informer]:
-    """Return an informer for each kind, which counts its problems; `on_interrupted` in place of the metrics'."""
-    return [
-        Informer(
-            kind,
-            client,
-            inbox,
-            log=log,
-            on_malformed=metrics.on_malformed,
-            on_interrupted=on_interrupted or metrics.on_watch_restart,
-            now_s=now_s,
-        )
-        for kind in kinds
-    ]
 
 
 class Informer:

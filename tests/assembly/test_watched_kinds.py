@@ -7,10 +7,10 @@ import pytest
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.framework.kinds import KINDS
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import NodeByNode
 from scheduler.plugins.registry import IN_TREE, args_type
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import load_classes
 from tests.support.daemon import profiles
@@ -23,7 +23,7 @@ def storage_watched(tmp_path, *disabled):
     file = tmp_path / "config.yaml"
     off = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
     file.write_text(profiles({"schedulerName": NAME, "plugins": off}))
-    watched = {each.kind for each in kinds_for(load_settings(str(file), DEFAULT_FEATURE_GATES))}
+    watched = {each.kind for each in kinds_for(load_settings(str(file), DEFAULT_SEMANTICS))}
     return watched & set(StorageKind)
 
 

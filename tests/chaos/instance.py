@@ -39,6 +39,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.connection import Connection
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from tests.chaos.groups import as_decided
 from tests.chaos.journal import Decided, Eviction, Journal, SeenVersions, Sent, Step
@@ -198,7 +199,8 @@ class Instance:
                 leadership = LeaderElector(
                     own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, jitter=chance.random
                 )
-            scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
+            connection = Connection(client, log, elector=leadership)
+            scheduler = Scheduler(options, metrics, connection, clock_s=clock_s, now_s=now_s)
             told = Told(self._journal, agent, scheduler._machine)
             self._hear_writes(client, agent, told)
             self._listen(scheduler._machine, agent, told)

@@ -19,6 +19,7 @@ from scheduler.explain.new_claims import created
 from scheduler.formats.explanation import API_VERSION
 from scheduler.formats.manifests import Manifest
 from scheduler.formats.snapshot_file import KIND
+from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
@@ -77,7 +78,7 @@ def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str
     return {**document, "metadata": {**metadata, "namespace": namespace}}
 
 
-def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool]) -> ManifestFile:
+def parse_manifest_file(file: str, *, namespace: str, semantics: Semantics) -> ManifestFile:
     """
     Return the documents of a file ("-": standard input), or of the files in a folder that kubectl would read.
 
@@ -87,7 +88,9 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     """
     source = "standard input" if file == STANDARD_INPUT else file
     documents = [found for one in _files(file) for found in _documents_of(one)]
-    return ManifestFile(*sorted_documents(documents, source, namespace=namespace, gates=gates), namespace)
+    return ManifestFile(
+        *sorted_documents(documents, source, namespace=namespace, semantics=semantics), namespace
+    )
 
 
 def _is_claim(numbered: tuple[str, Mapping[str, object]]) -> bool:

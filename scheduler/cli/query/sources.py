@@ -72,8 +72,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
-    gates = parse_feature_gates(args.feature_gates)
-    return plugin_flags.settings(args.config, gates, args.plugins)
+    return plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
@@ -85,7 +84,7 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
     """Return the documents of `-f`. Raises SettingsError."""
-    return parse_manifest_file(args.filename, namespace=namespace_of(args), gates=settings.feature_gates)
+    return parse_manifest_file(args.filename, namespace=namespace_of(args), semantics=settings.semantics)
 
 
 async def read_cluster(
