@@ -140,14 +140,14 @@ def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Pr
         return _problem(f"$: {error}")
     if len(raw) > _LIMIT_ENTRIES:
         return _problem(f"$: more than {_LIMIT_ENTRIES} entries")
-    found: dict[str, Fallback] = {}
+    by_name: dict[str, Fallback] = {}
     for index, entry in enumerate(raw):
         if (fault := _fault(entry)) is not None:
             return _problem(f"$[{index}]{fault}")
         fallback = _fallback(entry)
-        if found.setdefault(fallback.name, fallback) is not fallback:
+        if by_name.setdefault(fallback.name, fallback) is not fallback:
             return _problem(f"$[{index}]: {fallback.name} is named twice")
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def _problem(cause: str) -> Problem:
@@ -216,7 +216,7 @@ def _is_about_any(entry: Fallback, rules: Rules) -> bool:
         case "nodeAffinity":
             return rules.required_nodes.terms is not None
         case "topologySpreadConstraints":
-            return any(one.hard and entry.names(one) for one in rules.spread)
+            return any(constraint.hard and entry.names(constraint) for constraint in rules.spread)
         case "podAffinity":
             terms = rules.affinity.required
         case "podAntiAffinity":
@@ -227,14 +227,18 @@ def _is_about_any(entry: Fallback, rules: Rules) -> bool:
 
 def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, tuple[AffinityTerm, ...]]:
     """Return the rules with the terms of these entries as preferences, and the anti-affinity terms among them."""
-    by_kind = {kind: [one for one in entries if one.kind == kind] for kind in {one.kind for one in entries}}
+    by_kind = {
+        kind: [entry for entry in entries if entry.kind == kind] for kind in {entry.kind for entry in entries}
+    }
     affinity = rules.affinity
     required, near = _split(affinity.required, by_kind.get("podAffinity", ()))
     required_anti, apart = _split(affinity.required_anti, by_kind.get("podAntiAffinity", ()))
     of_spread = by_kind.get("topologySpreadConstraints", ())
     spread = tuple(
-        replace(one, hard=False) if one.hard and any(entry.names(one) for entry in of_spread) else one
-        for one in rules.spread
+        replace(constraint, hard=False)
+        if constraint.hard and any(entry.names(constraint) for entry in of_spread)
+        else constraint
+        for constraint in rules.spread
     )
     nodes, preferred_nodes = rules.required_nodes, rules.preferred_nodes
     for entry in by_kind.get("nodeAffinity", ()):

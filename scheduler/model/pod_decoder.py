@@ -150,8 +150,8 @@ class PodDecoder:
 
     def _relaxed(self, key: tuple[object, ...], spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
         """Return the spec of a bound pod with the rules relaxed that its mark names."""
-        names = {one.rule for one in read_mark(annotations)}
-        entries = tuple(one for one in spec.fallbacks if one.name in names)
+        names = {entry.rule for entry in read_mark(annotations)}
+        entries = tuple(entry for entry in spec.fallbacks if entry.name in names)
         if not entries:
             return spec
         relaxed = self._specs.get((*key, entries))

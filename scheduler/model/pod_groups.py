@@ -97,13 +97,12 @@ class PodGroup:
     @property
     def scheduled_condition(self) -> wire.GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
-        return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+        return self.condition_of("")
 
     def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
         """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
-        if not condition_type:
-            return self.scheduled_condition
-        return next((one for one in self.conditions if one.type == condition_type), None)
+        types = (condition_type,) if condition_type else CONDITION_TYPES.values()
+        return next((condition for condition in self.conditions if condition.type in types), None)
 
     @property
     def was_scheduled(self) -> bool:
@@ -185,5 +184,5 @@ def _number(text: str | None, most: int) -> int:
 
 
 def _problem(name: str, text: str | None, most: int) -> str:
-    found = "none" if text is None else f'"{escaped(text[:64])}"'
-    return f"{name} of the pod: found {found}, expected 1 to {most}"
+    shown = "none" if text is None else f'"{escaped(text[:64])}"'
+    return f"{name} of the pod: found {shown}, expected 1 to {most}"

@@ -257,8 +257,8 @@ def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
 
 def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
     """Return the pod with the rules relaxed that are relaxed in `spec`, of another version of it."""
-    names = {one.name for one in spec.relaxed}
-    entries = tuple(one for one in pod.spec.fallbacks if one.name in names)
+    names = {entry.name for entry in spec.relaxed}
+    entries = tuple(entry for entry in pod.spec.fallbacks if entry.name in names)
     return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
 
 

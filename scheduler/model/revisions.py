@@ -43,12 +43,12 @@ def keyed_anti_affinity(pod: Pod, terms: Iterable[AffinityTerm]) -> Pod:
 def keyed_spread(pod: Pod, topology_key: str) -> Pod:
     """Return the pod with its hard spread constraints by the topology key narrowed to its own revision."""
     spread = tuple(
-        replace(one, selector=_keyed(one.selector, pod))
-        if topology_key == one.topology_key
-        and spreads_revisions(one, pod)
-        and isinstance(one.selector, Selector)
-        else one
-        for one in pod.spec.spread
+        replace(constraint, selector=_keyed(constraint.selector, pod))
+        if topology_key == constraint.topology_key
+        and spreads_revisions(constraint, pod)
+        and isinstance(constraint.selector, Selector)
+        else constraint
+        for constraint in pod.spec.spread
     )
     return replace(pod, spec=replace(pod.spec, spread=spread))
 

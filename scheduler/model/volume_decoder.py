@@ -202,7 +202,10 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
         provisioner=raw.provisioner or "",
         binding_mode=raw.volume_binding_mode,
         allowed_topologies=tuple(
-            NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
+            NodeTerm(
+                tuple(NodeRequirement(expression.key, "In", expression.values or ()) for expression in term),
+                (),
+            )
             for term in terms
         ),
         default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,

@@ -66,17 +66,17 @@ class Audit:
 
     def step(self) -> list[str]:
         """Return the differences of the next piece, one line each; a piece never spans two rounds. Cost: 2 ms."""
-        found: list[str] = []
+        lines: list[str] = []
         left = self._pods_per_piece
         while left > 0:
             compared = next(self._round, None)
             if compared is None:
                 self._round = _comparisons(self._state)
-                return found
+                return lines
             cost, texts = compared
             left -= cost
-            found += texts
-        return found
+            lines += texts
+        return lines
 
 
 def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
@@ -187,14 +187,14 @@ def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
     """Compare the members that are kept of a group with the pods themselves."""
     placed, pending = tuple(state.groups.placed(key)), tuple(state.groups.pending(key))
     for pod in placed:
-        found = state.placed.get(pod.uid)
-        if found is None or found.pod.group is None or found.pod.group.key != key or found.pod.terminating:
+        known = state.placed.get(pod.uid)
+        if known is None or known.pod.group is None or known.pod.group.key != key or known.pod.terminating:
             yield f"group {key.text}: {pod.key} is kept as placed"
     for pod in pending:
-        found = state.placed.get(pod.uid)
-        if pod.group is None or pod.group.key != key or (found is not None and not found.assumed):
+        known = state.placed.get(pod.uid)
+        if pod.group is None or pod.group.key != key or (known is not None and not known.assumed):
             yield f"group {key.text}: {pod.key} is kept as pending"
-    ready = {pod.uid for pod in (*placed, *(one for one in pending if not one.gates and not one.terminating))}
+    ready = {pod.uid for pod in (*placed, *(pod for pod in pending if not pod.gates and not pod.terminating))}
     if state.groups.n_ready(key) != len(ready):
         yield f"group {key.text}: {state.groups.n_ready(key)} members ready kept, {len(ready)} recounted"
     if not placed and not pending and state.groups.get(key) is None:

@@ -334,12 +334,12 @@ class ClusterState:
     def _recount(self, placed: PlacedPod, pod: Pod) -> None:
         """Count the pod by its new labels, and as terminating or not."""
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
-        for one, was_live, delta in (
+        for counted, was_live, delta in (
             (placed.label_set, not placed.pod.terminating, -1),
             (label_set, live, 1),
         ):
-            one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, was_live))
+            counted.n_pods += delta
+            self.log.append(Change(placed.row, delta, counted, was_live))
         self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 

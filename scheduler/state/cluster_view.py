@@ -259,7 +259,9 @@ class ClusterView:
         if not budgets or not label_set.labels:
             return ()
         return [
-            one for one in budgets if not one.selector.is_empty and one.selector.matches(label_set.labels)
+            budget
+            for budget in budgets
+            if not budget.selector.is_empty and budget.selector.matches(label_set.labels)
         ]
 
     def budgets_of_each(self, numbers: Rows) -> Iterator[Sequence[DisruptionBudget]]:

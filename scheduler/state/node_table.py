@@ -327,14 +327,14 @@ class NodeTable:
                 self._columns.pop(key, None)
 
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_set_id.get(taints)
-        if found is None:
+        taint_id = self._taint_set_id.get(taints)
+        if taint_id is None:
             if len(self.taint_sets) > 2 * self.n_live + _SPARE_TAINT_SETS:
                 self._renumber_taint_sets()
-            found = len(self.taint_sets)
-            self._taint_set_id[taints] = found
+            taint_id = len(self.taint_sets)
+            self._taint_set_id[taints] = taint_id
             self.taint_sets.append(taints)
-        return found
+        return taint_id
 
     def _renumber_taint_sets(self) -> None:
         """Drop lists that no node has: taints of autoscalers contain a time, so their lists never come back."""
@@ -363,16 +363,16 @@ class NodeTable:
         self._resource_id = {name: index for index, name in enumerate(names)}
 
     def _resource(self, name: str) -> int:
-        found = self._resource_id.get(name)
-        if found is None:
-            found = len(self._resource_id)
-            self._resource_id[name] = found
+        resource_id = self._resource_id.get(name)
+        if resource_id is None:
+            resource_id = len(self._resource_id)
+            self._resource_id[name] = resource_id
             blank = np.zeros((1, self._capacity), dtype=np.int64)
             self._allocatable = np.concatenate((self._allocatable, blank))
             self._requested = np.concatenate((self._requested, blank))
             for row, amount in self._requested_unavailable.pop(name, {}).items():
-                self._requested[found, row] = amount
-        return found
+                self._requested[resource_id, row] = amount
+        return resource_id
 
     def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
         """Add the amount to the requested amount (sign 1), or subtract it (-1). Amounts wrap as int64 does."""

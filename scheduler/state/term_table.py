@@ -101,24 +101,29 @@ class SelectorIndex:
 
 
 def _n_required(selector: Selector) -> int:
-    return len({(one.key, one.operator) for one in selector.requirements if one.operator in ("In", "Exists")})
+    return len(
+        {(key, operator) for key, operator, _ in selector.requirements if operator in ("In", "Exists")}
+    )
 
 
 def _holding(selector: Selector) -> set[Hashable]:
     """Return the labels and keys that hold a requirement In or Exists."""
-    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "Exists"}
-    values: dict[str, set[str]] = {}
-    for one in selector.requirements:
-        if one.operator == "In":
-            values[one.key] = values.get(one.key, set(one.values)) & set(one.values)
-    return found.union((key, value) for key, its in values.items() for value in its)
+    keys: set[Hashable] = {key for key, operator, _ in selector.requirements if operator == "Exists"}
+    values_by_key: dict[str, set[str]] = {}
+    for key, operator, values in selector.requirements:
+        if operator == "In":
+            values_by_key[key] = values_by_key.get(key, set(values)) & set(values)
+    return keys.union((key, value) for key, values in values_by_key.items() for value in values)
 
 
 def _breaking(selector: Selector) -> set[Hashable]:
     """Return the labels and keys that break a requirement NotIn or DoesNotExist."""
-    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "DoesNotExist"}
-    return found.union(
-        (one.key, value) for one in selector.requirements if one.operator == "NotIn" for value in one.values
+    keys: set[Hashable] = {key for key, operator, _ in selector.requirements if operator == "DoesNotExist"}
+    return keys.union(
+        (key, value)
+        for key, operator, values in selector.requirements
+        if operator == "NotIn"
+        for value in values
     )
 
 
@@ -248,14 +253,14 @@ class TermTable:
         places = place_by_key[key[term]]
         order = np.argsort(places, kind="stable")
         ends = np.searchsorted(places[order], np.arange(len(columns)), side="right").tolist()
-        found = {}
+        sums_by_key = {}
         for (name, column), first, end in zip(columns.items(), [0, *ends], ends, strict=False):
             if first < end:
                 own, ids = order[first:end], column.ids[:n_rows]
                 totals = np.bincount(ids[row[own]], weights=amounts[own], minlength=column.n_ids)
                 totals[ABSENT] = 0
-                found[name] = PerDomain(totals.astype(np.int64), ids)
-        return found
+                sums_by_key[name] = PerDomain(totals.astype(np.int64), ids)
+        return sums_by_key
 
     def _add_up(self) -> None:
         """Add up the entries of equal terms and rows, and drop sums of 0. O(entries), 0.1 µs each."""

@@ -45,7 +45,9 @@ class TopologyRows:
     def same_as(self, _other: TopologyRows) -> bool:
         """Return whether all rows are what they are when computed again; for the audit."""
         fresh = TopologyRows(self._nodes, self._masks)
-        return all(np.array_equal(self.mask(one), fresh.mask(one)) for one in list(self._reached))
+        return all(
+            np.array_equal(self.mask(topology), fresh.mask(topology)) for topology in list(self._reached)
+        )
 
     def rows(self, topology: VolumeTopology) -> Reached:
         """Return the rows, 0.2 µs; at first O(rows), or O(1) for a term that names values of one label."""
@@ -97,5 +99,5 @@ class TopologyRows:
             self._by_domain[key] = order, np.searchsorted(ids[order], np.arange(column.n_ids + 1))
         order, starts = self._by_domain[key]
         domains = {column.id_by_value[value] for value in values if value in column.id_by_value}
-        found = [order[starts[domain] : starts[domain + 1]] for domain in domains]
-        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, dtype=np.intp), *found])
+        parts = [order[starts[domain] : starts[domain + 1]] for domain in domains]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.intp), *parts])

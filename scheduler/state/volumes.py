@@ -142,9 +142,9 @@ class Volumes:
     def attached_by(self, pod: Pod) -> Iterator[AttachedVolume]:
         """Yield what limits count each volume of the pod as, once for each time that the pod names it."""
         for claim_volume in pod.spec.claim_volumes:
-            found = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
-            if found is not None:
-                yield found
+            attached = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
+            if attached is not None:
+                yield attached
         for disk in pod.spec.disks:
             if (named := disks.csi_volume(disk)) is not None:
                 yield _attached(*named)
