@@ -257,7 +257,7 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED, Resource.NAMESPACE)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET, None)
@@ -265,6 +265,7 @@ def kinds(
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
+        _pod(semantics),
         *(
             _stored(*row, Asker.DEFAULT_SPREADING, partial(decode_workload, row[0]), _WORKLOADS)
             for row in _WORKLOAD_ROWS
@@ -274,7 +275,6 @@ def kinds(
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
-        _pod(semantics),
     )
 
 
