@@ -162,7 +162,7 @@ class AnnotatedAffinity:
 
     @property
     def is_required(self) -> bool:
-        """Whether a pod without it could go to other nodes."""
+        """Whether a pod without this affinity could go to other nodes."""
         affinity = self.pod_affinity
         terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
         return bool(terms) or self.replaces
@@ -236,7 +236,7 @@ def _parsed_affinity(
 
 
 def reach_problem(namespace: str) -> str:
-    """Return why a pod of this namespace may not have terms about others by annotation, as pods and users read it."""
+    """Return why annotations of this namespace may not be about other namespaces, as messages to users say it."""
     return (
         f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
         f" configuration does not allow pods of namespace {namespace}"

@@ -1,5 +1,5 @@
 """
-Disks that a pod names itself, without a claim, and the CSI drivers that took over from the in-tree plugins.
+Disks that a pod names without a claim, and the CSI drivers that took over from the in-tree plugins.
 
 Source: staging/src/k8s.io/csi-translation-lib/plugins (kubernetes 1.36).
 """
@@ -109,7 +109,7 @@ def gce_handle(name: str, zone: str = "UNSPECIFIED") -> str:
 
 def ebs_handle(volume_id: str) -> str:
     """
-    Return the volume's id without zone: `aws://zone/vol-1` names the same as `vol-1`.
+    Return the volume's id without its zone: `aws://zone/vol-1` and `vol-1` name the same volume.
 
     Upstream ends the cycle with an error if the rest is no volume id.
     """

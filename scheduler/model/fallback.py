@@ -107,7 +107,7 @@ class Fallback:
         return f"preferred with weight {self.weight}"
 
     def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
-        """Return whether the entry is about the term, which is one of its rule."""
+        """Return whether the entry is about the term, which stands in the entry's rule."""
         selector = term.selector
         if term.topology_key != self.topology_key or not isinstance(selector, Selector):
             return False
@@ -190,7 +190,7 @@ def yielding(
     rules: Rules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
 ) -> Rules | Problem:
     """
-    Return the rules with the anti-affinity terms that have an entry marked; a Problem if an entry names no term.
+    Return the rules in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
 
     `spec_requires_nodes`: whether the spec itself has required node affinity, which no entry can relax: the kubelet
     would refuse the pod.
@@ -257,7 +257,7 @@ def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, t
 
 
 def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:
-    """Return the terms that no entry names, and the others with the weight of the first entry that does."""
+    """Return the terms that no entry names, and each other term with the weight of the first entry that names it."""
     kept, relaxed = [], []
     for term in usable(terms):
         weight = next((entry.weight for entry in entries if entry.names(term)), None)

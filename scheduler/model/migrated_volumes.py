@@ -1,5 +1,5 @@
 """
-Volumes of in-tree plugins, as the CSI drivers that took over from these see them.
+Volumes of in-tree plugins, as seen by the CSI drivers that took over from the plugins.
 
 Source: csi-translation-lib/plugins (kubernetes 1.36).
 """

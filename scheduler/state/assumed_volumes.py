@@ -6,7 +6,7 @@ Claims and volumes that this scheduler is writing: they count as written before 
              `--> settle(version), then release    as assumed until a watch shows this version or a later one
 
 Several pods may hold an assumption: pods that share a claim. Source: util/assumecache (kubernetes 1.36). Difference:
-upstream gives an assumption up with any newer version, and with the first of its pods that fails.
+upstream gives an assumption up with any newer version, and when the first of its pods fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Assumption:
         seen: the object as watches show it.
         value: the claim of a volume, or the node of a claim.
         holders: UIDs of the pods that assume it.
-        version: the one that has the value; empty before it is written.
+        version: of the object with the value; empty before the value is written.
     """
 
     seen: Assumable
@@ -81,7 +81,7 @@ class AssumedVolumes:
         return None if assumption is None else assumption.seen
 
     def over(self, obj: StorageObject) -> StorageObject:
-        """Return the object, which a watch shows, as it counts."""
+        """Return the object that a watch shows, with the value that is assumed of it."""
         assumption = self._by_key.get((obj.kind, obj.key))
         if assumption is None or not isinstance(obj, PersistentVolume | PersistentVolumeClaim):
             return obj
@@ -92,12 +92,12 @@ class AssumedVolumes:
         return assumption.assumed()
 
     def drop(self, kind: StorageKind, key: str) -> None:
-        """Forget the object, which is deleted."""
+        """Forget the object, which was deleted."""
         self._by_key.pop((kind, key), None)
 
     def assume(self, obj: Assumable, value: ClaimReference | str, holder: str) -> Assumable | None:
         """
-        Assume the value for the pod. Return the object as it counts from now on, None if that is as before.
+        Assume the value for the pod. Return the object as it counts from now on, None if it counts as before.
 
         Raises InvariantViolation if another value is assumed: a volume would be promised to two claims.
         """

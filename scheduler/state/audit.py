@@ -104,7 +104,7 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
 
 
 def _few_at_a_time(them: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Yield each of them; while they come and go, some are left out or come twice. O(their number) for each few."""
+    """Yield each of the items; while items come and go, some are left out or come twice. O(items) for each few."""
     n_yielded = 0
     while few := list(islice(them(), n_yielded, n_yielded + _HELD)):
         n_yielded += len(few)
@@ -184,7 +184,7 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
 
 
 def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
-    """Compare the members that are kept of a group with the pods themselves."""
+    """Compare the members of a group as they are kept with the pods themselves."""
     placed, pending = tuple(state.groups.placed(key)), tuple(state.groups.pending(key))
     for pod in placed:
         known = state.placed.get(pod.uid)
@@ -224,7 +224,7 @@ def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]
 
 
 def _selection(state: ClusterState, matcher: PodMatcher, first: int) -> Iterator[str]:
-    """Compare some label sets, from the `first` on, that are found by index with those that match one by one."""
+    """Compare, for some label sets from the `first` on, what the index finds with what a match of each one finds."""
     selected = state.label_sets.selected(matcher)
     for label_set in islice(state.label_sets, first, first + _LABEL_SETS_AT_ONCE):
         if state.label_sets.matches(matcher, label_set) != selected[label_set.number]:

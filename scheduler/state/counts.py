@@ -124,8 +124,8 @@ class TermSums:
     """
     The weighted sums of the existing terms that select one label set.
 
-    `by_key`: sums per domain by topology key, not to be written to. `weights`: of terms that were weighed one by one,
-    the weight, 0 if the term does not select the label set; for limiting terms all that select it.
+    `by_key`: sums per domain by topology key, not to be written to. `weights`: the weight of each term
+    that was weighed alone, 0 if the term does not select the label set; it has every limiting term that does.
     """
 
     by_key: dict[str, PerDomain] = field(default_factory=dict)

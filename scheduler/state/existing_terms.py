@@ -39,7 +39,7 @@ class TermKey(NamedTuple):
 
     `max_pods`: the most selected pods of a domain with a declaring pod. `selects_itself`: whether the term selects the
     pod that declares it; always False if `max_pods` is 1, where it makes no difference. `yields`, `by_annotation`: as
-    `AffinityTerm`; only for required anti-affinity.
+    those of `AffinityTerm`; only for required anti-affinity.
     """
 
     kind: TermKind

@@ -66,7 +66,7 @@ class Interned(Generic[T]):
 
 
 class IdSet:
-    """A set of ids and the same as an array, which additions extend and the first read after a removal rebuilds."""
+    """A set of ids, and an array of them: an addition extends it, the first read after a removal rebuilds it."""
 
     __slots__ = ("_array", "_ids", "_is_current")
 
@@ -101,7 +101,7 @@ class IdSet:
 
 
 class Postings(Generic[K]):
-    """Ids by key. A key with one id, as most keys of a hostile term have, takes no set."""
+    """Ids by key. A key with one id takes no set: most keys of a hostile term have one id."""
 
     def __init__(self) -> None:
         self._by_key: dict[K, int | IdSet] = {}

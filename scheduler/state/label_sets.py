@@ -31,7 +31,7 @@ class LabelSet:
     One distinct (namespace, labels).
 
     `number`: from 1; reused after the label set is dropped. `n_pods`: placed pods that have it. `used_at`: how many
-    sweeps had run when it was last asked for.
+    sweeps had run when the label set was last asked for.
     """
 
     namespace: str
@@ -97,7 +97,7 @@ class LabelSets:
         """
         Drop label sets without pods that were unused for two sweeps, so that memory is bounded.
 
-        Yield after every piece of work: 1 ms, or 5 ms if all of it is dropped. O(label sets).
+        Yield after every piece of work, which takes 1 ms, or 5 ms if all its label sets are dropped. O(label sets).
         """
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS

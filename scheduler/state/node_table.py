@@ -41,7 +41,7 @@ class Usage:
 
 @dataclass(slots=True)
 class ImageState:
-    """The rows of the nodes that hold an image. The size is that of the first node to report it."""
+    """The rows of the nodes that hold an image. The size is as the first node reported it."""
 
     size_bytes: int
     rows: set[int] = field(default_factory=set)
@@ -121,7 +121,7 @@ class NodeTable:
 
     @property
     def non_zero(self) -> Amounts:
-        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
+        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested; a default if none is."""
         return self._non_zero[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
@@ -281,7 +281,8 @@ class NodeTable:
         Subtract the usage of a pod that left the row.
 
         Pods are counted per port. Upstream's cache has a set: of two pods that hold the same port (possible only if a
-        scheduler was bypassed), the first to go frees it until the cache is rebuilt. We decide as after the rebuild.
+        scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We decide as upstream does
+        after the rebuild.
         """
         self._pod_count[row] -= 1
         # Subtracted, not added negated: -2^63 has no counterpart.

@@ -15,7 +15,7 @@ class PodGroups:
     """
     Groups and their members. Writers: ClusterState for the placed members, the machine for all else.
 
-    A pod that is assumed is pending and placed until a watch shows it bound.
+    An assumed pod is both pending and placed until a watch shows it bound.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class PodGroups:
         return key in self._whole
 
     def note_whole(self, key: GroupKey) -> None:
-        """Note that the group is placed."""
+        """Note that the group is placed: from now on, it was placed once."""
         self._whole.add(key)
         self._released.discard(key)
 
@@ -134,7 +134,7 @@ class PodGroups:
         return key in self._whole or self.n_ready(key) >= group.min_count
 
     def _known(self, pod: Pod, key: GroupKey) -> PodGroup | None:
-        """Return as `get`, by this member alone where members say it. O(1)."""
+        """Return what `get` returns; where members describe the group, by this member alone. O(1)."""
         if key.kind is GroupKind.OWN and pod.group is not None:
             return PodGroup(key, pod.group.min_count)
         return self._objects.get(key)

@@ -2,8 +2,9 @@
 The affinity terms of placed pods as columns, to weigh very many of them against one label set at once.
 
 To try a selector on a label set takes 2 µs. An ordinary label set meets a few terms, but one namespace can declare
-200,000 that select every pod of all others: one by one they would take 0.5 s for every new label set. Here a term's
-selector and namespaces are found from the label set's own labels, and the sums are a few array operations: 20 ns each.
+200,000 terms, each of which selects the pods of all other namespaces: to try each would take 0.5 s for every new label
+set. Here a term's selector and namespaces are found from the label set's own labels, and the sums are a few array
+operations: 20 ns each.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class SelectorIndex:
     """
     Selectors by id, and which of them match given labels.
 
-    A selector matches labels if as many of its requirements In and Exists hold as it has, and none of its requirements
-    NotIn and DoesNotExist is broken. Both are looked up by the labels: terms that no label touches cost nothing. All
-    requirements In of a key count as one, whose values all of them have.
+    A selector matches labels if all of its requirements In and Exists hold, and none of its requirements NotIn and
+    DoesNotExist is broken. Both kinds are looked up by the labels, so that terms that no label touches cost nothing.
+    All requirements In of a key count as one requirement, with the values that are in every one of them.
     """
 
     def __init__(self) -> None:
@@ -83,9 +84,9 @@ class SelectorIndex:
 
     def read(self, labels: Mapping[str, str]) -> dict[str, str]:
         """
-        Return the labels that tell these from others for a selector: the same selectors match both. O(labels).
+        Return what selectors read of the labels: they match all labels alike of which they read the same. O(labels).
 
-        The value is `ANY_VALUE` where selectors read that there is the key alone.
+        The value is `ANY_VALUE` where selectors read only whether the key is there.
         """
         return {
             key: value if self._is_read((key, value)) else ANY_VALUE
