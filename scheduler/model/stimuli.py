@@ -1,4 +1,4 @@
-"""Stimuli of the core: objects seen by watches, answers to binds and to writes of volumes, and the time."""
+"""Stimuli of the core: objects seen by watches, answers to binds and to writes, and the time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import PersistentVolume, StorageKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class ObjectSeen:
 
     object: WatchedObject
 
+    @property
+    def concerns(self) -> tuple[tuple[str, str], ...]:
+        """The kind and key of each object about which the change says something: the object, and a volume's claim."""
+        own = (self.object.kind, self.object.key)
+        if isinstance(self.object, PersistentVolume) and self.object.claim is not None:
+            return own, (StorageKind.CLAIM, self.object.claim.key)
+        return (own,)
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectGone:
@@ -101,13 +110,13 @@ class PluginFailing:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumesWritten:
+class ReservationWritten:
     """
-    The answer to WriteVolumes.
+    The answer to WriteReservation.
 
     Attributes:
         uid: of the pod.
-        versions: of the written objects, in the order of the instruction; fewer than its objects if a write failed.
+        versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all writes were made.
     """
 
@@ -209,7 +218,7 @@ Stimulus = (
     WatchEvent
     | BindDone
     | BindFailed
-    | VolumesWritten
+    | ReservationWritten
     | EvictionEnded
     | PluginFailing
     | ScaleUpNotTriggered

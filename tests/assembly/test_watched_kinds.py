@@ -10,7 +10,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import NodeByNode
-from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.registry import IN_TREE
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import load_classes
 from tests.support.daemon import profiles
@@ -69,7 +69,7 @@ def test_the_kinds_that_a_plugin_of_the_users_reads_are_watched(enabled, watched
 
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
 def test_a_plugin_reads_every_kind_that_wakes_its_pods(plugin):
-    arguments = args_type(plugin)
+    arguments = plugin.args_type
     made = plugin() if arguments is None else plugin(arguments(), PluginContext())
     events = made.events_to_register() if hasattr(made, "events_to_register") else ()
     kind_of = {KINDS[kind].resource: kind for kind in StorageKind}

@@ -17,7 +17,7 @@ from scheduler.framework.kinds import Asker, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
-from scheduler.model.instructions import Bind, WriteVolumes
+from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue
 from scheduler.state.audit import differences
 from tests.bench import templates
@@ -167,7 +167,7 @@ def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
     node_by_name: dict[str, str] = {}
     while fed.loaded.machine.has_work():
         for order in fed.loaded.handle(CycleDue()):
-            if isinstance(order, WriteVolumes):
+            if isinstance(order, WriteReservation):
                 fed.loaded.bind_volumes(order)
             elif isinstance(order, Bind):
                 node_by_name[order.pod.name] = order.node_name

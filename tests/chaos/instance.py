@@ -19,7 +19,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
-from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteReservation
 from scheduler.model.nodes import Namespace
 from scheduler.model.stimuli import (
     BindDone,
@@ -31,8 +31,8 @@ from scheduler.model.stimuli import (
     ObjectSeen,
     PodGone,
     PodSeen,
+    ReservationWritten,
     Stimulus,
-    VolumesWritten,
 )
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
@@ -279,7 +279,7 @@ class Instance:
                     told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
-                case VolumesWritten():
+                case ReservationWritten():
                     self.reach("volumes answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
@@ -296,7 +296,7 @@ class Instance:
             for order in instructions:
                 if isinstance(order, EvictVictim):
                     self.reach("eviction ordered")
-                if isinstance(order, WriteVolumes):
+                if isinstance(order, WriteReservation):
                     self.reach("reserved")
                 if isinstance(order, Bind):
                     decided = Decided(

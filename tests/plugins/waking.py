@@ -14,7 +14,6 @@ from scheduler.framework.events import (
     pod_update_actions,
     with_node_taint_updates,
 )
-from scheduler.framework.interface import EnqueueExtensions
 from scheduler.framework.kinds import KINDS
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
@@ -38,7 +37,6 @@ def wakes(
 ) -> bool:
     """Return whether the change wakes a pending pod that the plugin rejected; `old` is None for an add."""
     extensions = plugin_named(plugin, (args or {}).get(plugin))
-    assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
     pod = decoder.decode(_bytes(pending))
     before, after = _decoded(decoder, old), _decoded(decoder, new)
