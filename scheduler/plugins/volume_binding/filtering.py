@@ -16,13 +16,12 @@ from scheduler.framework.status import NodeStatuses, Status, unresolvable
 from scheduler.model.object_writes import NodeSelection, VolumePromise
 from scheduler.model.volumes import (
     NO_PROVISIONER,
-    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     StorageKind,
 )
 from scheduler.plugins.volume_binding.claims import PodClaims
-from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
+from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching, reached_rows
 from scheduler.plugins.volume_binding.pre_bind import VolumesToBind
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
@@ -105,20 +104,9 @@ class VolumeFilter(NodeFilter):
             if volume is None:
                 self._no_volume |= fine
                 return
-            reached = self._reached(volume)
+            reached = reached_rows(volume, self._view)
             self._node_conflict |= fine & ~reached
             fine &= reached
-
-    def _reached(self, volume: PersistentVolume) -> Mask:
-        """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
-        mask = self._topologies.mask(volume.topology)
-        if volume.migrated_topology is volume.topology:
-            return mask
-        migrated = np.zeros(self._view.n_rows, dtype=np.bool_)
-        row_by_name = self._view.nodes.row_by_name
-        names = self._view.volumes.migrated_nodes(volume.plugin)
-        migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
-        return np.where(migrated, self._topologies.mask(volume.migrated_topology), mask)
 
     def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
         open_ = np.ones(self._view.n_rows, dtype=np.bool_)

@@ -127,6 +127,18 @@ class StaticMatching:
         return np.full(self._n_rows, NO_VOLUME, dtype=np.intp)
 
 
+def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
+    """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
+    topologies = view.topology_rows()
+    mask = topologies.mask(volume.topology)
+    if volume.migrated_topology is volume.topology:
+        return mask
+    migrated = np.zeros(view.n_rows, dtype=np.bool_)
+    row_by_name, names = view.nodes.row_by_name, view.volumes.migrated_nodes(volume.plugin)
+    migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
+    return np.where(migrated, topologies.mask(volume.migrated_topology), mask)
+
+
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether the volume can be the claim's at all, its size aside."""
     return (
