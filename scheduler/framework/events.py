@@ -130,8 +130,8 @@ ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 Need: TypeAlias = str | tuple[str, str]
 #: The need of a pod with a required term that selects pods without any one label.
 ANY_POD: Final[Need] = ("", "")
-#: Called with the object before and after the change. Returns the needs of which a pod has to have one for the hint to
-#: return QUEUE; None if the hint may return it for any pod.
+#: Called with the object before and after the change. Returns needs: the hint returns QUEUE only for a pod
+#: that has one of them; None if it may return QUEUE for any pod.
 NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 

@@ -59,7 +59,7 @@ NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/sele
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 _NAME_FIELD: Final = "metadata.name"
-#: Labels that the kubelet or the cloud sets. A missing one may be added; an existing one must not change.
+#: Labels that the kubelet or the cloud sets. A missing label may be added; an existing label must not change.
 _FIXED_LABELS: Final = frozenset(
     {
         HOSTNAME_KEY, ZONE_KEY, "topology.kubernetes.io/region",
@@ -161,7 +161,7 @@ def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
     Return the only node names that can match, if every required term lists names; None if a term does not.
 
     Lists of one term are intersected, and the results of all terms united; empty if the lists contradict each other.
-    NotIn lists do not count. Terms that do not parse do.
+    NotIn lists do not count. Terms that do not parse count as others do.
     """
     if not rule.terms:
         return None

@@ -54,8 +54,8 @@ ALWAYS_LAST_TO_ADMIT: Final = GangScheduling.name
 
 #: Every plugin that a configuration can name, by upstream's name.
 IN_TREE: Final[Mapping[str, PluginClass]] = {
-    one.name: one
-    for one in (
+    plugin.name: plugin
+    for plugin in (
         SchedulingGates,
         NodeUnschedulable,
         NodeName,
@@ -116,8 +116,8 @@ def build_profile(
         out_of_tree: plugins of the user's, by name.
 
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
-    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin that its arguments
-    do not make.
+    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
+    on its arguments.
     """
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)

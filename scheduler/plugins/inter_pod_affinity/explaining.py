@@ -130,7 +130,7 @@ def _rule(
 
 
 def _required_pod(context: ExplainContext, row: int) -> RunPod:
-    """Return the change that runs a pod on the node which all required affinity terms select, as far as one can."""
+    """Return the change that runs a pod on the node, selected by as many required affinity terms as possible."""
     labels: dict[str, str] = {}
     namespaces: set[str] | None = None
     for term in usable(context.pod.spec.affinity.required):
@@ -154,7 +154,7 @@ def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
     """
     Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
 
-    Alone it helps if those pods do not declare the term; otherwise they have to be created anew with it.
+    The change alone helps if the other revisions do not declare the term; else their pods have to be created anew too.
     """
     terms = anti_affinity_across_revisions(context.pod)
     keys = sorted({term.topology_key for term in terms})

@@ -2,8 +2,8 @@
 The Filter of InterPodAffinity: three rules, in this order, on every node.
 
   1. For every required affinity term, the node's domain has a pod that matches all of the incoming pod's terms. If no
-     domain has such a pod, an incoming pod that matches its own terms may be the first. So may one
-     whose siblings match that are placed after it; the search for the group's places sees to it that one comes near.
+     domain has such a pod, an incoming pod that matches its own terms may be the first. So may a pod of a group if a
+     sibling that is placed later matches; the search for the group's places sees to it that one comes near.
   2. For no required anti-affinity term, the node's domain has a matching pod.
   3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 
@@ -63,7 +63,7 @@ def affinity_masks(
     if not any(mask.any() for mask in masks) and any(
         _selects(matcher, one, view) for one in (pod, *siblings)
     ):
-        # The first pod of a group: no pod matches in any domain of any key, but the pod itself or one to come does.
+        # The first pod of a group: no pod matches in any domain of any key, but the pod itself or a later sibling does.
         return [view.eligible((key,)) for key in terms.required_keys]
     return masks
 

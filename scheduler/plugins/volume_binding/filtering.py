@@ -120,7 +120,7 @@ class VolumeFilter(NodeFilter):
             selected = np.zeros_like(open_)
             if row is not None:
                 selected[row] = True
-            # Quirk: elsewhere nothing more is asked, even if a volume is there.
+            # Quirk: other nodes are refused without looking for a volume there.
             open_ &= selected
         self._bind_conflict |= ~open_
         # The smallest claim first, so that it leaves large volumes to large claims; equal ones in the pod's order.

@@ -33,7 +33,7 @@ class StaticMatching:
         self._topologies: TopologyRows = view.topology_rows()
         self._n_rows, self._n_nodes = view.n_rows, view.n_nodes
         self._number: dict[str, int] = {}
-        #: By the number that stands in the arrays.
+        #: The volumes, by their number in the arrays.
         self.found: list[PersistentVolume] = []
         #: For each claim that was asked about, the number of its volume by row.
         self.chosen: list[Rows] = []
@@ -50,8 +50,8 @@ class StaticMatching:
         """
         Return the volume that refers to the claim already, None if there is none.
 
-        Quirk: its phase, selector and access modes are not looked at; and where no node reaches it, no other volume
-        will do. Of several, upstream takes the first that it comes upon.
+        Quirk: its phase, selector and access modes are not looked at; and on a node that does not reach it, no other
+        volume will do. Of several such volumes, upstream takes the first that it comes upon.
         """
         for name in sorted(self._volumes.promised_to(claim.key)):
             volume = self._volumes.volume(name)
@@ -101,7 +101,7 @@ class StaticMatching:
         return self._topologies.mask(None) if topology is None else self._topologies.rows(topology)
 
     def _give(self, volume: PersistentVolume, reached: Mask, best: Rows) -> int:
-        """Give the volume to the rows without one on which no claim before took it. Returns how many these are."""
+        """Give the volume to each row that has none and where no earlier claim took it. Return how many rows."""
         free = reached & (best == NO_VOLUME)
         number = self._number_of(volume)
         for taken in self.chosen:
@@ -149,7 +149,7 @@ def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume that was made for no claim may be taken by this one."""
+    """Return whether the claim may take the volume, which was made for no claim."""
     if claim.selector is not None and not claim.selector.matches(volume.labels):
         return False
     # Equal lists are one object.
