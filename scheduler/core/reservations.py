@@ -236,8 +236,8 @@ class Reservations:
     def _checked(self, reserved: _ReservedPod) -> bool | str:
         """Return whether the pod may be bound; the message of its failure if it never may."""
         if reserved.problem:
-            failing = (one for one, versions in reserved.with_versions() if len(versions) < len(one.writes))
-            return _failure(next(failing), reserved.problem)
+            unwritten = (part for part, made in reserved.with_versions() if len(made) < len(part.writes))
+            return _failure(next(unwritten), reserved.problem)
         node, problem = self._state.node(reserved.bind.node_name), self._problem(reserved.bind)
         all_done = True
         for reservation, versions in reserved.with_versions():

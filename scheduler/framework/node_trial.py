@@ -103,9 +103,11 @@ class FilterTrials:
 
     def _prepare(self) -> None:
         self._counting = [
-            (plugin, trial) for plugin, one in self._filters if (trial := one.trial) is not None
+            (plugin, trial)
+            for plugin, node_filter in self._filters
+            if (trial := node_filter.trial) is not None
         ]
-        fixed = [one.mask() for _, one in self._filters if one.trial is None]
+        fixed = [node_filter.mask() for _, node_filter in self._filters if node_filter.trial is None]
         self._passed = np.logical_and.reduce(fixed) if fixed else None
 
     def _fixed(self, index: int, row: int) -> Status | None:

@@ -83,8 +83,8 @@ class OutOfTreePlugin:
     @property
     def args_type(self) -> type[Any] | None:
         """The type of its arguments, None if it takes none."""
-        found: type[Any] | None = getattr(self.plugin_class, "args_type", None)
-        return found
+        args_type: type[Any] | None = getattr(self.plugin_class, "args_type", None)
+        return args_type
 
     @property
     def node_annotations(self) -> tuple[str, ...]:
@@ -174,10 +174,10 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     def asked_to_admit(self, pod: Pod) -> bool:
         """Return what the plugin says of the pod at PreEnqueue. Raises PluginFailed."""
         with self._identity.failing_at("PreFilter"):
-            found = self.plugin.admits(pod)
-            if found not in (True, False):
-                raise TypeError(f"admits returned {shown(found)}, expected True or False")
-            return bool(found)
+            admitted = self.plugin.admits(pod)
+            if admitted not in (True, False):
+                raise TypeError(f"admits returned {shown(admitted)}, expected True or False")
+            return bool(admitted)
 
     # PreFilter and Filter.
 
@@ -262,21 +262,21 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def _guarded_hint(self, hint: HintFn) -> HintFn:
         def checked(pod: Pod, old: object, new: object) -> Hint:
-            found = hint(pod, old, new)
-            if not isinstance(found, Hint):
-                raise TypeError(f"a hint returned {shown(found)}, expected queue_if(...)")
-            return found
+            answer = hint(pod, old, new)
+            if not isinstance(answer, Hint):
+                raise TypeError(f"a hint returned {shown(answer)}, expected queue_if(...)")
+            return answer
 
         def guarded(pod: Pod, old: object, new: object) -> Hint:
             if self.shut_off:
                 return Hint.QUEUE
             try:
-                found: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
+                answer: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - which the watch counts; in doubt the pod is tried
                 return Hint.QUEUE
-            return found
+            return answer
 
         return guarded
 

@@ -261,9 +261,13 @@ def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
     node, unmet = context.view.node_at(row), _unmet(context, row)
     if node is None or not unmet:
         return []
-    if any(one.key == _NAME_FIELD or (one.key in _FIXED_LABELS and one.key in node.labels) for one in unmet):
+    if any(
+        requirement.key == _NAME_FIELD
+        or (requirement.key in _FIXED_LABELS and requirement.key in node.labels)
+        for requirement in unmet
+    ):
         return []
-    return [tuple(LabelNode(node.name, one.key, _label_value(one)) for one in unmet)]
+    return [tuple(LabelNode(node.name, requirement.key, _label_value(requirement)) for requirement in unmet)]
 
 
 def _label_effort(context: ExplainContext, rows: Rows) -> Fractions:

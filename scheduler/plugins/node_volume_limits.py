@@ -160,7 +160,7 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
 
     In-tree volumes count as migrated: upstream asks for a CSINode first, but a node without one has no limits either.
     """
-    found: dict[str, set[AttachedVolume]] = {}
+    by_driver: dict[str, set[AttachedVolume]] = {}
     for claim_volume in pod.spec.claim_volumes:
         name = claim_volume.claim_name(pod.name)
         key = f"{pod.namespace}/{name}"
@@ -170,11 +170,11 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
         if claim_volume.is_ephemeral and claim.owner_uid != pod.uid:
             return failed(not_owned(claim, pod))
         if (volume := view.volumes.attached_as(key)) is not None:
-            found.setdefault(volume.driver, set()).add(volume)
+            by_driver.setdefault(volume.driver, set()).add(volume)
     for disk in pod.spec.disks:
         if (named := csi_volume(disk)) is not None:
-            found.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
-    return found
+            by_driver.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
+    return by_driver
 
 
 def _fits(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Mask:

@@ -162,9 +162,9 @@ def _guarded(
         plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)
         return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
-        found = described(error, declared.plugin_class)
+        problem = described(error, declared.plugin_class)
         raise SettingsError(
-            declared.source, declared.name, found, "a plugin that its arguments make"
+            declared.source, declared.name, problem, "a plugin that its arguments make"
         ) from error
 
 

@@ -71,7 +71,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, view: ClusterView) -> DryRuns
     protection, budgets, n_allowed = _budgets(lower, view)
     is_undecided[at[protection == _UNDECIDED]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, protection)]] = True
-    left = np.array([np.broadcast_to(one, len(rows)) for one in _left_beside(rows, room, view)])
+    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in _left_beside(rows, room, view)])
     nominated_on, taken_by_nominated = view.nominated_room(pod)
     nominated_at = index_of_row[nominated_on]
     is_asked = nominated_at >= 0
@@ -114,8 +114,12 @@ def _budgets(lower: PodsByRow, view: ClusterView) -> tuple[Rows, Rows, Amounts]:
     number_of: dict[tuple[str, ...], int] = {(): _UNPROTECTED, ("",): _UNDECIDED}
     numbers = []
     for budgets in view.budgets_of_each(distinct):
-        n_allowed.update((one.key, one.disruptions_allowed) for one in budgets)
-        keys = ("",) if any(one.disrupted_pods for one in budgets) else tuple(one.key for one in budgets)
+        n_allowed.update((budget.key, budget.disruptions_allowed) for budget in budgets)
+        keys = (
+            ("",)
+            if any(budget.disrupted_pods for budget in budgets)
+            else tuple(budget.key for budget in budgets)
+        )
         numbers.append(number_of.setdefault(keys, len(number_of)))
     index_of = {key: index for index, key in enumerate(n_allowed)}
     table = np.full((len(number_of), max(map(len, number_of))), _NO_BUDGET, dtype=np.intp)

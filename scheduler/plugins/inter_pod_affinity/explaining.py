@@ -37,10 +37,10 @@ def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: 
 
     Required affinity is one rule per topology key, since a pod has to match all terms to count.
     """
-    found = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
+    rules = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
     if not is_exempt:
-        found += _existing_anti_affinity(context)
-    return [rule for rule in found if rule.refused.any()]
+        rules += _existing_anti_affinity(context)
+    return [rule for rule in rules if rule.refused.any()]
 
 
 def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
@@ -191,5 +191,7 @@ def _labels_for_term(context: ExplainContext, term: AffinityTerm) -> Iterator[Ch
 
 def _satisfying(selector: Selector) -> dict[str, str]:
     """Return the fewest labels that satisfy the selector's In and Exists requirements."""
-    wanted = (one for one in selector.requirements if one.operator in ("In", "Exists"))
-    return {one.key: example_value(one.values) for one in wanted}
+    wanted = (
+        requirement for requirement in selector.requirements if requirement.operator in ("In", "Exists")
+    )
+    return {requirement.key: example_value(requirement.values) for requirement in wanted}

@@ -61,7 +61,7 @@ def affinity_masks(
         return []
     masks = [view.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
     if not any(mask.any() for mask in masks) and any(
-        _selects(matcher, one, view) for one in (pod, *siblings)
+        _selects(matcher, member, view) for member in (pod, *siblings)
     ):
         # The first pod of a group: no pod matches in any domain of any key, but the pod itself or a later sibling does.
         return [view.eligible((key,)) for key in terms.required_keys]
@@ -101,10 +101,10 @@ def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerD
     """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
     if context.pod.spec.ignores_annotations:
         return view.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
-    found = view.term_sums("forbidding", context.label_set, _forbids).by_key
+    sums = view.term_sums("forbidding", context.label_set, _forbids).by_key
     if not context.pod.spec.relaxed_anti:
-        return found
-    by_key = dict(found)
+        return sums
+    by_key = dict(sums)
     for term in yielding_terms(context, view):
         key = term.key.topology_key
         if term.is_forbidding and key in by_key:

@@ -209,7 +209,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if not changed.node_name and not changed.nominated_node_name:
             return frozenset()
         return frozenset(
-            {ANY_POD, *(pair for one in (old, new) if one is not None for pair in one.labels.items())}
+            {ANY_POD, *(pair for pod in (old, new) if pod is not None for pair in pod.labels.items())}
         )
 
     def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:

@@ -110,12 +110,12 @@ class VolumeFilter(NodeFilter):
 
     def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
         open_ = np.ones(self._view.n_rows, dtype=np.bool_)
-        for one in delayed:
-            node_name = one[0].selected_node
+        for waiting in delayed:
+            node_name = waiting[0].selected_node
             if node_name is None:
-                self._to_match.append(one)
+                self._to_match.append(waiting)
                 continue
-            self._to_provision.append(one)
+            self._to_provision.append(waiting)
             row = self._view.nodes.row_by_name.get(node_name)
             selected = np.zeros_like(open_)
             if row is not None:
@@ -124,9 +124,9 @@ class VolumeFilter(NodeFilter):
             open_ &= selected
         self._bind_conflict |= ~open_
         # The smallest claim first, so that it leaves large volumes to large claims; equal ones in the pod's order.
-        self._to_match.sort(key=lambda one: one[0].requested_bytes or 0)
-        selected_here = [(one, open_) for one in self._to_provision]
-        unmatched = [(one, open_ & ~self._static.find(one[0])) for one in self._to_match]
+        self._to_match.sort(key=lambda waiting: waiting[0].requested_bytes or 0)
+        selected_here = [(waiting, open_) for waiting in self._to_provision]
+        unmatched = [(waiting, open_ & ~self._static.find(waiting[0])) for waiting in self._to_match]
         self._check_provisioning([*selected_here, *unmatched], open_)
 
     def _check_provisioning(self, provisioned: Iterable[tuple[_Delayed, Mask]], open_: Mask) -> None:

@@ -83,18 +83,18 @@ class StaticMatching:
         The claims before this one may have taken one each: one more than there are of them is enough.
         """
         n_wanted = len(self.chosen) + 1
-        found: list[Entry] = []
+        candidates: list[Entry] = []
         for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
             n_left = n_wanted
             for index in range(start, len(entries)):
                 volume = entries[index][2]
                 if _fits(volume, claim) and _serves(volume, claim):
-                    found.append(entries[index])
+                    candidates.append(entries[index])
                     n_left -= 1
                     if not n_left:
                         break
-        found.sort()
-        return [volume for _, _, volume in found]
+        candidates.sort()
+        return [volume for _, _, volume in candidates]
 
     def _reached(self, volume: PersistentVolume) -> Reached:
         topology = volume.topology
