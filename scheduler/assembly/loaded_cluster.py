@@ -9,11 +9,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
-from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
+from scheduler.assembly.profiles import build_profiles, new_state
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.watch_events import apply_event
 from scheduler.formats.manifests import Manifest
+from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
@@ -36,7 +37,7 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = (*kinds_for(settings), *pod_groups())
+        self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.
@@ -45,11 +46,11 @@ class LoadedCluster:
         self._refused: list[Pod] = []
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
 
     def new_state(self) -> ClusterState:
         """Return an empty state with the same configuration."""
-        return ClusterState(exempt_namespaces(self.settings), annotating=annotating_namespaces(self.settings))
+        return new_state(self.settings)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.terms import SpreadConstraint
@@ -18,8 +17,9 @@ from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
+from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.state.cluster import MARKED_BY_LABEL
+from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule
 
@@ -29,9 +29,8 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
     Return every profile of the configuration by its schedulerName. Its plugins read selectors, namespaces and
     terms in `view`.
     """
-    gates = _feature_gates(settings.feature_gates)
     context = PluginContext(
-        gates,
+        settings.semantics,
         view.default_selector,
         view.namespace_labels,
         view.is_kept_apart,
@@ -48,9 +47,9 @@ def build_queue(
     settings: Settings,
     *,
     max_in_unschedulable_s: float,
-    namespace_share: float = 0.0,
+    policy: QueuePolicy = DEFAULT_POLICY,
 ) -> PodQueue:
-    """Return the queue for the pods of all profiles. `namespace_share`: see `NamespaceShares`."""
+    """Return the queue for the pods of all profiles."""
     return PodQueue(
         {
             name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
@@ -63,8 +62,14 @@ def build_queue(
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,
-        namespace_share=namespace_share,
+        policy=policy,
+        semantics=settings.semantics,
     )
+
+
+def new_state(settings: Settings) -> ClusterState:
+    """Return an empty state with the configuration's rules for namespaces."""
+    return ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
 
 
 def exempt_namespaces(settings: Settings) -> frozenset[str]:
@@ -142,15 +147,4 @@ def _build_profile(
         if percentage is None
         else percentage,
         out_of_tree=settings.out_of_tree,
-    )
-
-
-def _feature_gates(by_name: Mapping[str, bool]) -> FeatureGates:
-    return FeatureGates(
-        match_label_keys_in_pod_affinity=by_name["MatchLabelKeysInPodAffinity"],
-        match_label_keys_in_pod_topology_spread=by_name["MatchLabelKeysInPodTopologySpread"],
-        match_label_keys_in_pod_topology_spread_selector_merge=by_name[
-            "MatchLabelKeysInPodTopologySpreadSelectorMerge"
-        ],
-        node_inclusion_policy_in_pod_topology_spread=by_name["NodeInclusionPolicyInPodTopologySpread"],
     )

@@ -92,7 +92,7 @@ def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | 
     recorded = None if query.stored is None else recorded_decision(query.stored)
     if pod is None and query.stored is not None:
         try:
-            pod = PodDecoder().decode(query.stored)
+            pod = PodDecoder(cluster.settings.semantics).decode(query.stored)
         except MalformedObjectError as error:
             where = f"pod {query.namespace}/{query.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error

@@ -42,9 +42,7 @@ from scheduler.core.reservations import Reservations
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
-    STORAGE_RESOURCES,
     Action,
-    ClusterEvent,
 )
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
@@ -53,6 +51,7 @@ from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
@@ -88,7 +87,7 @@ class Machine:
         rng: Rng,
         observer: Observer | None = None,
         records_decisions: bool = False,
-        preempts_asynchronously: bool = True,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
         Args:
@@ -98,7 +97,7 @@ class Machine:
             rng: chooses among equally good nodes.
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
-            preempts_asynchronously: the gate SchedulerAsyncPreemption.
+            semantics: of the version of Kubernetes whose decisions these are.
         """
         self.state = state
         self.queue = queue
@@ -112,7 +111,8 @@ class Machine:
         self._binding: dict[str, Binding] = {}
         #: Pods of `_binding` for which something has to be written and waited for before.
         self._reservations = Reservations(state, self._pending)
-        self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
+        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
+        self.preemptions = Preemptions(state, queue, self._pending, is_async=is_async)
         self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._view)
         self._groups = GroupCycles(state, queue, self._reservations, rng, self._observer, self._annotations)
@@ -415,8 +415,7 @@ class Machine:
             self.queue.put_back(queued, frozenset(), now_s)
         for old, new in self._reservations.release(uid):
             # Upstream lets pods that wait for the object wait for its next change.
-            event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
-            self.queue.on_event(event, old, new, now_s)
+            self._handlers.notify_of_object(new.kind, Action.UPDATE, old, new, now_s)
         self._handlers.forget(uid, now_s)
         self.state.nominated.remove(uid)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).

@@ -27,15 +27,15 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     ReservationWritten,
     Stimulus,
-    StorageGone,
-    StorageSeen,
     TimePassed,
 )
-from scheduler.model.volumes import StorageObject, concerned_by
+from scheduler.model.volumes import StorageObject
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -158,10 +158,10 @@ class Reservations:
                 self._note_object(("Node", node.name))
             case NodeGone(name):
                 self._note_object(("Node", name))
-            case StorageSeen(obj):
-                for key in concerned_by(obj):
+            case ObjectSeen():
+                for key in stimulus.concerns:
                     self._note_object(key)
-            case StorageGone(kind, key):
+            case ObjectGone(kind, key):
                 self._note_object((kind, key))
             case ReservationWritten():
                 self._note_written(stimulus, now_s)

@@ -13,6 +13,7 @@ from typing import Final
 from scheduler.formats.stored_spec import stored_spec
 from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, group_reference
+from scheduler.model.semantics import Semantics
 
 #: The kinds that create pods, and their apiVersions.
 KINDS: Final = {
@@ -75,7 +76,7 @@ class Manifest:
     annotations: Json
     spec: Json
     owner: Json | None
-    gates: Mapping[str, bool]
+    semantics: Semantics
     #: A claim of each is made for each pod: by a StatefulSet, and for generic ephemeral volumes.
     claim_templates: tuple[ClaimTemplate, ...] = ()
     ephemeral_claims: tuple[ClaimTemplate, ...] = ()
@@ -117,7 +118,7 @@ class Manifest:
             "kind": "Pod",
             "metadata": metadata,
             "spec": {
-                **stored_spec(self._spec_for(node_name), labels, self.gates),
+                **stored_spec(self._spec_for(node_name), labels, self.semantics),
                 "volumes": self._volumes(name),
             },
             "status": {"phase": "Pending"},
@@ -201,14 +202,14 @@ class Manifest:
         }
 
 
-def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool]) -> Manifest:
+def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:
     """
     Return the document as a Manifest. Raises ManifestError.
 
     Args:
         document: the decoded YAML or JSON.
         namespace: used where the document names none.
-        gates: feature gates by upstream's name.
+        semantics: of the API server that creates its pods.
     """
     whole = _mapping(document, "")
     kind = whole.get("kind")
@@ -242,7 +243,7 @@ def parse_manifest(document: object, *, namespace: str, gates: Mapping[str, bool
         annotations=_mapping(own.get("annotations") or {}, f"{path}metadata.annotations"),
         spec=pod_spec,
         owner=None if is_pod else _owner(kind, namespace, name, spec),
-        gates=gates,
+        semantics=semantics,
         claim_templates=_claim_templates(spec) if kind == "StatefulSet" else (),
         ephemeral_claims=_ephemeral_claims(pod_spec, f"{path}spec"),
     )

@@ -13,31 +13,32 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.model.match_label_keys import Json, merged_affinity, merged_spread
+from scheduler.model.semantics import Gate, Semantics
 
 _NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_AFTER_S: Final = 300
 
 
-def stored_spec(spec: Json, labels: Json, gates: Mapping[str, bool]) -> Json:
+def stored_spec(spec: Json, labels: Json, semantics: Semantics) -> Json:
     """
     Return the pod's spec as the API server stores it, as far as a scheduler reads it.
 
-    `labels`: of the pod. `gates`: feature gates by upstream's name.
+    `labels`: of the pod.
     """
     # A pod saved from a cluster names its node; the question is where a new one would go.
     stored: dict[str, object] = {field: value for field, value in spec.items() if field != "nodeName"}
     affinity, constraints = spec.get("affinity"), spec.get("topologySpreadConstraints")
     if isinstance(affinity, Mapping):
         stored["affinity"] = merged_affinity(
-            affinity, labels, enabled=gates.get("MatchLabelKeysInPodAffinity", True)
+            affinity, labels, enabled=semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY)
         )
     if isinstance(constraints, list):
         stored["topologySpreadConstraints"] = [
             merged_spread(
                 constraint,
                 labels,
-                enabled=gates.get("MatchLabelKeysInPodTopologySpread", True),
-                merged=gates.get("MatchLabelKeysInPodTopologySpreadSelectorMerge", True),
+                enabled=semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD),
+                merged=semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE),
             )
             if isinstance(constraint, Mapping)
             else constraint

@@ -259,14 +259,6 @@ StorageObject = (
 )
 
 
-def concerned_by(obj: StorageObject) -> tuple[tuple[StorageKind, str], ...]:
-    """Return the kind and key of each object about which a change of this one says something: itself, and its claim."""
-    own = (obj.kind, obj.key)
-    if isinstance(obj, PersistentVolume) and obj.claim is not None:
-        return own, (StorageKind.CLAIM, obj.claim.key)
-    return (own,)
-
-
 def is_older(version: str, than: str) -> bool:
     """Return whether a resourceVersion is older: they are numbers without a limit (KEP-5504, kubernetes 1.35)."""
     return (len(version), version) < (len(than), than)

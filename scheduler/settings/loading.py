@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from scheduler.framework.out_of_tree import OutOfTreePlugin
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.documents import MAX_CHARS, read_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.extenders import refuse_extenders
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.problems import Problems, described, shown
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 def load_settings(
     file: str,
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    semantics: Semantics = DEFAULT_SEMANTICS,
     plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
     """
@@ -71,13 +71,13 @@ def load_settings(
         problems.found("", f"no UTF-8 at byte {error.start}", "UTF-8 text")
         problems.raise_if_any()
         raise
-    return parse_settings(text, source, feature_gates, plugins)
+    return parse_settings(text, source, semantics, plugins)
 
 
 def parse_settings(
     text: str,
     source: str,
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    semantics: Semantics = DEFAULT_SEMANTICS,
     plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
     """
@@ -94,15 +94,13 @@ def parse_settings(
             problems.found("", described(document) if text.strip() else "nothing", f"a {KIND}")
         problems.raise_if_any()
     notes: list[str] = []
-    settings = _read_configuration(
-        ObjectReader(document, "", problems), feature_gates, plugins.by_name, notes
-    )
+    settings = _read_configuration(ObjectReader(document, "", problems), semantics, plugins.by_name, notes)
     problems.raise_if_any()
     return settings
 
 
 def default_settings(
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES, plugins: LoadedPlugins = NO_PLUGINS
+    semantics: Semantics = DEFAULT_SEMANTICS, plugins: LoadedPlugins = NO_PLUGINS
 ) -> Settings:
     """
     Return the settings without a file: upstream's defaults for one profile named `affinity-scheduler`.
@@ -116,12 +114,12 @@ def default_settings(
         "clientConnection": {"qps": -1},
         "profiles": [{"schedulerName": _SCHEDULER_NAME}],
     }
-    return parse_settings(json.dumps(document), "built-in defaults", feature_gates, plugins)
+    return parse_settings(json.dumps(document), "built-in defaults", semantics, plugins)
 
 
 def _read_configuration(
     reader: ObjectReader,
-    feature_gates: Mapping[str, bool],
+    semantics: Semantics,
     out_of_tree: Mapping[str, OutOfTreePlugin],
     notes: list[str],
 ) -> Settings:
@@ -151,7 +149,7 @@ def _read_configuration(
             pod_initial_backoff_s=initial_s,
             pod_max_backoff_s=max_s,
             delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
-            feature_gates=feature_gates,
+            semantics=semantics,
             notes=tuple(notes),
             out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.framework.out_of_tree import OutOfTreePlugin
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Settings:
     pod_initial_backoff_s: int = 1
     pod_max_backoff_s: int = 10
     delay_cache_until_active: bool = False
-    feature_gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULT_FEATURE_GATES)
+    semantics: Semantics = DEFAULT_SEMANTICS
     notes: tuple[str, ...] = field(default=(), compare=False)
     out_of_tree: Mapping[str, OutOfTreePlugin] = field(default_factory=dict, compare=False)
 

@@ -154,7 +154,7 @@ class Rehearsals:
             return []
         documents = numbered_documents(request.manifest, _SOURCE)
         manifests, _ = sorted_documents(
-            documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
+            documents, _SOURCE, namespace="default", semantics=self._settings.semantics
         )
         if len(manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")
@@ -178,7 +178,7 @@ class Rehearsals:
         if manifest.owner is not None:
             owner = msgspec.json.encode(manifest.owner)
             state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
-        decoder = PodDecoder()
+        decoder = PodDecoder(self._settings.semantics)
         try:
             for number in range(n_replicas):
                 for claim in manifest.claims(number):

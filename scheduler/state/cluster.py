@@ -124,6 +124,11 @@ class ClusterState:
         row = self.nodes.row_by_name.get(name)
         return None if row is None else self.nodes.nodes[row]
 
+    def namespace(self, name: str) -> Namespace | None:
+        """Return the namespace, without its version; None if it is not known."""
+        labels = self.label_sets.namespace_labels.get(name)
+        return None if labels is None else Namespace(name, "", labels)
+
     def upsert_namespace(self, namespace: Namespace) -> None:
         """Add the namespace or update its labels."""
         self._relabel_namespace(namespace.name, namespace.labels)
@@ -159,9 +164,9 @@ class ClusterState:
         """Add the workload or update its selector."""
         self.workloads.upsert(workload)
 
-    def remove_workload(self, kind: str, namespace: str, name: str) -> None:
-        """Remove the workload."""
-        self.workloads.remove(kind, namespace, name)
+    def remove_workload(self, kind: str, key: str) -> None:
+        """Remove the workload of `namespace/name`."""
+        self.workloads.remove(kind, key)
 
     def upsert_storage(self, obj: StorageObject) -> None:
         """Take over an object of which volumes are made."""
@@ -175,9 +180,9 @@ class ClusterState:
         """Add the PodDisruptionBudget or update it."""
         self.budgets.upsert(budget)
 
-    def remove_budget(self, namespace: str, name: str) -> None:
-        """Remove the PodDisruptionBudget."""
-        self.budgets.remove(namespace, name)
+    def remove_budget(self, key: str) -> None:
+        """Remove the PodDisruptionBudget of `namespace/name`."""
+        self.budgets.remove(key)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""

@@ -25,8 +25,8 @@ from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import PodSeen, Stimulus
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.plugin_lists import API_VERSION
@@ -71,7 +71,7 @@ class Cluster:
     ) -> None:
         loaded = _loaded(plugins)
         if config is not None:
-            self.settings = load_settings(str(config), DEFAULT_FEATURE_GATES, loaded)
+            self.settings = load_settings(str(config), DEFAULT_SEMANTICS, loaded)
         else:
             self.settings = _settings(loaded, args or {}, alone=alone)
         self._seed = seed
@@ -243,7 +243,7 @@ class Cluster:
         return found
 
     def _manifest(self, document: Mapping[str, Any]) -> Manifest:
-        return parse_manifest(document, namespace=_NAMESPACE, gates=self.settings.feature_gates)
+        return parse_manifest(document, namespace=_NAMESPACE, semantics=self.settings.semantics)
 
     def _profile(self, read: LoadedCluster, pod: Pod) -> Profile:
         """Return the pod's profile for the cluster, which is made once as in a scheduler, or for a copy of it."""

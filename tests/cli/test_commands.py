@@ -30,8 +30,8 @@ from scheduler.kube.credentials import Credentials, Endpoint, Identity
 from scheduler.kube.requests import bind
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_node
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -351,7 +351,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     }
     document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
     nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
-    manifest = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
+    manifest = parse_manifest(document, namespace="default", semantics=DEFAULT_SEMANTICS)
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(encoded(node)))

@@ -15,10 +15,10 @@ from scheduler.model.stimuli import (
     BindFailed,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
     ReservationWritten,
-    StorageSeen,
     TimePassed,
 )
 from scheduler.model.volumes import PersistentVolume, StorageKind
@@ -191,7 +191,7 @@ def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
     before = cluster.server.claim("default/c")
     assert before is not None
     assert cluster.write(cluster.reserve()) == []
-    assert cluster.handle(StorageSeen(before)) == []
+    assert cluster.handle(ObjectSeen(before)) == []
     assert cluster.watch() == []
     cluster.server.provision("default/c")
     cluster.watch()

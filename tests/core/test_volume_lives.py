@@ -21,11 +21,11 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     NodeGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     ReservationWritten,
     Stimulus,
-    StorageSeen,
     TimePassed,
 )
 from scheduler.model.volumes import StorageKind
@@ -76,7 +76,7 @@ class VolumeLives(RuleBasedStateMachine):
             self.driver.node(name)
         self.n_watched = len(self.server.events)
         for obj in list(self.server.objects.values()):
-            self.handle(StorageSeen(obj))
+            self.handle(ObjectSeen(obj))
         for pod in list(self.pods.values()):
             self.handle(PodSeen(pod))
 

@@ -15,7 +15,7 @@ from scheduler.devcluster.kinds import DAEMON_SET, POD
 from scheduler.formats.manifests import ManifestError, parse_manifest
 from scheduler.model.nodes import decode_node
 from scheduler.model.pods import PodSpec
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.settings.loading import default_settings
 from tests.support import build
 
@@ -33,7 +33,7 @@ def workload(kind: str, spec: build.Json, *, api_version: str = "apps/v1", **tem
 
 
 def parse(document: object, namespace: str = "default") -> Any:
-    return parse_manifest(document, namespace=namespace, gates=DEFAULT_FEATURE_GATES)
+    return parse_manifest(document, namespace=namespace, semantics=DEFAULT_SEMANTICS)
 
 
 def test_a_deployments_pods_belong_to_a_new_revision() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from scheduler.model.instructions import WriteReservation
 from scheduler.model.object_writes import NodeSelection, VolumePromise
-from scheduler.model.stimuli import ReservationWritten, StorageGone, StorageSeen
+from scheduler.model.stimuli import ObjectGone, ObjectSeen, ReservationWritten
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     ClaimReference,
@@ -31,7 +31,7 @@ class VolumeServer:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[StorageKind, str], StorageObject] = {}
-        self.events: list[StorageSeen | StorageGone] = []
+        self.events: list[ObjectSeen | ObjectGone] = []
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
@@ -42,7 +42,7 @@ class VolumeServer:
     def delete(self, kind: StorageKind, key: str) -> None:
         if self.objects.pop((kind, key), None) is not None:
             self._version += 1
-            self.events.append(StorageGone(kind, key))
+            self.events.append(ObjectGone(kind, key))
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         found = self.objects.get((StorageKind.CLAIM, key))
@@ -121,7 +121,7 @@ class VolumeServer:
         self._version += 1
         stored = replace(obj, resource_version=str(self._version))
         self.objects[stored.kind, stored.key] = stored
-        self.events.append(StorageSeen(stored))
+        self.events.append(ObjectSeen(stored))
         return stored
 
 

@@ -62,7 +62,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         #: Returns the constraints of a pod.
-        self.constraints = SpreadConstraints(args, context.gates, context.default_selector)
+        self.constraints = SpreadConstraints(args, context.semantics, context.default_selector)
         self._system_defaulting = args.defaulting_type == "System"
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
