@@ -13,7 +13,7 @@ from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.nodes import Node
 from scheduler.model.object_writes import NodeSelection
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import ReservationWritten, Stimulus, StorageSeen, TimePassed
+from scheduler.model.stimuli import ObjectSeen, ReservationWritten, Stimulus, TimePassed
 from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster_view import ClusterView
 from tests.support.driving import Driver
@@ -46,7 +46,7 @@ class Cluster:
     def __init__(self, volumes: bool | str = True, devices: bool | str = True) -> None:
         self.server, self.driver = VolumeServer(), Driver()
         for document in (storage_class("made"), claim("c", "made"), claim("d", "made"), claim("e", "made")):
-            self.driver.handle(StorageSeen(self.server.apply(document)))
+            self.driver.handle(ObjectSeen(self.server.apply(document)))
         self.driver.node("a")
         self.pod = self.driver.pod("p")
         self.state = self.driver.state
@@ -78,7 +78,7 @@ def test_a_pod_is_bound_once_every_plugin_is_done() -> None:
     cluster.devices.answers.append(True)
     shown = cluster.server.claim("default/e")
     assert shown is not None
-    assert cluster.note(StorageSeen(shown)) == []
+    assert cluster.note(ObjectSeen(shown)) == []
     assert cluster.reservations.next_ready() == cluster.bind
     assert len(cluster.reservations) == 0 and cluster.reservations.next_wake_s() is None
 
