@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.assembly.profiles import build_profiles, build_queue, exempt_namespaces
+from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeGone, PodGone, PodSeen, Stimulus
-from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.cluster import Cluster, completed
 from scheduler.testing.objects import JsonObject
@@ -79,7 +78,7 @@ class WaitingPods:
     def __init__(self, cluster: Cluster) -> None:
         settings = cluster.settings
         self._cluster = cluster
-        self._state = ClusterState(exempt_namespaces(settings))
+        self._state = new_state(settings)
         profiles = build_profiles(settings, ClusterView(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=_TIMEOUT_S)
         self._machine = Machine(state=self._state, queue=self._queue, profiles=profiles, rng=random.Random(1))

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any, cast
 
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
+from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
@@ -29,7 +29,6 @@ from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
 from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 
@@ -41,7 +40,7 @@ class Driver:
 
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
-        self.state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
+        self.state = new_state(settings)
         self.profiles = build_profiles(settings, ClusterView(self.state))
         self.queue = build_queue(
             self.profiles,
