@@ -77,7 +77,6 @@ class Eviction:
     """A pod that was evicted for another one. `broken_budget`: the budget that did not allow it; empty if none."""
 
     victim: Pod
-    preemptor: Pod
     broken_budget: str
 
 
@@ -229,9 +228,7 @@ class World:
             case WriteVolumes():
                 return self._write_volumes(instruction)
             case EvictVictim(preemptor, victim):
-                fate = self._evict(victim.uid, preemptor)
-                ended = EvictionEnded(preemptor.uid, victim.uid, fate)
-                return self._handle_all(ended, *([PodGone(victim.uid)] if fate is VictimFate.DELETED else []))
+                return self._evict(preemptor.uid, victim.uid)
             case PatchCondition(pod, reason, message, nominated_node_name):
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
@@ -275,13 +272,13 @@ class World:
         )
         return self._handle_all(PodSeen(changed))
 
-    def _evict(self, uid: str, preemptor: Pod) -> VictimFate:
-        """Let the pod's budgets count its disruption; what deletes it follows."""
+    def _evict(self, preemptor_uid: str, uid: str) -> list[Instruction]:
+        """Let the pod's budgets count its disruption, and delete it."""
         placed = self.state.placed.get(uid)
         if placed is None:
-            return VictimFate.GONE
+            return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.GONE))
         self._n_results += 1
-        self._room_made_s[preemptor.uid] = self.now_s
+        self._room_made_s[preemptor_uid] = self.now_s
         victim, broken = placed.pod, ""
         self._reversals.append(PodSeen(victim))
         for budget in self._view.budgets_of(placed.label_set):
@@ -289,8 +286,8 @@ class World:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
                 self._change(DisruptionBudgetSeen(replace(budget, disruptions_allowed=left)))
-        self.evictions.append(Eviction(victim, preemptor, broken))
-        return VictimFate.DELETED
+        self.evictions.append(Eviction(victim, broken))
+        return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid))
 
     def _write_volumes(self, writes: WriteVolumes) -> list[Instruction]:
         """Write the volumes, and let the controllers bind the claims to them and make the others."""
