@@ -55,9 +55,8 @@ from scheduler.model.stimuli import (
     VolumesWritten,
     WatchEvent,
 )
-from scheduler.model.volumes import ClaimReference, StorageObject
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.simulation.new_claims import provisioned_for
+from scheduler.simulation.new_claims import bound_to, provisioned_for
 from scheduler.simulation.reversals import reversal
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -291,30 +290,16 @@ class World:
 
     def _write_volumes(self, writes: WriteVolumes) -> list[Instruction]:
         """Write the volumes, and let the controllers bind the claims to them and make the others."""
-        written: list[StorageObject] = []
-        bound: list[StorageObject] = []
-        versions: list[str] = []
-        for claim, volume in writes.static:
-            versions.append(self._next_version())
-            promised = ClaimReference(claim.key, claim.uid)
-            written.append(replace(volume, claim=promised, is_available=False, resource_version=versions[-1]))
-            bound.append(
-                replace(
-                    claim,
-                    volume_name=volume.key,
-                    is_bind_completed=True,
-                    resource_version=self._next_version(),
-                )
-            )
+        node_name, version = writes.node_name, self._next_version()
+        made = [bound_to(claim, volume) for claim, volume in writes.static]
         for claim in writes.dynamic:
-            versions.append(self._next_version())
-            selected = replace(claim, selected_node=writes.node_name, resource_version=self._next_version())
-            made = provisioned_for(selected, writes.node_name, self.state.volumes)
-            bound += [made.claim] if made.volume is None else [made.volume, made.claim]
-        shown = [StorageSeen(obj) for obj in (*written, *bound)]
+            selected = replace(claim, selected_node=node_name)
+            made.append(provisioned_for(selected, node_name, self.state.volumes))
+        objects = [obj for pair in made for obj in (pair.volume, pair.claim) if obj is not None]
+        shown = [StorageSeen(replace(obj, resource_version=version)) for obj in objects]
         for event in shown:
             self._note_reversal(event)
-        return self._handle_all(VolumesWritten(writes.pod.uid, tuple(versions)), *shown)
+        return self._handle_all(VolumesWritten(writes.pod.uid, (version,) * len(made)), *shown)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""
