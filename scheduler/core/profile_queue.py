@@ -23,7 +23,7 @@ def queue_for(
     """Return an empty queue for these profiles, by schedulerName."""
     return PodQueue(
         {
-            name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
+            name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
             for name, profile in profiles.items()
         },
         pre_enqueue={

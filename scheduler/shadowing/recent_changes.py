@@ -14,15 +14,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+from scheduler.framework.kinds import KINDS
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    NamespaceSeen,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    StorageSeen,
-    WatchEvent,
-)
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.simulation.reversals import reversal
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
@@ -31,7 +25,7 @@ from scheduler.state.cluster import ClusterState
 MAX_RECENT: Final = 50
 #: Changes of which every set is tried.
 _FEW: Final = 6
-_SEEN: Final = (PodSeen, NodeSeen, NamespaceSeen, StorageSeen)
+_SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 
 def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:
-    """Return the change that the event will make. Workloads, budgets and groups seldom change: they are left out."""
+    """Return the change that the event will make. An object whose changes let no pod in changes no decision."""
     undo = reversal(state, event)
     if undo is None or _counts_alike(undo, event):
         return None
@@ -115,9 +109,7 @@ def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | No
             return Change(pod.key, ("Pod", pod.uid), event, undo, now_s)
         case NodeSeen(node):
             return Change(f"node {node.name}", ("Node", node.name), event, undo, now_s)
-        case NamespaceSeen(namespace):
-            return Change(f"namespace {namespace.name}", ("Namespace", namespace.name), event, undo, now_s)
-        case StorageSeen(obj):
+        case ObjectSeen(obj) if KINDS[obj.kind].resource is not None:
             return Change(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
     return None
 
@@ -131,9 +123,7 @@ def _counts_alike(before: WatchEvent, after: WatchEvent) -> bool:
             return not new.is_terminal and _counts_as(pod) == _counts_as(new)
         case NodeSeen(node), NodeSeen(new_node):
             return new_node == replace(node, resource_version=new_node.resource_version)
-        case NamespaceSeen(namespace), NamespaceSeen(new_namespace):
-            return namespace.labels == new_namespace.labels
-        case StorageSeen(obj), StorageSeen(new_obj):
+        case ObjectSeen(obj), ObjectSeen(new_obj):
             return obj == new_obj
     return False
 

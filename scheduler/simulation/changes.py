@@ -41,7 +41,7 @@ from scheduler.model.revisions import (
     keyed_anti_affinity,
     keyed_spread,
 )
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen, WatchEvent
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
 from scheduler.simulation.reversals import reversal
 from scheduler.simulation.watch_events import apply_event
@@ -141,7 +141,7 @@ def events_of(
             yield PodSeen(_imagined(change, len(state.placed)))
         case LabelNamespace(namespace=name, key=key, value=value):
             labels = state.label_sets.namespace_labels.get(name, {})
-            yield NamespaceSeen(Namespace(name, "", {**labels, key: value}))
+            yield ObjectSeen(Namespace(name, "", {**labels, key: value}))
         case RecreateWithMatchLabelKey():
             terms = _by_key(pod, change.topology_key)
             placed = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]

@@ -22,7 +22,7 @@ from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct, 
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import StorageGone, StorageSeen
+from scheduler.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
 from scheduler.simulation.new_claims import new_claim
@@ -275,12 +275,12 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
         if not volume.is_ephemeral or claim is None:
             continue
         if claim.volume_name:
-            world.process(StorageGone(StorageKind.VOLUME, claim.volume_name))
+            world.process(ObjectGone(StorageKind.VOLUME, claim.volume_name))
         fresh = replace(claim, volume_name="", selected_node=None, is_bind_completed=False)
         made = new_claim(fresh, volumes)
-        world.process(StorageSeen(made.claim))
+        world.process(ObjectSeen(made.claim))
         if made.volume is not None:
-            world.process(StorageSeen(made.volume))
+            world.process(ObjectSeen(made.volume))
 
 
 def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from scheduler.formats.manifests import Manifest
-from scheduler.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteVolumes
+from scheduler.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteReservation
 from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -51,7 +51,7 @@ def next_cycle(members: Iterable[Pod], world: World) -> GroupCycle:
     n_victims, victims = 0, tuple[str, ...]()
     for instruction in instructions:
         match instruction:
-            case Bind(pod, node_name) | WriteVolumes(pod, node_name):
+            case Bind(pod, node_name) | WriteReservation(pod, node_name):
                 nodes[pod.uid] = node_name
             case PatchCondition(pod, _, message):
                 messages[pod.uid] = message

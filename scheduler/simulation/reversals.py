@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from scheduler.model.nodes import Namespace
+from scheduler.framework.kinds import STORES
 from scheduler.model.stimuli import (
-    DisruptionBudgetSeen,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodGroupGone,
     PodGroupSeen,
     PodSeen,
-    StorageGone,
-    StorageSeen,
     WatchEvent,
 )
-from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster import ClusterState
 
 
 def reversal(state: ClusterState, event: WatchEvent) -> WatchEvent | None:
-    """
-    Return what restores the state once the event has changed it; call it before.
-
-    None if there is nothing to restore, and for workloads and ends of budgets and groups.
-    """
+    """Return what restores the state once the event has changed it; call it before. None if there is nothing to do."""
     match event:
         case PodSeen(pod):
             return _counted(state, pod.uid) or PodGone(pod.uid)
@@ -36,17 +28,10 @@ def reversal(state: ClusterState, event: WatchEvent) -> WatchEvent | None:
             return _node(state, node.name) or NodeGone(node.name)
         case NodeGone(name):
             return _node(state, name)
-        case NamespaceSeen(namespace):
-            return _namespace(state, namespace.name) or NamespaceGone(namespace.name)
-        case NamespaceGone(name):
-            return _namespace(state, name)
-        case StorageSeen(obj):
-            return _storage(state, obj.kind, obj.key) or StorageGone(obj.kind, obj.key)
-        case StorageGone(storage_kind, key):
-            return _storage(state, storage_kind, key)
-        case DisruptionBudgetSeen(budget):
-            known = [one for one in state.budgets.within(budget.namespace) if one.name == budget.name]
-            return DisruptionBudgetSeen(known[0]) if known else None
+        case ObjectSeen(obj):
+            return _object(state, obj.kind, obj.key) or ObjectGone(obj.kind, obj.key)
+        case ObjectGone(kind, key):
+            return _object(state, kind, key)
         case PodGroupSeen(group) if state.groups.get(group.key) is None:
             return PodGroupGone(group.key)
     return None
@@ -66,11 +51,6 @@ def _node(state: ClusterState, name: str) -> NodeSeen | None:
     return None if node is None else NodeSeen(node)
 
 
-def _namespace(state: ClusterState, name: str) -> NamespaceSeen | None:
-    labels = state.label_sets.namespace_labels.get(name)
-    return None if labels is None else NamespaceSeen(Namespace(name, "", labels))
-
-
-def _storage(state: ClusterState, kind: StorageKind, key: str) -> StorageSeen | None:
-    obj = state.volumes.seen(kind, key)
-    return None if obj is None else StorageSeen(obj)
+def _object(state: ClusterState, kind: str, key: str) -> ObjectSeen | None:
+    known = STORES[kind].seen(state, kind, key)
+    return None if known is None else ObjectSeen(known)

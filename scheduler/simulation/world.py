@@ -34,25 +34,25 @@ from scheduler.model.instructions import (
     PatchCondition,
     PatchPodGroup,
     SaveWaits,
-    WriteVolumes,
+    WriteReservation,
 )
+from scheduler.model.object_writes import NodeSelection, VolumePromise
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod, PodCondition
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
-    DisruptionBudgetSeen,
     EvictionEnded,
+    ObjectSeen,
     PodGone,
     PodGroupSeen,
     PodSeen,
+    ReservationWritten,
     ScaleUpNotTriggered,
     Stimulus,
-    StorageSeen,
     TimePassed,
     VictimFate,
-    VolumesWritten,
     WatchEvent,
 )
 from scheduler.queueing.pod_queue import PodQueue
@@ -224,8 +224,8 @@ class World:
         match instruction:
             case Bind(pod):
                 return self._bind(pod, instruction)
-            case WriteVolumes():
-                return self._write_volumes(instruction)
+            case WriteReservation():
+                return self._write(instruction)
             case EvictVictim(preemptor, victim):
                 return self._evict(preemptor.uid, victim.uid)
             case PatchCondition(pod, reason, message, nominated_node_name):
@@ -284,22 +284,29 @@ class World:
             if victim.name not in budget.disrupted_pods:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
-                self._change(DisruptionBudgetSeen(replace(budget, disruptions_allowed=left)))
+                self._change(ObjectSeen(replace(budget, disruptions_allowed=left)))
         self.evictions.append(Eviction(victim, broken))
         return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid))
 
-    def _write_volumes(self, writes: WriteVolumes) -> list[Instruction]:
-        """Write the volumes, and let the controllers bind the claims to them and make the others."""
-        node_name, version = writes.node_name, self._next_version()
-        made = [bound_to(claim, volume) for claim, volume in writes.static]
-        for claim in writes.dynamic:
-            selected = replace(claim, selected_node=node_name)
-            made.append(provisioned_for(selected, node_name, self.state.volumes))
-        objects = [obj for pair in made for obj in (pair.volume, pair.claim) if obj is not None]
-        shown = [StorageSeen(replace(obj, resource_version=version)) for obj in objects]
+    def _write(self, reservation: WriteReservation) -> list[Instruction]:
+        """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
+        version = self._next_version()
+        shown: list[ObjectSeen] = []
+        for write in reservation.writes:
+            match write:
+                case VolumePromise(volume, claim):
+                    made = bound_to(claim, volume)
+                case NodeSelection():
+                    selected = write.applied_to(write.obj)
+                    made = provisioned_for(selected, reservation.node_name, self.state.volumes)
+                case _:
+                    raise TypeError(f"no answer to a {type(write).__name__}")
+            objects = [obj for obj in (made.volume, made.claim) if obj is not None]
+            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
         for event in shown:
             self._note_reversal(event)
-        return self._handle_all(VolumesWritten(writes.pod.uid, (version,) * len(made)), *shown)
+        versions = (version,) * len(reservation.writes)
+        return self._handle_all(ReservationWritten(reservation.pod.uid, versions), *shown)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

@@ -15,7 +15,7 @@ from scheduler.framework.observer import Unobserved
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_groups import COSCHEDULING_GROUP, GroupKey, GroupKind, PodGroup
-from scheduler.model.stimuli import DisruptionBudgetSeen, PodGroupSeen, PodSeen, StorageSeen, WorkloadSeen
+from scheduler.model.stimuli import ObjectSeen, PodGroupSeen, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.settings.loading import default_settings
@@ -40,9 +40,9 @@ def full() -> Driver:
     driver.namespace("default", team="core")
     for name in ("a", "b", "c"):
         driver.node(name, allocatable={"cpu": "2", "pods": "9"})
-    driver.handle(WorkloadSeen(decode_workload("Service", encoded(build.service("web", {"app": "web"})))))
+    driver.handle(ObjectSeen(decode_workload("Service", encoded(build.service("web", {"app": "web"})))))
     budget = {"metadata": {"namespace": "default", "name": "kept"}, "spec": {"selector": {}}}
-    driver.handle(DisruptionBudgetSeen(decode_disruption_budget(encoded(budget))))
+    driver.handle(ObjectSeen(decode_disruption_budget(encoded(budget))))
     driver.handle(PodGroupSeen(PodGroup(GANG, 1, topology_key="zone")))
     driver.state.groups.note_whole(GANG)
     released = GroupKey(GroupKind.COSCHEDULING, "default", "released")
@@ -52,7 +52,7 @@ def full() -> Driver:
     driver.pod("low", containers=ONE_CPU, node="b", priority=-5)
     for document in (storage_class("late"), claim("data", "late")):
         kind = StorageKind(document["kind"])
-        driver.handle(StorageSeen(StorageDecoder().decode(kind, encoded(document))))
+        driver.handle(ObjectSeen(StorageDecoder().decode(kind, encoded(document))))
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     document = build.pod("db", spec={"schedulerName": NAME, "volumes": volumes})
     driver.handle(PodSeen(driver.decoded(document)))
@@ -114,8 +114,8 @@ def test_a_copy_changes_on_its_own(full: Driver) -> None:
     before = contents(vars(full.state.copy()))
     copy = full.state.copy()
     copy.groups.release(GANG)
-    copy.remove_budget("default", "kept")
-    copy.remove_workload("Service", "default", "web")
+    copy.remove_budget("default/kept")
+    copy.remove_workload("Service", "default/web")
     copy.kubelet_refusals.forget_node("a")
     copy.kubelet_refusals.expire(1e9)
     copy.preempting.clear()

@@ -16,9 +16,9 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
     TimePassed,
@@ -79,7 +79,7 @@ class Driver(World):
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.handle(NamespaceSeen(decode_namespace(document)))
+        self.handle(ObjectSeen(decode_namespace(document)))
 
     def lose(self, pod: Pod) -> None:
         self.handle(PodGone(pod.uid))
