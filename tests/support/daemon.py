@@ -128,14 +128,19 @@ async def attended(
 async def running(
     kubeconfig: Path, *arguments: str, module: Sequence[str] = ("scheduler",)
 ) -> AsyncIterator[Daemon]:
-    """Start a daemon and wait until it is ready. At the end it must stop with exit code 0 and no traceback."""
-    async with started(kubeconfig, *arguments, module=module) as daemon:
-        await until(daemon.is_ready, what="readiness")
+    """Start a daemon and wait until it is ready. At the end it must stop orderly."""
+    async with started(kubeconfig, *arguments, module=module) as daemon, orderly(daemon):
         yield daemon
-        code = await daemon.stop()
-        assert code == 0, daemon.log()
-        assert not daemon.logged("Traceback"), daemon.log()
-        assert not daemon.logged("never retrieved"), daemon.log()
+
+
+@asynccontextmanager
+async def orderly(daemon: Daemon) -> AsyncIterator[None]:
+    """Wait until the daemon is ready. At the end it must stop with exit code 0 and no traceback."""
+    await until(daemon.is_ready, what="readiness")
+    yield
+    assert await daemon.stop() == 0, daemon.log()
+    assert not daemon.logged("Traceback"), daemon.log()
+    assert not daemon.logged("never retrieved"), daemon.log()
 
 
 async def refused(*arguments: str) -> str:
