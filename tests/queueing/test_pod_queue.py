@@ -237,6 +237,18 @@ def test_the_plugin_that_gated_a_pod_is_asked_first():
     assert asked == ["A", "B", "B"]
 
 
+def test_a_pod_unschedulable_for_more_than_five_minutes_is_retried():
+    queue = queue_of(pod("p"))
+    queued = reject(queue, "NodeName", now_s=10.0)
+    queue.flush(300.0)
+    queue.flush(329.9)
+    assert queued.sub_queue is SubQueue.UNSCHEDULABLE
+    assert queue.next_wake_s(100.0) == 330.0
+    queue.flush(330.0)
+    assert (queued.sub_queue, queued.after_flush) == (SubQueue.ACTIVE, True)
+    assert queue.incoming["active", "UnschedulableTimeout"] == 1
+
+
 def test_exactly_five_minutes_are_not_more_than_five_minutes():
     queue = queue_of(pod("p"))
     queued = reject(queue, "NodeName", now_s=30.0)
