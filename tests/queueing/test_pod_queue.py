@@ -163,6 +163,23 @@ def test_a_plugin_that_is_asked_about_any_pod_is_asked_beside_one_that_is_asked_
     assert (narrow.sub_queue, wide.sub_queue) == (SubQueue.UNSCHEDULABLE, SubQueue.ACTIVE)
 
 
+@pytest.mark.parametrize(
+    ("helps_itself", "moved"), [(True, ["b"]), (False, ["a", "c"])], ids=["only itself", "only others"]
+)
+def test_the_answer_about_a_pods_own_change_does_not_hold_for_pods_like_it(helps_itself, moved):
+    def hint(pod, old, _new):
+        return Hint.QUEUE if (old.uid == pod.uid) is helps_itself else Hint.SKIP
+
+    queue = queue_of(
+        *(pod(name) for name in "abc"),
+        registrations={"Affinity": [ClusterEventWithHint(Resource.POD, Action.DELETE, hint)]},
+    )
+    for _ in range(3):
+        reject(queue, "Affinity")
+    queue.on_event(ASSIGNED_POD_DELETE, pod("b"), None, 9.0)
+    assert drained(queue, 9.0) == moved
+
+
 # Gates
 
 
