@@ -14,7 +14,6 @@ from functools import partial
 
 import aiohttp
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.observe.logs import configure
 from scheduler.serving.certificates import TrustedKeyPair, issue
@@ -24,6 +23,7 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import MAX_BODIES, MAX_BODY_BYTES, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
+from tests.support.daemon import sum_of_samples
 from tests.webhook.client import answered, review
 from tests.webhook.test_mutating import ANTI_HARD, pod_with, term
 
@@ -53,12 +53,7 @@ class Server:
 
     def counted(self, verdict: str) -> float:
         text = self.metrics.render().decode()
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name.endswith("webhook_requests_total") and sample.labels["verdict"] == verdict
-        )
+        return sum_of_samples(text, "affinity_scheduler_webhook_requests_total", verdict=verdict)
 
 
 def _trusting(trusted: TrustedKeyPair) -> ssl.SSLContext:
