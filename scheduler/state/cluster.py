@@ -231,7 +231,7 @@ class ClusterState:
         self.volumes.upsert(obj)
 
     def remove_storage(self, kind: StorageKind, key: str) -> None:
-        """Forget such an object."""
+        """Forget an object of which volumes are made."""
         self.volumes.remove(kind, key)
 
     def upsert_budget(self, budget: DisruptionBudget) -> None:
@@ -243,7 +243,7 @@ class ClusterState:
         self.budgets.remove(key)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""
+        """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""
         if node_name and pod.uid not in self.placed:
             row, usage = self.nodes.row_by_name.get(node_name), self.usage_of(pod)
             self.nominated.nominate(pod, node_name, row, usage.requested)
@@ -277,7 +277,7 @@ class ClusterState:
 
     def upsert_pod(self, pod: Pod) -> None:
         """
-        Place the pod on `pod.node_name`, as a watch shows it. This confirms an assumed pod, or moves it.
+        Place the pod on `pod.node_name`, as a watch shows it. An assumed pod is thereby confirmed, or moved.
 
         O(labels + terms it declares).
         """
@@ -300,7 +300,7 @@ class ClusterState:
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """
-        Count the pod on the node before the API server confirms it; `upsert_pod`, `forget` or `remove_pod` ends this.
+        Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`.
 
         Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
         """
@@ -373,8 +373,8 @@ class ClusterState:
         """
         Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
-        This is so for most updates of the status, for every bind, which gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35), and for a pod that begins to terminate.
+        They are the same in most updates of the status, in a bind, which gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35), and when a pod begins to terminate.
         """
         ends = known.pod.terminating != pod.terminating
         if not (
@@ -400,12 +400,12 @@ class ClusterState:
     def _recount(self, placed: PlacedPod, pod: Pod) -> None:
         """Count the pod by its new labels, and as terminating or not."""
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
-        for one, was_live, delta in (
+        for counted, was_live, delta in (
             (placed.label_set, not placed.pod.terminating, -1),
             (label_set, live, 1),
         ):
-            one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, was_live))
+            counted.n_pods += delta
+            self.log.append(Change(placed.row, delta, counted, was_live))
         self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 
