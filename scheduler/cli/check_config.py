@@ -3,25 +3,22 @@
 import argparse
 import sys
 
-from scheduler.cli import plugin_flags
+from scheduler.cli import settings_flags
 from scheduler.errors import SettingsError
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.writing import resolved_yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("file", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
-    plugin_flags.add_arguments(parser)
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
-    )
+    settings_flags.add_plugins(parser)
+    settings_flags.add_feature_gates(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the complete configuration and return 0, or print every problem to standard error and return 2."""
     try:
-        settings = plugin_flags.settings(args.file, parse_feature_gates(args.feature_gates), args.plugins)
+        settings = settings_flags.settings(args.file, args.plugins, args.feature_gates)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2

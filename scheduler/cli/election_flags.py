@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.cli.kube_scheduler_flags import add_boolean
+from scheduler.cli.server_flags import duration_s
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import format_duration, parse_duration_ns
+from scheduler.settings.durations import format_duration
 from scheduler.settings.resolved import LeaderElection
 
 #: The field and what `--help` says, by flag.
@@ -46,7 +47,7 @@ def overridden(settings: LeaderElection, args: argparse.Namespace) -> LeaderElec
         changes["leader_elect"] = args.leader_elect == "true"
     for name, (field, _) in _DURATIONS.items():
         if (text := _given(args, name)) is not None:
-            changes[field] = _seconds(f"--leader-elect-{name}", text)
+            changes[field] = duration_s(f"--leader-elect-{name}", text, such_as="15s")
     for name, (field, _) in _NAMES.items():
         if (text := _given(args, name)) is not None:
             changes[field] = text
@@ -72,10 +73,3 @@ def values(settings: LeaderElection) -> dict[str, str]:
 def _given(args: argparse.Namespace, name: str) -> str | None:
     value: str | None = getattr(args, f"leader_elect_{name.replace('-', '_')}")
     return value
-
-
-def _seconds(flag: str, text: str) -> float:
-    duration_ns = parse_duration_ns(text)
-    if duration_ns is None or duration_ns <= 0:
-        raise SettingsError(flag, "", text, "a duration such as 15s")
-    return duration_ns / 1e9

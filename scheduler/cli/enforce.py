@@ -14,7 +14,6 @@ from scheduler.cli.query.table import table_lines
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.rebalancing import RebalanceLimits
 from scheduler.errors import SettingsError
-from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
@@ -213,10 +212,7 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
 
 
 def _seconds(flag: str, text: str) -> float:
-    duration_ns = parse_duration_ns(text)
-    if duration_ns is None or duration_ns < 0:
-        raise SettingsError(flag, "", text, "a duration such as 60s")
-    return duration_ns / 1e9
+    return server_flags.duration_s(flag, text, such_as="60s", or_zero=True)
 
 
 def _share(text: str) -> float:

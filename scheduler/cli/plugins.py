@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.cli import plugin_flags
+from scheduler.cli import settings_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.errors import SettingsError
 from scheduler.framework.out_of_tree import OutOfTreePlugin
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", choices=("list", "new"), nargs="?", default="list", help="default: %(default)s"
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help=f"of the new plugin: {_EXAMPLE}")
-    plugin_flags.add_arguments(parser)
+    settings_flags.add_plugins(parser)
     parser.add_argument(
         "-o",
         "--output",

@@ -14,10 +14,9 @@ import sys
 from functools import partial
 from typing import BinaryIO, Final
 
-from scheduler.cli import plugin_flags, server_flags
+from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.query.terminal import LiveLines
 from scheduler.errors import SettingsError
-from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.shell.cluster_recording import Options, record
 from scheduler.syntax.plurals import counted
 
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="stop before the file is larger, from 1Mi (default %(default)s)",
     )
-    plugin_flags.add_arguments(parser)
+    settings_flags.add_plugins(parser)
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -64,14 +63,12 @@ def run(args: argparse.Namespace) -> int:
     live = LiveLines(sys.stderr, os.environ)
     if args.output in ("", "-"):
         raise SettingsError("--output", "", repr(args.output), "the name of a file to write")
-    settings = plugin_flags.settings(args.config, DEFAULT_SEMANTICS, args.plugins)
+    settings = settings_flags.settings(args.config, args.plugins)
     options = Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         compresses=args.output.endswith(".gz"),
         max_bytes=_size_bytes(args.max_size),
-        duration_s=None
-        if args.duration is None
-        else server_flags.duration_s("--for", args.duration, such_as="24h"),
+        duration_s=server_flags.optional_duration_s("--for", args.duration, such_as="24h"),
         master=args.master,
         verbosity=server_flags.verbosity(args),
         log_format=args.log_format,

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import election_flags, kube_scheduler_flags, plugin_flags, server_flags, serving_flags
+from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
 from scheduler.errors import SettingsError
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
 from scheduler.shell.app import Options, serve
 from scheduler.shell.leader_election import ElectionSettings
@@ -28,15 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
     )
-    plugin_flags.add_arguments(parser)
+    settings_flags.add_plugins(parser)
     server_flags.add_server(parser)
-    parser.add_argument(
-        "--feature-gates",
-        action="append",
-        default=[],
-        metavar="A=true,B=false",
-        help="feature gates to switch on or off; may be repeated",
-    )
+    settings_flags.add_feature_gates(parser)
     parser.add_argument(
         "--pod-max-in-unschedulable-pods-duration",
         default="5m",
@@ -139,9 +132,7 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
-    # Upstream has components in front of gates, and every gate here is kube's.
-    semantics = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
-    settings = plugin_flags.settings(args.config, semantics, args.plugins)
+    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates)
     settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
     if not args.config:
         settings = _with_rate_limit(settings, args)

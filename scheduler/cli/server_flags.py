@@ -60,12 +60,17 @@ def verbosity(args: argparse.Namespace) -> int:
     return level
 
 
-def duration_s(flag: str, text: str, *, such_as: str) -> float:
-    """Return the value of a flag with a duration above zero, in seconds. Raises SettingsError."""
+def duration_s(flag: str, text: str, *, such_as: str, or_zero: bool = False) -> float:
+    """Return the value of a flag with a duration, in seconds. Raises SettingsError."""
     duration_ns = parse_duration_ns(text)
-    if duration_ns is None or duration_ns <= 0:
+    if duration_ns is None or duration_ns < 0 or (duration_ns == 0 and not or_zero):
         raise SettingsError(flag, "", text, f"a duration such as {such_as}")
     return duration_ns / 1e9
+
+
+def optional_duration_s(flag: str, text: str | None, *, such_as: str) -> float | None:
+    """Return the same, None without the flag."""
+    return None if text is None else duration_s(flag, text, such_as=such_as)
 
 
 def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:

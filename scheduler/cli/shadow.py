@@ -15,12 +15,11 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli import plugin_flags, server_flags, serving_flags
+from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.cli.query.recordings import recorded_events
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import LiveLines, escape_control_characters
 from scheduler.errors import SettingsError
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
 from scheduler.shadowing.shadow import RACE_S
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
@@ -66,10 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="schedulerName of the profile that decides; default: the configuration's first",
     )
-    plugin_flags.add_arguments(parser)
-    parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,B=false", help="feature gates to switch on or off"
-    )
+    settings_flags.add_plugins(parser)
+    settings_flags.add_feature_gates(parser)
     parser.add_argument(
         "--for",
         dest="duration",
@@ -137,15 +134,13 @@ def _options(args: argparse.Namespace, live: LiveLines) -> Options:
     for flag, value in (("--kubeconfig", args.kubeconfig), ("--master", args.master)):
         if args.recording is not None and value is not None:
             raise SettingsError("--recording", "", f"{flag} as well", "one of them")
-    settings = plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
+    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         profile=_profile(settings, args.profile),
         of=args.of,
         percentage=percentage,
-        duration_s=None
-        if args.duration is None
-        else server_flags.duration_s("--for", args.duration, such_as="10m"),
+        duration_s=server_flags.optional_duration_s("--for", args.duration, such_as="10m"),
         race_s=server_flags.duration_s("--race-window", args.race_window, such_as="2s"),
         master=args.master,
         serving=serving_flags.listening(args),

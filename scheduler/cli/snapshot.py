@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli import plugin_flags
+from scheduler.cli import settings_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
 from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
@@ -29,7 +29,6 @@ from scheduler.errors import SettingsError
 from scheduler.formats.snapshot_file import header, scheduling_fields
 from scheduler.framework.kinds import KINDS
 from scheduler.model import nesting
-from scheduler.model.semantics import DEFAULT_SEMANTICS
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=STANDARD_INPUT,
         help='file to write, compressed if its name ends in .gz ("-", the default: print)',
     )
-    plugin_flags.add_arguments(parser)
+    settings_flags.add_plugins(parser)
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
-    settings = plugin_flags.settings(args.config, DEFAULT_SEMANTICS, args.plugins)
+    settings = settings_flags.settings(args.config, args.plugins)
     body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
     if args.output.endswith(".gz"):
         body = gzip.compress(body)

@@ -23,7 +23,7 @@ from scheduler.model import nesting
 from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.connection import Connection, ConnectionOptions, connect
-from scheduler.shell.signals import on_termination
+from scheduler.shell.daemon import on_termination
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0

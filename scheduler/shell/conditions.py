@@ -18,7 +18,7 @@ from scheduler.kube.requests import PodCondition, Request, patch_pod_status, sec
 from scheduler.model.fallback import CONDITION as FALLBACK_CONDITION
 from scheduler.model.fallback import waited_text
 from scheduler.model.instructions import ClearNomination, PatchCondition, SaveWaits
-from scheduler.model.pods import Pod
+from scheduler.observe.logs import Logger
 from scheduler.shell.binder import requested_pause_s
 
 #: Conditions written at a time; fewer than binds, which matter more on a busy server.
@@ -35,9 +35,8 @@ class ConditionWriter:
     """
     A queue of conditions by pod, and the tasks that write them.
 
-    `on_failed` is called with the pod whose condition was not written, and the cause, unless the pod is gone;
-    `on_throttled` with the seconds of every pause that the server asks for. `may_write` returns True while this
-    instance may write.
+    `on_throttled` is called with the seconds of every pause that the server asks for. `may_write` returns True while
+    this instance may write. Failures are logged, unless the pod is gone.
     """
 
     def __init__(
@@ -45,14 +44,14 @@ class ConditionWriter:
         client: KubeClient,
         *,
         clock_s: Callable[[], float],
-        on_failed: Callable[[Pod, str], None],
+        log: Logger,
         on_throttled: Callable[[float], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._clock_s = client, clock_s
-        self._on_failed, self._on_throttled, self._may_write = on_failed, on_throttled, may_write
+        self._log, self._on_throttled, self._may_write = log, on_throttled, may_write
         self._sleep, self._jitter = sleep, jitter
         self._waiting: dict[str, PatchCondition | ClearNomination] = {}
         self._waiting_saves: dict[str, SaveWaits] = {}
@@ -128,7 +127,8 @@ class ConditionWriter:
                 if is_pod_gone(error):
                     return
                 if attempt == _MAX_ATTEMPTS or not _is_retried(error):
-                    self._on_failed(instruction.pod, error.message)
+                    pod = instruction.pod.key
+                    self._log.error("Failed to write the PodScheduled condition", pod=pod, err=error.message)
                     return
                 if isinstance(error, Throttled):
                     self._on_throttled(error.retry_after_s or 0.0)

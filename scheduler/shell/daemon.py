@@ -9,6 +9,8 @@ The life of a daemon, which `run`, `enforce`, `shadow` and `webhook` fill with w
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -20,7 +22,6 @@ from scheduler.serving.status_server import StatusServer
 from scheduler.shell.connection import Connection, ConnectionOptions, connect
 from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.leader_election import LeaderElector
-from scheduler.shell.signals import on_termination
 
 
 async def serve(
@@ -54,6 +55,22 @@ async def run_until_signal(daemon: Daemon) -> int:
     """Run until SIGTERM or SIGINT and return the exit code; a second signal ends the process at once."""
     on_termination(daemon.stop)
     return await daemon.run()
+
+
+def on_termination(stop: Callable[[], None]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT; the second one ends the process at once, with exit code 1."""
+    is_stopping = False
+
+    def handle() -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(1)
+        is_stopping = True
+        stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, handle)
 
 
 class Daemon(ABC):

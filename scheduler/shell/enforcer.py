@@ -189,7 +189,7 @@ class EnforcerDaemon(daemon.Daemon):
     async def check_once(self) -> list[BrokenRule]:
         """Return the broken rules once all caches are synced."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run()) for each in self._caches.informers]
+            tasks = [group.create_task(i.run(), name=f"informer {i.kind}") for i in self._caches.informers]
             while not self._caches.is_synced():
                 self._handle_stimuli()
                 if not len(self._inbox):

@@ -16,6 +16,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import GroupCondition, Request, patch_pod_group_status, second_time
 from scheduler.model.instructions import PatchPodGroup
 from scheduler.model.pod_groups import CONDITION_TYPES, GroupKey
+from scheduler.observe.logs import Logger
 
 _TIMEOUT_S: Final = 10.0
 
@@ -24,8 +25,8 @@ class PodGroupStatusWriter:
     """
     A queue of conditions by group, and the task that writes them.
 
-    `on_failed` is called with the group whose condition was not written, and the cause, unless the group is gone or has
-    changed; `may_write` returns True while this instance may write.
+    `may_write` returns True while this instance may write. Failures are logged, unless the group is gone or has
+    changed.
     """
 
     def __init__(
@@ -33,11 +34,11 @@ class PodGroupStatusWriter:
         client: KubeClient,
         *,
         clock_s: Callable[[], float],
-        on_failed: Callable[[str, str], None],
+        log: Logger,
         may_write: Callable[[], bool],
     ) -> None:
         self._client, self._clock_s = client, clock_s
-        self._on_failed, self._may_write = on_failed, may_write
+        self._log, self._may_write = log, may_write
         self._waiting: dict[tuple[GroupKey, str], PatchPodGroup] = {}
         self._arrived = asyncio.Event()
 
@@ -63,7 +64,8 @@ class PodGroupStatusWriter:
         except (NotFound, Conflict):
             return
         except ApiError as error:
-            self._on_failed(instruction.group.key.text, error.message)
+            group = instruction.group.key.text
+            self._log.error("Failed to write the condition of a PodGroup", group=group, err=error.message)
 
     def _request(self, instruction: PatchPodGroup) -> Request:
         group, status = instruction.group, "True" if instruction.is_true else "False"

@@ -73,13 +73,11 @@ class Writers:
         self._conditions = ConditionWriter(
             client,
             clock_s=clock_s,
-            on_failed=self._on_condition_failed,
+            log=self._log,
             on_throttled=self._on_throttled,
             may_write=leads,
         )
-        self._groups = PodGroupStatusWriter(
-            client, clock_s=clock_s, on_failed=self._on_group_status_failed, may_write=leads
-        )
+        self._groups = PodGroupStatusWriter(client, clock_s=clock_s, log=self._log, may_write=leads)
 
     def start(self, start: Callable[[str, Coroutine[Any, Any, None]], None]) -> None:
         """Start the tasks of the writers that have a queue."""
@@ -116,12 +114,6 @@ class Writers:
     def _on_throttled(self, pause_s: float) -> None:
         self.recorder.drop_for(pause_s)
         self.limit.on_overload()
-
-    def _on_condition_failed(self, pod: Pod, message: str) -> None:
-        self._log.error("Failed to write the PodScheduled condition", pod=pod.key, err=message)
-
-    def _on_group_status_failed(self, group: str, message: str) -> None:
-        self._log.error("Failed to write the condition of a PodGroup", group=group, err=message)
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)

@@ -1,7 +1,7 @@
 """A mistake that the user can correct is one line on standard error and exit code 2."""
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -132,15 +132,21 @@ async def test_an_api_server_that_never_comes_does_not_keep_the_process(tmp_path
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("code", [429, 500, 503])
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        *((code, "The API server does not answer yet; trying again") for code in (429, 500, 503)),
+        pytest.param(403, "The API server forbids the list of pods; trying again", id="without its roles"),
+    ],
+)
 async def test_an_api_server_that_is_starting_is_waited_for(
-    kubeconfig: Path, devcluster: DevCluster, code: int
+    kubeconfig: Path, devcluster: DevCluster, code: int, line: str
 ) -> None:
-    """It answers that it cannot answer yet."""
+    """It answers that it cannot answer yet, which is in the log at once."""
     devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=code))
     async with started(kubeconfig, "--leader-elect=false") as daemon:
         await until(daemon.is_ready, what="readiness")
-        assert daemon.logged("The API server does not answer yet; trying again", str(code))
+        assert daemon.logged(line, devcluster.url, str(code))
         assert await daemon.stop() == 0
 
 
@@ -186,18 +192,6 @@ async def test_a_missing_right_is_one_line(kubeconfig: Path, devcluster: DevClus
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_api_server_without_its_roles_is_waited_for(
-    kubeconfig: Path, devcluster: DevCluster
-) -> None:
-    """A server that starts forbids everything; the first answer is in the log at once."""
-    devcluster.faults.add(Fault(action=Action.RESPOND, kind="pods", code=403))
-    async with started(kubeconfig, "--leader-elect=false") as daemon:
-        await until(daemon.is_ready, what="readiness")
-        assert daemon.logged("The API server forbids the list of pods; trying again", devcluster.url)
-        assert await daemon.stop() == 0
-
-
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> None:
     """It answers 200 with something other than a list."""
 
@@ -225,15 +219,21 @@ async def test_a_context_that_is_missing_is_one_line(kubeconfig: Path) -> None:
     assert "expected" in line
 
 
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_port_in_use_is_one_line(kubeconfig: Path) -> None:
-    """Before anything is logged."""
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """Yield a port on which somebody listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        line = await refused("run", "--kubeconfig", str(kubeconfig), "--port", str(port))
-    assert line == f"--port: found {port} in use, expected a free port"
+        yield str(taken.getsockname()[1])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("command", ["run", "enforce", "shadow"])
+async def test_a_port_in_use_is_one_line(kubeconfig: Path, taken_port: str, command: str) -> None:
+    """Before anything is logged."""
+    line = await refused(command, "--kubeconfig", str(kubeconfig), "--port", taken_port)
+    assert line == f"--port: found {taken_port} in use, expected a free port"
 
 
 @pytest.mark.parametrize(
@@ -262,14 +262,12 @@ def test_a_wrong_configuration_is_one_line(
     assert problem in line
 
 
-def test_devcluster_names_the_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_devcluster_names_the_port_that_is_taken(
+    tmp_path: Path, taken_port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The command devcluster prints one line too."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        line = refused_at_once(capsys, "devcluster", "--port", str(port), "--kubeconfig", str(tmp_path / "k"))
-    assert line == f"--port: found {port} in use, expected a free port"
+    line = refused_at_once(capsys, "devcluster", "--port", taken_port, "--kubeconfig", str(tmp_path / "k"))
+    assert line == f"--port: found {taken_port} in use, expected a free port"
 
 
 def test_devcluster_names_the_file_that_cannot_be_written(

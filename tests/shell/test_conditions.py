@@ -1,7 +1,9 @@
 """The condition writer: the newest condition per pod, in order, and never after the pod's bind."""
 
 import asyncio
+import io
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +13,7 @@ import pytest
 
 from scheduler.model.instructions import PatchCondition
 from scheduler.model.pods import Pod, PodCondition
+from scheduler.observe.logs import configure
 from scheduler.shell.conditions import ConditionWriter
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
@@ -31,20 +34,22 @@ def sent(script: Script) -> list[tuple[str, str]]:
     ]
 
 
+def logged(log: io.StringIO) -> list[str]:
+    """Return the cause of each failure about the pod."""
+    return re.findall(
+        r'"Failed to write the PodScheduled condition" pod="default/p" err="(.*)"', log.getvalue()
+    )
+
+
 @asynccontextmanager
 async def writing(
-    script: Script, failures: list[str] | None = None, **options: Any
+    script: Script, stream: io.StringIO | None = None, **options: Any
 ) -> AsyncIterator[ConditionWriter]:
     """Run a writer at second 1000 since the epoch."""
     defaults: dict[str, Any] = {"sleep": FakeSleep(), "jitter": lambda: 0.0}
     async with client_of(script) as client:
-        told = [] if failures is None else failures
-        writer = ConditionWriter(
-            client,
-            clock_s=lambda: 1000.0,
-            on_failed=lambda _condition, message: told.append(message),
-            **(defaults | options),
-        )
+        log = configure(verbosity=0, form="text", stream=stream)
+        writer = ConditionWriter(client, clock_s=lambda: 1000.0, log=log, **(defaults | options))
         task = asyncio.create_task(writer.run())
         try:
             yield writer
@@ -135,19 +140,21 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "told"),
+    ("status", "text", "failures"),
     [
         pytest.param(403, "no right", ["no right"], id="refused"),
         pytest.param(404, "not found", [], id="the pod is gone"),
         pytest.param(422, "metadata.uid: Invalid value", [], id="another pod has its name"),
     ],
 )
-async def test_failures_are_reported_unless_the_pod_is_gone(status: int, text: str, told: list[str]) -> None:
+async def test_failures_are_logged_unless_the_pod_is_gone(
+    status: int, text: str, failures: list[str]
+) -> None:
     """The writer continues."""
     driver = Driver()
-    failures: list[str] = []
+    log = io.StringIO()
     answers = [reply(body(status, "X", text), status=status), reply()]
-    async with scripted(*answers) as script, writing(script, failures) as writer:
+    async with scripted(*answers) as script, writing(script, log) as writer:
         async with asyncio.timeout(5.0):
             pod = driver.pod("p")
             writer.write(unschedulable(pod, "m"))
@@ -155,17 +162,17 @@ async def test_failures_are_reported_unless_the_pod_is_gone(status: int, text: s
             await writer.cancel(pod.uid)
             writer.write(unschedulable(driver.pod("q"), "m"))
             await script.until_received(2)
-    assert failures == told
+    assert logged(log) == failures
 
 
 async def written(script: Script, **options: Any) -> list[str]:
     """Write one condition to the end and return the failures."""
-    pod, failures = Driver().pod("p"), list[str]()
-    async with asyncio.timeout(5.0), writing(script, failures, **options) as writer:
+    pod, log = Driver().pod("p"), io.StringIO()
+    async with asyncio.timeout(5.0), writing(script, log, **options) as writer:
         writer.write(unschedulable(pod, "m"))
         while len(writer):  # noqa: ASYNC110 - the writer sends within a few iterations of the loop
             await asyncio.sleep(0)
-    return failures
+    return logged(log)
 
 
 def refusal(code: int, reason: str = "X", message: str = "no") -> object:

@@ -49,9 +49,10 @@ class Bench:
 async def bench(script: Script) -> AsyncIterator[Bench]:
     """Run the outbox with everything that it needs."""
     inbox, attempts, evicted = Inbox(), list[Attempted](), list[Pod]()
+    log = configure(verbosity=0, form="text")
     async with client_of(script) as client, asyncio.TaskGroup() as group:
         binder = Binder(client, sleep=FakeSleep())
-        conditions = ConditionWriter(client, clock_s=lambda: 0.0, on_failed=lambda _condition, _message: None)
+        conditions = ConditionWriter(client, clock_s=lambda: 0.0, log=log)
         recorder = EventRecorder(client, sleep=FakeSleep())
         outbox = ClusterOutbox(
             binds=group,
@@ -65,10 +66,8 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 is_wanted=lambda _pod, _victim: True,
             ),
             conditions=conditions,
-            autoscalers=AutoscalerEvents(client, inbox, log=configure(verbosity=0, form="text")),
-            groups=PodGroupStatusWriter(
-                client, clock_s=lambda: 0.0, on_failed=lambda _group, _cause: None, may_write=lambda: True
-            ),
+            autoscalers=AutoscalerEvents(client, inbox, log=log),
+            groups=PodGroupStatusWriter(client, clock_s=lambda: 0.0, log=log, may_write=lambda: True),
             recorder=recorder,
             inbox=inbox,
             hostname="host",

@@ -12,6 +12,7 @@ from scheduler.core.lost_members import LostMembers
 from scheduler.model.instructions import PatchPodGroup
 from scheduler.model.pod_groups import WHOLE, GroupKey, GroupKind, PodGroup, decode_pod_group
 from scheduler.model.pods import Pod
+from scheduler.observe.logs import configure
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.state.pod_groups import PodGroups
 from tests.support import build
@@ -58,7 +59,7 @@ async def _written(instruction: PatchPodGroup) -> list[dict[str, Any]]:
     """Return the conditions that are sent."""
     async with scripted(reply()) as script, client_of(script) as client:
         writer = PodGroupStatusWriter(
-            client, clock_s=lambda: 0.0, on_failed=lambda _group, _why: None, may_write=lambda: True
+            client, clock_s=lambda: 0.0, log=configure(verbosity=0, form="text"), may_write=lambda: True
         )
         writer.write(instruction)
         task = asyncio.create_task(writer.run())

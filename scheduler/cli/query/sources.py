@@ -10,7 +10,7 @@ from functools import partial
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.watched_kinds import kinds_asked_by
-from scheduler.cli import plugin_flags, server_flags
+from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
@@ -22,7 +22,6 @@ from scheduler.cli.query.listing import (
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.framework.kinds import Asker
 from scheduler.kube.client import KubeClient
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
 
 #: Forms of `-o`.
@@ -50,13 +49,8 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler",
     )
-    plugin_flags.add_arguments(parser)
-    parser.add_argument(
-        "--feature-gates",
-        default="",
-        metavar="A=true,B=false",
-        help="the scheduler's feature gates",
-    )
+    settings_flags.add_plugins(parser)
+    settings_flags.add_feature_gates(parser)
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default="table", help="output format (default %(default)s)"
     )
@@ -72,7 +66,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
-    return plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
+    return settings_flags.settings(args.config, args.plugins, args.feature_gates)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
