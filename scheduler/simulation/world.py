@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 from scheduler.core.machine import Machine
 from scheduler.core.profile_queue import queue_for
+from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.fallback import read_mark
