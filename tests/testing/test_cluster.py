@@ -152,7 +152,7 @@ def test_files_folders_and_configurations_are_taken_as_run_takes_them():
 def test_mistakes_are_told_as_at_the_start_of_the_scheduler():
     with pytest.raises(SettingsError, match=r"args\.mots: found an unknown field"):
         Cluster(plugins=[PLUGINS / "team_per_rack.py"], args={"TeamPerRack": {"mots": 3}})
-    with pytest.raises(ValueError, match="found kind 'Gadget', expected one of Node, Namespace, Service"):
+    with pytest.raises(ValueError, match="found kind 'Gadget', expected one of Node, Namespace, Pod"):
         Cluster().add({"kind": "Gadget", "metadata": {"name": "g"}})
     with pytest.raises(KeyError, match="there is no pod default/nobody"):
         Cluster().decide("nobody")
