@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 
 from scheduler.assembly.profiles import build_profiles, new_state
-from scheduler.assembly.watched_kinds import WatchedKind, kinds_for, pod_groups
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.watch_events import apply_event
 from scheduler.formats.manifests import Manifest
+from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
@@ -36,7 +37,7 @@ class LoadedCluster:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.state = self.new_state()
-        self.kinds = (*kinds_for(settings), *pod_groups())
+        self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
         #: Numbers of objects that could not be decoded, by kind.

@@ -52,7 +52,7 @@ def build_queue(
     """Return the queue for the pods of all profiles."""
     return PodQueue(
         {
-            name: {plugin.name: plugin.events_to_register() for plugin in profile.enqueue_extensions()}
+            name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
             for name, profile in profiles.items()
         },
         pre_enqueue={

@@ -22,7 +22,7 @@ from scheduler.cli.query.table import table_lines
 from scheduler.errors import SettingsError
 from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.kube.client import product_version
-from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.registry import IN_TREE
 from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.settings.problems import InvalidSettingsError
@@ -80,7 +80,7 @@ def _in_tree() -> Iterator[dict[str, Any]]:
     for name, plugin in IN_TREE_BY_NAME.items():
         if name not in IN_TREE:
             continue
-        kind = args_type(IN_TREE[name])
+        kind = IN_TREE[name].args_type
         yield {
             "name": name,
             "version": version,

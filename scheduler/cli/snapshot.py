@@ -20,14 +20,14 @@ from typing import Final
 
 import msgspec
 
-from scheduler.assembly.watched_kinds import recorded_kinds
 from scheduler.cli import settings_flags
 from scheduler.cli.query.input_files import STANDARD_INPUT
 from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
-from scheduler.formats.snapshot_file import SECTIONS, header, scheduling_fields
+from scheduler.formats.snapshot_file import header, scheduling_fields
+from scheduler.framework.kinds import KINDS
 from scheduler.model import nesting
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
@@ -80,20 +80,13 @@ async def snapshot_of(
     Raises SettingsError.
     """
     progress = ReadProgress(sys.stderr, os.environ)
-    objects_by_kind: dict[str, list[bytes] | None] = {}
-    async with connect(kubeconfig, context, os.environ) as client:
-        for watched in recorded_kinds():
-            objects_by_kind[watched.kind] = await list_kind(
-                client, watched, partial(_reduce, watched.kind, node_annotations), progress
-            )
-    progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
-    for kind, section in SECTIONS.items():
-        objects = objects_by_kind[kind]
-        if objects is None:
-            continue
-        listed_objects = b",\n".join(objects)
-        parts.append(b',\n"' + section.encode() + b'":[\n' + listed_objects + b"\n]")
+    async with connect(kubeconfig, context, os.environ) as client:
+        for kind, watched in KINDS.items():
+            objects = await list_kind(client, watched, partial(_reduce, kind, node_annotations), progress)
+            if objects is not None:
+                parts.append(b',\n"' + watched.section.encode() + b'":[\n' + b",\n".join(objects) + b"\n]")
+    progress.clear()
     return b"".join((*parts, b"}\n"))
 
 

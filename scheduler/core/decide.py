@@ -166,7 +166,7 @@ def fits_only_without(
         return False
     trial = trials.at(row, view.nominated_above_on(row, pod))
     for other in leaving:
-        trial.count(other, -1)
+        trial.remove_pod(other)
     return trial.refusal() is None
 
 

@@ -21,7 +21,6 @@ from typing import Final
 from scheduler.core.group_preemption import make_room
 from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
-from scheduler.framework.post_filter import GroupPreemptor
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -101,7 +100,7 @@ class GroupNominations:
     ) -> Nominations:
         """Return the next step for a group that has no places. `before`: its nominations, withdrawn."""
         self._unplaced_since_s.setdefault(key, now_s)
-        preemptor = next((one for one in profile.post_filters if isinstance(one, GroupPreemptor)), None)
+        preemptor = next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
         if preemptor is None:
             return Nominations()
         members, note = request.members, ""

@@ -33,7 +33,7 @@ from scheduler.core.group_members import (
 )
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
+from scheduler.framework.pod_groups import most_copies
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
 
@@ -136,7 +136,7 @@ class _Search:
         self._kinds = kinds_of(request.members, self._view)
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
         self._components = components_of(self._kinds, self._view)
-        self._liftable = {one.name for one in trial.profile.filters if is_lifted_by_siblings(one)}
+        self._liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
         #: The domain that is tried, for the message.
         self._domain = ""
         #: Whether a kind has no place even on the untouched state, whatever its siblings do.

@@ -26,11 +26,10 @@ from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.explaining import ExplainContext, RejectionExplainer
+from scheduler.framework.explaining import ExplainContext
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
@@ -100,7 +99,8 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
-            notes = (*request.notes, *_volume_notes(decision))
+            waits = [note for reservation in decision.scores.reservations() for note in reservation.notes()]
+            notes = (*request.notes, *waits)
             explanation = with_parts(
                 _explanation(request, "schedulable", message),
                 scores=scores,
@@ -137,18 +137,6 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
     return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
-
-
-def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
-    """Return which claims wait for a volume that is being made: until they have it, the pod is not bound."""
-    needed = volumes_needed(decision.scores.filtered.filters, decision.scores.chosen)
-    if needed is None:
-        return ()
-    return tuple(
-        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
-        for claim in needed.dynamic
-        if claim.selected_node is not None
-    )
 
 
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
@@ -209,9 +197,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
     texts = (
-        plugin.explain_rejection(context)
-        for plugin in profile.filters
-        if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
+        plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
     where = "; ".join(filter(None, texts))
     return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)

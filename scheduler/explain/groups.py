@@ -10,7 +10,7 @@ from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
-from scheduler.core.volume_binding import VolumeBindings
+from scheduler.core.reservations import Reservations
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
@@ -59,9 +59,9 @@ def place_group(
         group = PodGroup(key, max(pod.group.min_count for pod in members if pod.group is not None))
     if group is None or (n_needed := max(1, group.min_count - n_running)) > len(members):
         return GroupPlaces((), waiting_message(key, group, ""))
-    profile, volumes = new_profile(ClusterView(state)), VolumeBindings(state, {})
+    profile, reservations = new_profile(ClusterView(state)), Reservations(state, {})
     n_decisions = len(members) + profile.max_search_decisions
-    trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
+    trial = GroupTrial(state, reservations, profile, rng, Unobserved(), lambda _: {}, n_decisions)
     rows = rows_for(state, key, group.topology_key)
     outcome = search(SearchRequest(members, n_needed, group.topology_key, rows), trial)
     if outcome.error is not None:

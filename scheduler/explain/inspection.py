@@ -10,7 +10,6 @@ from scheduler.errors import PluginFailed
 from scheduler.framework.explaining import (
     BlockingRule,
     ExplainContext,
-    ExplainingPlugin,
     PluginExplanation,
 )
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFilterResult
@@ -35,11 +34,7 @@ class Inspection:
     @cached_property
     def explanations(self) -> Mapping[str, PluginExplanation]:
         """The explanation of each plugin that refuses, by its name."""
-        return {
-            plugin.name: plugin.explain(self.context)
-            for plugin, _ in self.refusals
-            if isinstance(plugin, ExplainingPlugin)
-        }
+        return {plugin.name: plugin.explain(self.context) for plugin, _ in self.refusals}
 
     @property
     def rules(self) -> Iterator[BlockingRule]:

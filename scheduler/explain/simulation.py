@@ -14,10 +14,8 @@ from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
-from scheduler.model.volumes import ClaimReference
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
@@ -166,15 +164,12 @@ def _evicted(victim: Pod, state: ClusterState) -> Victim:
 
 
 def reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:
-    """Count the pod on its node, and let its claims have the volumes that binding it would give them."""
-    needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+    """Count the pod on its node, and assume the writes that precede its bind."""
+    reservations = result.scores.reservations()
     state.assume(replace(pod, node_name=result.node_name), result.node_name)
-    if needed is None:
-        return
-    for claim, volume in needed.static:
-        state.assume_storage(volume, ClaimReference(claim.key, claim.uid), pod.uid)
-    for claim in needed.dynamic:
-        state.assume_storage(claim, result.node_name, pod.uid)
+    for reservation in reservations:
+        for write in reservation.writes:
+            state.assume_write(write, pod.uid)
 
 
 def zone_shares(state: ClusterState, node_names: Iterable[str]) -> tuple[ZoneShare, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -167,26 +167,6 @@ class PluginExplanation:
     repair: Repair | None = None
     proposals: Callable[[], Iterable[Changes]] | None = None
     admitted: str = ""
-
-
-@runtime_checkable
-class ExplainingPlugin(Protocol):
-    """A filter plugin that explains its refusals."""
-
-    name: str
-
-    def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Explain the refusals of a pod that `prefilter` returned a filter for."""
-        ...
-
-
-@runtime_checkable
-class RejectionExplainer(Protocol):
-    """A filter plugin that explains why `prefilter` refused the pod whatever the node."""
-
-    def explain_rejection(self, context: ExplainContext) -> str:
-        """Return what the status does not say; empty if there is nothing more."""
-        ...
 
 
 def must_stay(pod: Pod) -> bool:

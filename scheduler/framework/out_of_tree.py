@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from scheduler.errors import PluginFailed
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, HintFn, Resource, always
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreFilterResult, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreEnqueuePlugin,
+    PreFiltered,
+    PreFilterResult,
+    PreScored,
+    ScorePlugin,
+)
 from scheduler.framework.out_of_tree_results import (
     GuardedFilter,
     GuardedScorer,
@@ -89,7 +98,7 @@ class OutOfTreePlugin:
 
 
 @dataclass(slots=True)
-class GuardedPlugin:
+class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     """
     An out-of-tree plugin of one profile, as the framework runs it.
 
@@ -101,6 +110,10 @@ class GuardedPlugin:
         unscored: why it is not called for scores any more, '' while it is.
         watched: runs what is called outside of a cycle.
     """
+
+    extension_points: ClassVar[Sequence[str]] = tuple(METHOD_BY_POINT)
+    #: In doubt a sibling lifts what it refuses.
+    lifted_by_siblings: ClassVar[bool] = True
 
     name: str
     plugin: Any
@@ -287,7 +300,7 @@ class GuardedPlugin:
             return unexplained(self._identity, error)
 
 
-class OutOfTreeAdmission:
+class OutOfTreeAdmission(FilterPlugin):
     """Repeats an out-of-tree plugin's PreEnqueue at the beginning of the cycle, where a failure has a message."""
 
     def __init__(self, plugin: GuardedPlugin) -> None:

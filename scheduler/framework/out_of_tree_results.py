@@ -17,7 +17,13 @@ import numpy as np
 
 from scheduler.errors import PluginFailed
 from scheduler.framework.explaining import PluginExplanation, Repair
-from scheduler.framework.interface import FeasibleNodes, NodeFilter, NodeScorer, NodeTrial, RuleFilter
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    NodeFilter,
+    NodeScorer,
+    PreFilterExtensions,
+    RuleFilter,
+)
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.model.pods import Pod
@@ -69,7 +75,7 @@ class PluginIdentity(NamedTuple):
         return replace(status, reasons=(f"node(s) were refused by plugin {self.name}",))
 
 
-class GuardedFilter:
+class GuardedFilter(NodeFilter):
     """An out-of-tree plugin's filter: its mask has a value for each row, and every refused row has a reason."""
 
     __slots__ = ("_identity", "_mask", "_n_rows", "_node_filter")
@@ -119,27 +125,31 @@ class GuardedFilter:
         return NodeStatuses(codes, statuses)
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
         """Return the plugin's answer at a row while pods come and go there; None if it has none."""
         return None if getattr(self._node_filter, "trial", None) is None else self._tried
 
-    def _tried(self, row: int) -> NodeTrial:
+    def _tried(self, row: int) -> PreFilterExtensions:
         with self._identity.failing_at("Filter"):
             trial: Any = self._node_filter.trial
             return _GuardedTrial(self._identity, trial(row))
 
 
-class _GuardedTrial:
+class _GuardedTrial(PreFilterExtensions):
     """An out-of-tree plugin's answer at one row while pods come and go there."""
 
     __slots__ = ("_identity", "_trial")
 
-    def __init__(self, identity: PluginIdentity, trial: NodeTrial) -> None:
+    def __init__(self, identity: PluginIdentity, trial: PreFilterExtensions) -> None:
         self._identity, self._trial = identity, trial
 
-    def count(self, pod: Pod, delta: int) -> None:
+    def add_pod(self, pod: Pod) -> None:
         with self._identity.failing_at("Filter"):
-            self._trial.count(pod, delta)
+            self._trial.add_pod(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        with self._identity.failing_at("Filter"):
+            self._trial.remove_pod(pod)
 
     def refusal(self) -> Status | None:
         with self._identity.failing_at("Filter"):

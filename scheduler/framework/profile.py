@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.post_filter import PostFilterPlugin
@@ -47,10 +47,9 @@ class Profile:
         most = MAX_NODE_SCORE * sum(abs(weighted.weight) for weighted in self.scorers) + 1
         return np.result_type(np.int16, np.min_scalar_type(-most))
 
-    def enqueue_extensions(self) -> Iterator[EnqueueExtensions]:
-        """Yield each plugin that can reject a pod and registers events that may lift the rejection, once."""
-        seen: set[str] = set()
+    def rejecting_plugins(self) -> Iterable[Plugin]:
+        """Return each plugin that can reject a pod once, and so registers the events that may lift the rejection."""
+        by_name: dict[str, Plugin] = {}
         for plugin in (*self.pre_enqueue, *self.filters):
-            if isinstance(plugin, EnqueueExtensions) and plugin.name not in seen:
-                seen.add(plugin.name)
-                yield plugin
+            by_name.setdefault(plugin.name, plugin)
+        return by_name.values()

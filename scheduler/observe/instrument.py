@@ -25,16 +25,16 @@ from scheduler.framework.interface import (
     FilterPlugin,
     NodeFilter,
     NodeScorer,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreFilterResult,
     PreScored,
+    RoomFilter,
     ScorePlugin,
 )
 from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import WrappedFilter
 from scheduler.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
 from scheduler.observe.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
@@ -277,8 +277,8 @@ def _timed(
     )
 
 
-class _TimedFilterPlugin:
-    """A plugin whose PreFilter and Filter calls are timed."""
+class _TimedFilterPlugin(FilterPlugin):
+    """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
 
     def __init__(self, plugin: FilterPlugin, timer: _PluginTimer) -> None:
         self.name = plugin.name
@@ -298,24 +298,36 @@ class _TimedFilterPlugin:
         return _TimedNodeFilter(self.name, result, self._timer)
 
 
-class _TimedNodeFilter(WrappedFilter):
+class _TimedNodeFilter(NodeFilter):
+    """A filter whose first mask is timed: that of Filter."""
+
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
-        self._name = name
-        self.wrapped = node_filter
-        self._timer = timer
+        self._name, self._filter, self._timer = name, node_filter, timer
+        self._mask: Mask | None = None
+        self.needs_pods, self.copies, self.reserve = (
+            node_filter.needs_pods,
+            node_filter.copies,
+            node_filter.reserve,
+        )
 
     def mask(self) -> Mask:
-        return self._timer.run(self._name, "Filter", self.wrapped.mask)
+        if self._mask is None:
+            self._mask = self._timer.run(self._name, "Filter", self._filter.mask)
+        return self._mask
 
     def statuses(self) -> NodeStatuses:
-        return self.wrapped.statuses()
+        return self._filter.statuses()
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
-        return self.wrapped.trial
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        return self._filter.trial
+
+    @property
+    def room(self) -> RoomFilter | None:
+        return self._filter.room
 
 
-class _TimedScorePlugin:
+class _TimedScorePlugin(ScorePlugin):
     """A plugin whose PreScore, Score and NormalizeScore calls are timed."""
 
     def __init__(self, plugin: ScorePlugin, timer: _PluginTimer) -> None:

@@ -14,7 +14,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    NodeFilter,
+    PodContext,
+    PreFiltered,
+    PreScored,
+)
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.model.pods import Pod
@@ -105,11 +112,8 @@ class NodeByNode:
         return 0 if verdict else 1
 
 
-class _CodeFilter:
-    """A filter whose codes are known: 0 where the node fits, -1 on dead rows."""
-
-    #: No pod is evicted for what it refuses.
-    trial = None
+class _CodeFilter(NodeFilter):
+    """A filter whose codes are known: 0 where the node fits, -1 on dead rows. No pod is evicted for what it refuses."""
 
     def __init__(self, codes: Codes, statuses: Sequence[Status]) -> None:
         self._codes, self._statuses = codes, statuses

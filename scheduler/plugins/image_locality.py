@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored, ScorePlugin
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Scores
@@ -37,12 +37,11 @@ class _Wanted:
     n_containers: int
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin):
     """Scores nodes by the images that they have. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("score",)
-    default_weight: ClassVar = 1
 
     def __init__(self) -> None:
         self._wanted = MemoBySpec(_wanted)

@@ -16,14 +16,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "KubeletRefusal"
 
 
-class KubeletRefusal:
+class KubeletRefusal(FilterPlugin):
     """Excludes nodes whose kubelet has just refused a pod of the same spec."""
 
     name = NAME

@@ -22,11 +22,13 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
 from scheduler.framework.interface import (
     FeasibleNodes,
+    FilterPlugin,
     PodContext,
     PreFiltered,
     PreFilterResult,
     PreScored,
     RuleFilter,
+    ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import default_normalized
@@ -73,7 +75,7 @@ class NodeAffinityArgs:
     added_affinity: dict[str, object] | None = None
 
 
-class NodeAffinity:
+class NodeAffinity(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by the node affinity of the pod and of the profile."""
 
     name = NAME

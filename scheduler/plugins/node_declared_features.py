@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.nodes import Node
@@ -30,7 +30,7 @@ RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 
 
-class NodeDeclaredFeatures:
+class NodeDeclaredFeatures(FilterPlugin):
     """Refuses nodes that do not declare a feature that the pod needs."""
 
     name = NAME

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.cluster_view import ClusterView
 
@@ -23,7 +23,7 @@ NAME: Final = "NodeName"
 OTHER_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 
 
-class NodeName:
+class NodeName(FilterPlugin):
     """Refuses every node but the one that the pod names."""
 
     name = NAME

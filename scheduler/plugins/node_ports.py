@@ -17,7 +17,13 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.changes import Changes
@@ -33,7 +39,7 @@ PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the reques
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
 
 
-class NodePorts:
+class NodePorts(FilterPlugin):
     """Refuses nodes on which a host port of the pod is taken."""
 
     name = NAME
@@ -68,7 +74,7 @@ class NodePorts:
         return PluginExplanation(repair=Repair(partial(_free_ports, context)))
 
 
-class _PortTrial:
+class _PortTrial(CountingExtensions):
     """
     The ports of one node that conflict with wanted ones, while pods come and go there.
 

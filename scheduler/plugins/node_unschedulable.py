@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.changes import Uncordon
 from scheduler.model.nodes import Node
@@ -29,7 +29,7 @@ CORDONED: Final = unresolvable("node(s) were unschedulable")
 _UNSCHEDULABLE: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(FilterPlugin):
     """Refuses cordoned nodes."""
 
     name = NAME

@@ -31,7 +31,13 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
@@ -55,7 +61,7 @@ TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(FilterPlugin):
     """The attach limits of CSI drivers."""
 
     name = NAME
@@ -109,7 +115,7 @@ class NodeVolumeLimits:
         )
 
 
-class _RoomTrial:
+class _RoomTrial(CountingExtensions):
     """The volumes of one node while pods come and go there."""
 
     def __init__(self, wanted: Mapping[str, set[AttachedVolume]], view: ClusterView, row: int) -> None:

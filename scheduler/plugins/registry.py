@@ -1,7 +1,7 @@
 """
 The only list of plugins, and the construction of profiles from names, arguments and weights.
 
-A plugin's file has its extension points, default weight, arguments and events. That a plugin has the methods that a
+A plugin's file has its extension points, default weight, arguments and events. That a plugin runs at the points that a
 profile needs is checked here, once, and not in each cycle.
 """
 
@@ -12,11 +12,9 @@ from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
-from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.out_of_tree import GuardedPlugin, OutOfTreeAdmission, OutOfTreePlugin
 from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
@@ -41,9 +39,8 @@ from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
 
-#: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
-#: `default_weight` if it scores, and `storage_kinds` if it reads any. It has `args_type` if it takes arguments: an
-#: instance of it, complete, and a `PluginContext` are then passed to the constructor, which otherwise takes none.
+#: A class of `framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of that type and
+#: a `PluginContext`; otherwise nothing.
 PluginClass = type[Any]
 
 #: A profile without plugins of the user's.
@@ -81,23 +78,11 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
 }
 
 
-def default_weight(plugin: PluginClass) -> int:
-    """Return the plugin's default weight, 0 if it does not score."""
-    weight: int = getattr(plugin, "default_weight", 0)
-    return weight
-
-
-def args_type(plugin: PluginClass) -> type[Any] | None:
-    """Return the type of the plugin's arguments, None if it takes none."""
-    found: type[Any] | None = getattr(plugin, "args_type", None)
-    return found
-
-
 def storage_kinds(
     names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
 ) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
-    in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
+    in_tree = (plugin.storage_kinds for name, plugin in IN_TREE.items() if name in names)
     of_out_of_tree = (plugin.storage_kinds for name, plugin in out_of_tree.items() if name in names)
     return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_out_of_tree)))
 
@@ -137,31 +122,31 @@ def build_profile(
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
-    built = {
+    guarded = {
         name: _guarded(scheduler_name, out_of_tree[name], args_by_plugin, context)
-        if name in out_of_tree
-        else _build(name, IN_TREE.get(name), args_by_plugin, context)
         for name in dict.fromkeys(used)
+        if name in out_of_tree
     }
-    admitting = [built[name] for name in pre_enqueue]
-    gang_scheduling = built[ALWAYS_LAST_TO_ADMIT]
-    if not isinstance(gang_scheduling, GangScheduling):
-        raise InvariantViolation(f"plugin {ALWAYS_LAST_TO_ADMIT} was replaced")
+    built: dict[str, Any] = {
+        name: guarded.get(name) or _build(name, args_by_plugin, context) for name in dict.fromkeys(used)
+    }
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             ALWAYS_FIRST(),
-            *(OutOfTreeAdmission(plugin) for plugin in admitting if isinstance(plugin, GuardedPlugin)),
-            *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
-            *(_filter_plugin(name, built[name]) for name in filters),
+            *(OutOfTreeAdmission(guarded[name]) for name in pre_enqueue if name in guarded),
+            *(PreFilterOnly(_at(built[name], "filter", "preFilter")) for name in prefilter_only),
+            *(_at(built[name], "preFilter", "filter") for name in filters),
             ALWAYS_LAST(),
         ),
-        scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
-        post_filters=tuple(_post_filter_plugin(name, built[name]) for name in post_filters),
-        pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
+        scorers=tuple(
+            WeightedScorer(_at(built[name], "preScore", "score"), weight) for name, weight in scorers
+        ),
+        post_filters=tuple(_at(built[name], "postFilter") for name in post_filters),
+        pre_enqueue=tuple(_at(built[name], "preEnqueue") for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
-        out_of_tree=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
-        max_search_decisions=gang_scheduling.args.max_search_decisions,
+        out_of_tree=tuple(guarded.values()),
+        max_search_decisions=built[ALWAYS_LAST_TO_ADMIT].args.max_search_decisions,
     )
 
 
@@ -174,7 +159,7 @@ def _guarded(
     # Profiles are built anew for each explanation; they share the values that they derive from one state.
     owner = (scheduler_name, declared.name, repr(args_by_plugin.get(declared.name)))
     try:
-        plugin = _build(declared.name, declared.plugin_class, args_by_plugin, context)
+        plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)
         return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
         found = described(error, declared.plugin_class)
@@ -183,12 +168,21 @@ def _guarded(
         ) from error
 
 
-def _build(
-    name: str, plugin: PluginClass | None, args_by_plugin: Mapping[str, object], context: PluginContext
-) -> object:
+def _build(name: str, args_by_plugin: Mapping[str, object], context: PluginContext) -> object:
+    plugin = IN_TREE.get(name)
     if plugin is None:
         raise InvariantViolation(f"plugin {name} is in no registry")
-    kind = args_type(plugin)
+    return _made(name, plugin, plugin.args_type, args_by_plugin, context)
+
+
+def _made(
+    name: str,
+    plugin: PluginClass,
+    kind: type[Any] | None,
+    args_by_plugin: Mapping[str, object],
+    context: PluginContext,
+) -> object:
+    """Return an instance. `kind`: of its arguments, None if it takes none."""
     if kind is None:
         return plugin()
     args = args_by_plugin.get(name)
@@ -199,25 +193,8 @@ def _build(
     return plugin(args, context)
 
 
-def _filter_plugin(name: str, plugin: object) -> FilterPlugin:
-    if isinstance(plugin, FilterPlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} does not filter")
-
-
-def _score_plugin(name: str, plugin: object) -> ScorePlugin:
-    if isinstance(plugin, ScorePlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} does not score")
-
-
-def _pre_enqueue_plugin(name: str, plugin: object) -> PreEnqueuePlugin:
-    if isinstance(plugin, PreEnqueuePlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} has no PreEnqueue")
-
-
-def _post_filter_plugin(name: str, plugin: object) -> PostFilterPlugin:
-    if isinstance(plugin, PostFilterPlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} has no PostFilter")
+def _at(plugin: Any, *points: str) -> Any:  # noqa: ANN401 - the profile names the type
+    """Return the plugin. Raises InvariantViolation if it runs at none of the points."""
+    if not set(points) & set(plugin.extension_points):
+        raise InvariantViolation(f"plugin {plugin.name} does not run at {points[-1]}")
+    return plugin

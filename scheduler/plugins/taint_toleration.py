@@ -20,11 +20,13 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import (
     FeasibleNodes,
+    FilterPlugin,
     FinalScores,
     PodContext,
     PreFiltered,
     PreScored,
     RuleFilter,
+    ScorePlugin,
 )
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.status import unresolvable
@@ -46,7 +48,7 @@ _SOFT_EFFECTS: Final = ("PreferNoSchedule",)
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 
 
-class TaintToleration:
+class TaintToleration(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by their untolerated taints."""
 
     name = NAME

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from scheduler.framework.interface import PodContext, PreFiltered
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import PodSpec
 from scheduler.state.cluster_view import ClusterView
@@ -18,7 +18,7 @@ from scheduler.state.cluster_view import ClusterView
 NAME: Final = "Unsupported"
 
 
-class Unsupported:
+class Unsupported(FilterPlugin):
     """Rejects pods that need an unsupported feature. No event lifts the rejection, since a pod's needs never change."""
 
     name = NAME

@@ -32,7 +32,13 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
@@ -49,7 +55,7 @@ CLAIM_TAKEN: Final = unschedulable(
 )
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(FilterPlugin):
     """Disks and claims that cannot be shared."""
 
     name = NAME
@@ -109,7 +115,7 @@ class VolumeRestrictions:
         )
 
 
-class _SharingTrial:
+class _SharingTrial(CountingExtensions):
     """The disks of one node that conflict, and the claims in use, while pods come and go there."""
 
     def __init__(

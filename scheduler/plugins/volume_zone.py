@@ -20,7 +20,7 @@ from scheduler.framework.events import (
     never,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
@@ -51,7 +51,7 @@ _STANDS_IN: Final[Mapping[str, str]] = {BETA_ZONE_KEY: ZONE_KEY, BETA_REGION_KEY
 _Rule = tuple[str, frozenset[str]]
 
 
-class VolumeZone:
+class VolumeZone(FilterPlugin):
     """Zones and regions of volumes, by label."""
 
     name = NAME

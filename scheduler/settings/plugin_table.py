@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from scheduler.framework.out_of_tree import OutOfTreePlugin
-from scheduler.plugins.registry import IN_TREE, default_weight
+from scheduler.plugins.registry import IN_TREE
 
 MULTI_POINT: Final = "multiPoint"
 #: In the order in which upstream expands multiPoint, so that the first reported problem is the same.
@@ -51,7 +51,8 @@ class InTreePlugin:
 def _built(name: str) -> InTreePlugin:
     """Return a plugin that is built here, as its class describes it."""
     plugin = IN_TREE[name]
-    return InTreePlugin(name, frozenset(plugin.extension_points), default_weight(plugin))
+    weight = plugin.default_weight if "score" in plugin.extension_points else 0
+    return InTreePlugin(name, frozenset(plugin.extension_points), weight)
 
 
 def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:

@@ -15,20 +15,10 @@ from itertools import combinations
 from typing import Final
 
 from scheduler.explain.watch_events import apply_event
-from scheduler.model.nodes import Namespace, Node
+from scheduler.framework.kinds import KINDS, STORES
+from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    NamespaceGone,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodGone,
-    PodSeen,
-    StorageGone,
-    StorageSeen,
-    WatchEvent,
-)
-from scheduler.model.volumes import StorageKind
+from scheduler.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.state.cluster import ClusterState
 
 #: Changes that can be taken back; each costs up to two decisions per difference.
@@ -109,7 +99,7 @@ def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 
 def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:
-    """Return the change that the event will make. Workloads and budgets are not taken back: they seldom change."""
+    """Return the change that the event will make. An object whose changes let no pod in changes no decision."""
     match event:
         case PodSeen(pod):
             before = _counted(state, pod.uid)
@@ -121,14 +111,10 @@ def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | No
             return _node_change(state.node(node.name), node, event, now_s)
         case NodeGone(name):
             return _node_change(state.node(name), None, event, now_s)
-        case NamespaceSeen(namespace):
-            return _namespace_change(state, namespace.name, event, now_s)
-        case NamespaceGone(name):
-            return _namespace_change(state, name, event, now_s)
-        case StorageSeen(obj):
-            return _storage_change(state, obj.kind, obj.key, event, now_s)
-        case StorageGone(storage_kind, key):
-            return _storage_change(state, storage_kind, key, event, now_s)
+        case ObjectSeen(obj):
+            return _object_change(state, obj.kind, obj.key, event, now_s)
+        case ObjectGone(kind, key):
+            return _object_change(state, kind, key, event, now_s)
     return None
 
 
@@ -165,21 +151,12 @@ def _node_change(before: Node | None, after: Node | None, event: WatchEvent, now
     return Change(f"node {known.name}", ("Node", known.name), event, reversal, now_s)
 
 
-def _namespace_change(state: ClusterState, name: str, event: WatchEvent, now_s: float) -> Change | None:
-    before = state.label_sets.namespace_labels.get(name)
-    after = event.namespace.labels if isinstance(event, NamespaceSeen) else None
-    if before == after:
-        return None
-    reversal = NamespaceGone(name) if before is None else NamespaceSeen(Namespace(name, "", before))
-    return Change(f"namespace {name}", ("Namespace", name), event, reversal, now_s)
-
-
-def _storage_change(
-    state: ClusterState, kind: StorageKind, key: str, event: WatchEvent, now_s: float
+def _object_change(
+    state: ClusterState, kind: str, key: str, event: WatchEvent, now_s: float
 ) -> Change | None:
-    before = state.volumes.get(kind, key)
-    after = event.object if isinstance(event, StorageSeen) else None
-    if before == after:
+    before = STORES[kind].seen(state, kind, key)
+    after = event.object if isinstance(event, ObjectSeen) else None
+    if before == after or KINDS[kind].resource is None:
         return None
-    reversal = StorageGone(kind, key) if before is None else StorageSeen(before)
+    reversal = ObjectGone(kind, key) if before is None else ObjectSeen(before)
     return Change(f"{kind} {key}", (kind, key), event, reversal, now_s)

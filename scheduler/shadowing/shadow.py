@@ -34,7 +34,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod, may_use_claim
-from scheduler.model.stimuli import PodGone, PodSeen, StorageSeen, WatchEvent
+from scheduler.model.stimuli import ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
@@ -133,9 +133,9 @@ class Shadow:
                 return
             case PodSeen(Pod(uid=uid)) | PodGone(uid):
                 self._waiting.pop(uid, None)
-            case StorageSeen(PersistentVolumeClaim(key=key, selected_node=str(node))):
+            case ObjectSeen(PersistentVolumeClaim(key=key, selected_node=str(node))):
                 self._see_choice(key, node, now_s)
-            case StorageSeen(PersistentVolume(claim=ClaimReference(key=key))):
+            case ObjectSeen(PersistentVolume(claim=ClaimReference(key=key))):
                 self._see_choice(key, "", now_s)
         self._take_over(event, now_s)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.assembly.watched_kinds import kinds_for, pod_groups
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.core.machine import Machine
 from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
@@ -111,7 +111,7 @@ class Scheduler(daemon.Daemon):
         self._audit = Audit(self._state)
         self._explainer = PendingPodExplainer(settings, self._state, queue, self._profiles, now_s=now_s)
         self._caches = Caches(
-            (*kinds_for(settings), *pod_groups()),
+            kinds_for(settings),
             connection,
             metrics,
             on_interrupted=lambda _: self._inbox.put_now(WatchInterrupted()),

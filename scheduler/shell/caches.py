@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from scheduler.assembly.watched_kinds import WatchedKind
+from scheduler.framework.kinds import WatchedKind
 from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.connection import Connection
 from scheduler.shell.garbage_collection import freeze_periodically

@@ -13,9 +13,10 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from scheduler.assembly.watched_kinds import WatchedKind, recorded_kinds
+from scheduler.assembly.watched_kinds import resource_of
 from scheduler.errors import Forbidden, NotFound
 from scheduler.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
+from scheduler.framework.kinds import KINDS, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.reflector import Reflector
@@ -139,8 +140,7 @@ async def _record(options: Options, recording: Recording, connection: Connection
     client, log = connection.client, connection.log
     stopped = asyncio.Event()
     on_termination(stopped.set)
-    kinds = recorded_kinds()
-    unsynced = {kind.kind for kind in kinds}
+    unsynced = set(KINDS)
 
     def on_synced(kind: str) -> None:
         if kind in unsynced:
@@ -151,7 +151,8 @@ async def _record(options: Options, recording: Recording, connection: Connection
 
     annotations = options.settings.node_annotations
     tasks = [
-        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log)) for kind in kinds
+        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log))
+        for kind in KINDS.values()
     ]
     try:
         async for _ in _seconds(options.duration_s, stopped):
@@ -187,7 +188,7 @@ async def _follow(
     log: Logger,
 ) -> None:
     """Record the changes of one kind until cancelled. The reflector retries failures of the server."""
-    reflector = Reflector(client, kind.resource, partial(_reduced, kind.kind, node_annotations))
+    reflector = Reflector(client, resource_of(kind), partial(_reduced, kind.kind, node_annotations))
     async with aclosing(reflector.batches()) as batches:
         async for changes in batches:
             for change in changes:

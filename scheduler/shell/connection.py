@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
-from scheduler.kube.requests import LIVE_PODS, list_page
+from scheduler.kube.requests import list_page
 from scheduler.kube.responses import decode_page
 from scheduler.kube.transport import TLS_FAILURE
 from scheduler.observe.logs import Logger, configure

@@ -23,7 +23,7 @@ from scheduler.assembly.profiles import (
     exempt_namespaces,
     uses_default_spreading,
 )
-from scheduler.assembly.watched_kinds import WatchedKind, required_kinds, workload_kinds
+from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
@@ -37,6 +37,7 @@ from scheduler.enforcing.machine import Enforcer
 from scheduler.enforcing.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimits, Rebalancer
 from scheduler.enforcing.violation_report import violation_report
 from scheduler.errors import ApiError
+from scheduler.framework.kinds import Asker, WatchedKind
 from scheduler.kube.client import product_version
 from scheduler.model.pods import Pod, term_problem
 from scheduler.model.terms import Problem
@@ -362,7 +363,7 @@ def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 
-    kinds = required_kinds(semantics=options.settings.semantics)
+    kinds = kinds_asked_by(Asker.EVERY_CONFIGURATION, semantics=options.settings.semantics)
     if options.rebalance is not None and any(map(uses_default_spreading, options.settings.profiles)):
-        kinds += workload_kinds()
+        kinds += kinds_asked_by(Asker.DEFAULT_SPREADING)
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
-from scheduler.assembly.watched_kinds import WatchedKind
+from scheduler.assembly.watched_kinds import resource_of
 from scheduler.errors import ApiError, Forbidden, NotFound
+from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
@@ -54,7 +55,7 @@ class Informer:
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
         self.is_missing = False
-        self._reflector = Reflector(client, kind.resource, kind.decode, now_s=now_s)
+        self._reflector = Reflector(client, resource_of(kind), kind.decode, now_s=now_s)
 
     @property
     def kind(self) -> str:
@@ -113,8 +114,8 @@ class Informer:
                 case Upserted(key=key, object=obj):
                     stimuli.append(self._kind.on_upsert(obj))
                     self._note_problem(key, self._kind.find_problem(obj))
-                case Deleted(key=key):
-                    stimuli.append(self._kind.on_delete(change))
+                case Deleted(key=key, uid=uid):
+                    stimuli.append(self._kind.on_delete(key.namespace, key.name, uid))
                     self._note_problem(key, None)
                 case Malformed(key=key, error=error):
                     self._note_problem(key, error)

@@ -14,6 +14,7 @@ from typing import Final
 from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.recording_file import Mark
+from scheduler.framework.kinds import Asker
 from scheduler.kube.client import product_version
 from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.shadowing import ShadowMetrics
@@ -106,7 +107,8 @@ class ShadowDaemon(daemon.Daemon):
         super().__init__(connection.log)
         self._options, self._metrics, self._shadow, self._connection = options, metrics, shadow, connection
         self._caches = Caches(
-            kinds_for(options.settings),
+            # Decisions are compared pod by pod.
+            [kind for kind in kinds_for(options.settings) if kind.asked_by is not Asker.POD_GROUPS],
             connection,
             metrics,
             on_interrupted=lambda _: shadow.interrupt(time.monotonic()),

@@ -20,8 +20,8 @@ from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.victims import VictimEvictor
-from scheduler.shell.volume_writer import VolumeWriter
 
 
 class Writers:
@@ -59,7 +59,7 @@ class Writers:
             on_unreadable=self._on_unreadable_bind,
             now_s=now_s,
         )
-        self._volumes = VolumeWriter(client, pause=self._binder.pause, may_write=leads)
+        self._reservations = ReservationWriter(client, pause=self._binder.pause, may_write=leads)
         self._victims = VictimEvictor(
             client,
             clock_s=clock_s,
@@ -98,7 +98,7 @@ class Writers:
         return ClusterOutbox(
             binds=group,
             binder=self._binder,
-            volumes=self._volumes,
+            reservations=self._reservations,
             victims=self._victims,
             conditions=self._conditions,
             autoscalers=self._autoscalers,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.assembly.watched_kinds import kinds_for, storage_kinds
-from scheduler.framework.events import STORAGE_RESOURCES
+from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.framework.kinds import KINDS
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import NodeByNode
-from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.registry import IN_TREE
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import load_classes
 from tests.support.daemon import profiles
@@ -24,12 +24,12 @@ def storage_watched(tmp_path, *disabled):
     off = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
     file.write_text(profiles({"schedulerName": NAME, "plugins": off}))
     watched = {each.kind for each in kinds_for(load_settings(str(file), DEFAULT_SEMANTICS))}
-    return watched & {each.kind for each in storage_kinds()}
+    return watched & set(StorageKind)
 
 
 def test_all_kinds_are_watched_by_default():
-    assert {each.kind for each in storage_kinds()} <= {each.kind for each in kinds_for(default_settings())}
-    assert {each.kind for each in storage_kinds()} == set(StorageKind)
+    assert {each.kind for each in kinds_for(default_settings())} == set(KINDS)
+    assert set(StorageKind) <= set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_the_kinds_that_a_plugin_of_the_users_reads_are_watched(enabled, watched
     plugins = {"multiPoint": {"enabled": [{"name": name} for name in enabled], "disabled": off}}
     text = profiles({"schedulerName": NAME, "plugins": plugins})
     kinds = {each.kind for each in kinds_for(parse_settings(text, "c", plugins=load_classes([Mine])))}
-    assert kinds & {each.kind for each in storage_kinds()} == watched
+    assert kinds & set(StorageKind) == watched
 
 
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
 def test_a_plugin_reads_every_kind_that_wakes_its_pods(plugin):
-    arguments = args_type(plugin)
+    arguments = plugin.args_type
     made = plugin() if arguments is None else plugin(arguments(), PluginContext())
     events = made.events_to_register() if hasattr(made, "events_to_register") else ()
-    kind_of = {resource: kind for kind, resource in STORAGE_RESOURCES.items()}
+    kind_of = {KINDS[kind].resource: kind for kind in StorageKind}
     waking = {kind_of[each.resource] for each in events if each.resource in kind_of}
     assert waking <= set(getattr(plugin, "storage_kinds", ()))

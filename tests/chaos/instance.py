@@ -19,19 +19,20 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
-from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteReservation
+from scheduler.model.nodes import Namespace
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
     EvictionEnded,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
+    ReservationWritten,
     Stimulus,
-    VolumesWritten,
 )
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
@@ -268,17 +269,17 @@ class Instance:
                         self.reach("victim leaves")
                 case NodeSeen(node):
                     told.seen("Node", node.name, node.resource_version)
-                case NamespaceSeen(namespace):
+                case ObjectSeen(Namespace() as namespace):
                     told.seen("Namespace", namespace.name, namespace.resource_version)
                 case PodGone(uid):
                     told.gone("Pod", uid)
                 case NodeGone(name):
                     told.gone("Node", name)
-                case NamespaceGone(name):
+                case ObjectGone("Namespace", name):
                     told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
-                case VolumesWritten():
+                case ReservationWritten():
                     self.reach("volumes answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
@@ -295,7 +296,7 @@ class Instance:
             for order in instructions:
                 if isinstance(order, EvictVictim):
                     self.reach("eviction ordered")
-                if isinstance(order, WriteVolumes):
+                if isinstance(order, WriteReservation):
                     self.reach("reserved")
                 if isinstance(order, Bind):
                     decided = Decided(

@@ -10,17 +10,15 @@ from scheduler.assembly.profiles import build_profiles, exempt_namespaces
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.kinds import STORES, kinds
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
-from scheduler.model.disruption_budgets import decode_disruption_budget
-from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.volume_decoder import StorageDecoder
-from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
 from scheduler.settings.loading import default_settings, parse_settings
@@ -32,9 +30,6 @@ from scheduler.state.matching import NamespaceRule
 from scheduler.syntax.selectors import EVERYTHING
 from tests.conformance.traces import Json
 
-_STORAGE_KINDS = frozenset(StorageKind)
-_WORKLOADS = frozenset({"Service", "ReplicationController", "ReplicaSet", "StatefulSet"})
-
 
 class LiveCluster:
     """A ClusterState fed with API objects, as informers feed it. Kinds that no plugin reads are passed over."""
@@ -43,7 +38,7 @@ class LiveCluster:
         # The reference lets annotations of every namespace be about others.
         self.state = ClusterState(exempt_namespaces, annotating=NamespaceRule(frozenset(), EVERYTHING))
         self.decoder = PodDecoder()
-        self._storage_decoder = StorageDecoder()
+        self._decode = {row.kind: row.decode for row in kinds()}
         self._uids: dict[tuple[str, str], str] = {}
 
     def apply(self, obj: Json) -> None:
@@ -53,14 +48,8 @@ class LiveCluster:
             self._apply_pod(self.decoder.decode(data))
         elif kind == "Node":
             self.state.upsert_node(decode_node(data))
-        elif kind == "Namespace":
-            self.state.upsert_namespace(decode_namespace(data))
-        elif kind == "PodDisruptionBudget":
-            self.state.upsert_budget(decode_disruption_budget(data))
-        elif kind in _WORKLOADS:
-            self.state.upsert_workload(decode_workload(kind, data))
-        elif kind in _STORAGE_KINDS:
-            self.state.upsert_storage(self._storage_decoder.decode(StorageKind(kind), data))
+        elif kind in STORES:
+            STORES[kind].upsert(self.state, self._decode[kind](data))
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
         """Remove, if it is there."""
@@ -68,14 +57,8 @@ class LiveCluster:
             self.state.remove_pod(self._uids.pop((namespace or "", name), ""))
         elif kind == "Node":
             self.state.remove_node(name)
-        elif kind == "Namespace":
-            self.state.remove_namespace(name)
-        elif kind == "PodDisruptionBudget":
-            self.state.remove_budget(namespace or "", name)
-        elif kind in _WORKLOADS:
-            self.state.remove_workload(kind, namespace or "", name)
-        elif kind in _STORAGE_KINDS:
-            self.state.remove_storage(StorageKind(kind), f"{namespace}/{name}" if namespace else name)
+        elif kind in STORES:
+            STORES[kind].remove(self.state, kind, f"{namespace}/{name}" if namespace else name)
 
     def _apply_pod(self, pod: Pod) -> None:
         known = self._uids.get((pod.namespace, pod.name))

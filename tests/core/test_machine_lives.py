@@ -21,7 +21,7 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, NamespaceGone, PodSeen, SweepDue
+from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, ObjectGone, PodSeen, SweepDue
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
 from tests.core.fresh import assert_as_if_fresh
@@ -96,7 +96,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMESPACES))
     def lose_namespace(self, name: str) -> None:
-        self.driver.handle(NamespaceGone(name))
+        self.driver.handle(ObjectGone("Namespace", name))
 
     @rule(
         namespace=st.sampled_from(NAMESPACES),

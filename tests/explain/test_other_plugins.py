@@ -27,7 +27,7 @@ from tests.support.json_cluster import SETTINGS, Cluster, groups, web, zoned
 INSPECTED = "inspected"
 
 
-class OnlyInspected:
+class OnlyInspected(FilterPlugin):
     """Refuses nodes without a label, and explains nothing."""
 
     name = "OnlyInspected"
@@ -51,7 +51,7 @@ class OnlyInspectedExplained(OnlyInspected):
         return PluginExplanation(where=where, repair=repair)
 
 
-class OnePerZone:
+class OnePerZone(FilterPlugin):
     """Refuses zones that have a pod with app=web, and explains that by a rule of its own kind."""
 
     name = "OnePerZone"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.assembly.watched_kinds import recorded_kinds
-from scheduler.formats.snapshot_file import SECTIONS, scheduling_fields
+from scheduler.formats.snapshot_file import scheduling_fields
+from scheduler.framework.kinds import KINDS
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
@@ -149,12 +149,31 @@ def test_no_secret_of_another_object_is_in_the_file(kind: str, document: build.J
 
 def test_every_kind_in_the_file_has_a_list_of_fields() -> None:
     """Also for an empty object."""
-    assert [scheduling_fields(kind, {}) for kind in SECTIONS] == [{}] * len(SECTIONS)
+    assert [scheduling_fields(kind, {}) for kind in KINDS] == [{}] * len(KINDS)
 
 
-def test_every_watched_kind_is_in_the_file() -> None:
-    """Otherwise a snapshot would give other answers than the cluster."""
-    assert {one.kind for one in recorded_kinds()} == set(SECTIONS)
+def test_the_lists_of_the_file_have_the_names_that_earlier_versions_gave_them() -> None:
+    """And recordings name the kinds as they did: old files are read."""
+    assert {row.kind: row.section for row in KINDS.values()} == {
+        "Node": "nodes",
+        "Namespace": "namespaces",
+        "Service": "services",
+        "ReplicationController": "replicationControllers",
+        "ReplicaSet": "replicaSets",
+        "StatefulSet": "statefulSets",
+        "StorageClass": "storageClasses",
+        "PersistentVolume": "persistentVolumes",
+        "PersistentVolumeClaim": "persistentVolumeClaims",
+        "CSINode": "csiNodes",
+        "CSIDriver": "csiDrivers",
+        "CSIStorageCapacity": "csiStorageCapacities",
+        "VolumeAttachment": "volumeAttachments",
+        "PodDisruptionBudget": "podDisruptionBudgets",
+        "PodGroup.v1alpha2.scheduling.k8s.io": "podGroups",
+        "PodGroup.v1beta1.scheduling.k8s.io": "podGroupsV1beta1",
+        "PodGroup.v1alpha1.scheduling.x-k8s.io": "coschedulingPodGroups",
+        "Pod": "pods",
+    }
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -18,7 +18,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Evicted
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.model.stimuli import PodSeen, WorkloadSeen
+from scheduler.model.stimuli import ObjectSeen, PodSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
@@ -195,7 +195,7 @@ def test_pods_of_a_service_have_the_default_constraints() -> None:
     driver.node("a", labels={build.ZONE: "za", "disk": "ssd"})
     driver.node("b", labels={build.ZONE: "zb"})
     service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
-    driver.handle(WorkloadSeen(decode_workload("Service", msgspec.json.encode(service))))
+    driver.handle(ObjectSeen(decode_workload("Service", msgspec.json.encode(service))))
     driver.pod("web-0", labels={"app": "web"}, node="a")
     driver.pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
     driver.pod("other", labels={"app": "other"}, node="b")

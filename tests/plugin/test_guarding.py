@@ -225,9 +225,13 @@ class _RoomForTwo:
     def __init__(self, n_pods: int) -> None:
         self.n_pods = n_pods
 
-    def count(self, pod: Pod, delta: int) -> None:
+    def add_pod(self, pod: Pod) -> None:
         del pod
-        self.n_pods += delta
+        self.n_pods += 1
+
+    def remove_pod(self, pod: Pod) -> None:
+        del pod
+        self.n_pods -= 1
 
     def refusal(self) -> Status | None:
         return None if self.n_pods < 1 else RED
@@ -479,7 +483,7 @@ def test_a_hint_that_raises_wakes_the_pod():
     made = cluster(mine)
     (profile,) = made.profiles.values()
     (registered,) = next(
-        one for one in profile.enqueue_extensions() if one.name == "Mine"
+        one for one in profile.rejecting_plugins() if one.name == "Mine"
     ).events_to_register()
     assert registered.hint is not None
     assert registered.hint(None, None, None).name == "QUEUE"

@@ -43,7 +43,7 @@ def _events() -> list[ClusterEventWithHint]:
     return [
         registered
         for profile in profiles.values()
-        for plugin in profile.enqueue_extensions()
+        for plugin in profile.rejecting_plugins()
         for registered in plugin.events_to_register()
         if registered.hint is not None and registered.resource is Resource.POD
     ]

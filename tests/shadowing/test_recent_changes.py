@@ -10,18 +10,13 @@ import pytest
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
-    StorageGone,
-    StorageSeen,
     WatchEvent,
-    WorkloadGone,
-    WorkloadSeen,
 )
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
@@ -47,18 +42,18 @@ def drawn_events(chance: random.Random, n_events: int) -> Iterator[WatchEvent]:
             yield NodeGone(f"n{number}")
         elif drawn == 2:
             labels = {"team": chance.choice("ab")}
-            yield NamespaceSeen(decode_namespace(encoded(build.namespace("shared", labels=labels))))
+            yield ObjectSeen(decode_namespace(encoded(build.namespace("shared", labels=labels))))
         elif drawn == 3:
-            yield NamespaceGone("shared") if chance.random() < 0.5 else PodGone(f"uid-{number}")
+            yield ObjectGone("Namespace", "shared") if chance.random() < 0.5 else PodGone(f"uid-{number}")
         elif drawn == 4:
             claimed = chance.choice([None, "default/c"])
             volume = storage_objects.volume(f"v{number}", claimed_by=claimed)
-            yield StorageSeen(storage.decode(StorageKind.VOLUME, encoded(volume)))
+            yield ObjectSeen(storage.decode(StorageKind.VOLUME, encoded(volume)))
         elif drawn == 5:
-            yield StorageGone(StorageKind.VOLUME, f"v{number}")
+            yield ObjectGone(StorageKind.VOLUME, f"v{number}")
         elif drawn == 6:
             service = build.service("s", {"app": chance.choice(("web", "db"))})
-            yield WorkloadSeen(decode_workload("Service", encoded(service)))
+            yield ObjectSeen(decode_workload("Service", encoded(service)))
         else:
             pod = random_pod(chance, f"p{number}", "default", "other")
             pod["metadata"]["uid"] = f"uid-{number}"
@@ -79,7 +74,8 @@ def told(state: ClusterState) -> tuple[object, ...]:
     nominated = {name: sorted(pod.uid for pod in pods) for name, pods in state.nominated.by_node()}
     nodes = {node.name: (node.labels, node.taints) for node in state.nodes.nodes if node is not None}
     volumes = {(one.kind, one.key): one for one in state.volumes.objects()}
-    return placed, nominated, nodes, dict(state.label_sets.namespace_labels), volumes
+    service = state.workloads.get("Service", "default/s")
+    return placed, nominated, nodes, dict(state.label_sets.namespace_labels), volumes, service
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -118,7 +114,7 @@ def test_only_recent_changes_of_other_pods_are_taken_back() -> None:
 
 
 def test_what_changes_no_decision_is_no_change() -> None:
-    """Such as the status of a running pod, a heartbeat of a node, a disruption budget or a service."""
+    """Such as the status of a running pod, a heartbeat of a node, a disruption budget or a known service."""
     state = ClusterState()
     recent = RecentChanges(state, window_s=WINDOW_S)
     decode_pod = PodDecoder().decode
@@ -127,13 +123,14 @@ def test_what_changes_no_decision_is_no_change() -> None:
     assert recent.apply(PodSeen(decode_pod(encoded(pod))), 0.0) is not None
     node["metadata"]["resourceVersion"] = "2"
     pod["status"]["phase"] = "Running"
-    service = WorkloadSeen(decode_workload("Service", encoded(build.service("s", {"a": "b"}))))
+    service = ObjectSeen(decode_workload("Service", encoded(build.service("s", {"a": "b"}))))
+    assert recent.apply(service, 0.0) is not None
     for event in (
         NodeSeen(decode_node(encoded(node))),
         PodSeen(decode_pod(encoded(pod))),
         service,
-        WorkloadGone("Service", "default", "s"),
-        DisruptionBudgetGone("default", "b"),
+        ObjectGone("Service", "default/unknown"),
+        ObjectGone("PodDisruptionBudget", "default/b"),
         PodGone("unknown"),
         NodeGone("unknown"),
     ):

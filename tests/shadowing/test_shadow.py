@@ -12,7 +12,7 @@ from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
-from scheduler.model.stimuli import NodeSeen, PodGone, PodSeen, StorageSeen
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.shadowing import shadow
@@ -236,7 +236,7 @@ class WithClaim(Watched):
     def store(self, document: build.Json) -> None:
         self.now_s += 10
         kind = StorageKind(document["kind"])
-        self.shadow.apply(StorageSeen(self._decoder.decode(kind, encoded(document))), self.now_s)
+        self.shadow.apply(ObjectSeen(self._decoder.decode(kind, encoded(document))), self.now_s)
 
 
 def test_a_pod_with_a_claim_is_compared_when_its_node_is_chosen_and_counts_there() -> None:

@@ -17,9 +17,9 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
@@ -92,7 +92,7 @@ class Driver:
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.handle(NamespaceSeen(decode_namespace(document)))
+        self.handle(ObjectSeen(decode_namespace(document)))
 
     def lose(self, pod: Pod) -> None:
         self.handle(PodGone(pod.uid))

@@ -18,7 +18,7 @@ from scheduler.errors import SettingsError
 from scheduler.explain.new_claims import created
 from scheduler.formats.explanation import API_VERSION
 from scheduler.formats.manifests import Manifest
-from scheduler.formats.snapshot_file import KIND, SECTIONS
+from scheduler.formats.snapshot_file import KIND
 from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
@@ -58,7 +58,7 @@ class ManifestFile:
 
         Raises SettingsError for a malformed one.
         """
-        watched_kinds = {(watched.resource.api_version, watched.name): watched for watched in cluster.kinds}
+        watched_kinds = {(watched.api_version, watched.name): watched for watched in cluster.kinds}
         # Claims last: what becomes of them depends on the volumes and classes.
         for where, document in sorted(self.other_documents, key=_is_claim):
             watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
@@ -132,7 +132,7 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
         by_kind = {
             watched.kind: msgspec.json.decode(section, type=list[msgspec.Raw])
             for watched in cluster.kinds
-            if (section := sections.get(SECTIONS[watched.kind]))
+            if (section := sections.get(watched.section))
         }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.assembly.watched_kinds import disruption_budgets
+from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
@@ -20,6 +20,7 @@ from scheduler.cli.query.listing import (
     read_pod,
 )
 from scheduler.cli.query.terminal import ReadProgress
+from scheduler.framework.kinds import Asker
 from scheduler.kube.client import KubeClient
 from scheduler.settings.resolved import Settings
 
@@ -91,8 +92,8 @@ async def read_cluster(
     Raises SettingsError.
     """
     cluster = LoadedCluster(settings)
-    if budgets and all(watched.kind != "PodDisruptionBudget" for watched in cluster.kinds):
-        cluster.kinds += (disruption_budgets(),)
+    if budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in cluster.kinds):
+        cluster.kinds += kinds_asked_by(Asker.PREEMPTION)
     if args.on:
         read_snapshot(args.on, cluster)
         return cluster, query

@@ -45,7 +45,7 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
         return NO_VICTIMS
     trial = unfit.trials.at(row, view.nominated_above_on(row, pod))
     for placed in lower:
-        trial.count(placed.pod, -1)
+        trial.remove_pod(placed.pod)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
     violating, others = reprieve_order(lower, view)
@@ -79,9 +79,9 @@ def _reprieve(pods: Iterable[PlacedPod], trial: NodeUnderTrial) -> list[Pod]:
     """Reprieve each pod beside which the incoming one still fits. Return the others."""
     evicted = []
     for placed in pods:
-        trial.count(placed.pod, 1)
+        trial.add_pod(placed.pod)
         if trial.refusal() is not None:
-            trial.count(placed.pod, -1)
+            trial.remove_pod(placed.pod)
             evicted.append(placed.pod)
     return evicted
 

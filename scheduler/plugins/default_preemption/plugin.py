@@ -16,9 +16,9 @@ from typing import ClassVar, Final
 from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import PostFiltered, fit_message
 from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.interface import Rng
+from scheduler.framework.interface import PreEnqueuePlugin, Rng
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
@@ -34,7 +34,7 @@ NAME: Final = "DefaultPreemption"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
-class DefaultPreemption:
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     """Nominates a pod to a node, and names the pods that have to leave it."""
 
     name = NAME
@@ -71,6 +71,11 @@ class DefaultPreemption:
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
+
+    @property
+    def group_preemptor(self) -> GroupPreemptor:
+        """Return the plugin itself."""
+        return self
 
     def group_ineligibility(
         self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView

@@ -25,7 +25,15 @@ from scheduler.framework.events import (
     queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    RuleFilter,
+    ScorePlugin,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
@@ -51,7 +59,7 @@ from scheduler.state.matching import NamespaceRule, declared_rule, incoming_rule
 NAME: Final = "InterPodAffinity"
 
 
-class InterPodAffinity:
+class InterPodAffinity(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by affinity terms of the incoming pod and of running pods."""
 
     name = NAME

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.framework.interface import PodContext
+from scheduler.framework.interface import CountingExtensions, PodContext
 from scheduler.framework.status import Status
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import usable
@@ -71,7 +71,7 @@ class DeclaredAgainst:
         return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
 
-class AffinityTrial:
+class AffinityTrial(CountingExtensions):
     """The three rules at one row."""
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored, ScorePlugin
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
@@ -31,12 +31,11 @@ from scheduler.state.node_table import NodeTable
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(ScorePlugin):
     """Scores nodes by the balance of used resources. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("preScore", "score")
-    default_weight: ClassVar = 1
     args_type: ClassVar = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:

@@ -22,17 +22,19 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
+    CountingExtensions,
     FeasibleNodes,
+    FilterPlugin,
     FinalScores,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreScored,
     RoomFilter,
+    ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.pod_groups import CountsCopies
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
@@ -71,12 +73,11 @@ _SHAPE_FACTOR: Final = 10
 _Request = tuple[tuple[str, int], ...]
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by their free resources."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "placementScore")
-    default_weight: ClassVar = 1
     args_type: ClassVar = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs, _context: PluginContext) -> None:
@@ -185,7 +186,7 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter(RoomFilter, CountsCopies):
+class _RoomFilter(RoomFilter):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
     def __init__(self, request: _Request, view: ClusterView) -> None:
@@ -236,7 +237,7 @@ class _RoomFilter(RoomFilter, CountsCopies):
             unresolvable |= use is None or amount > use[1]
         return combined_statuses(short, unresolvable, self.reasons)
 
-    def trial(self, row: int) -> NodeTrial:
+    def trial(self, row: int) -> PreFilterExtensions:
         """Return the answer while pods come and go."""
         return _RoomTrial(self, self._nodes, row)
 
@@ -251,7 +252,7 @@ class _RoomFilter(RoomFilter, CountsCopies):
         return found
 
 
-class _RoomTrial:
+class _RoomTrial(CountingExtensions):
     """The room on one node while pods come and go there."""
 
     __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")

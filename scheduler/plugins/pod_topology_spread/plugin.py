@@ -15,7 +15,15 @@ from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    RuleFilter,
+    ScorePlugin,
+)
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed
 from scheduler.model.nodes import Node, Workload
@@ -43,7 +51,7 @@ _WORKLOADS: Final = (
 )
 
 
-class PodTopologySpread:
+class PodTopologySpread(FilterPlugin, ScorePlugin):
     """Filters nodes by hard topology spread constraints, and scores them by soft ones."""
 
     name = NAME

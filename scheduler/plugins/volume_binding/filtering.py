@@ -11,11 +11,19 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.reserving import PodVolumes, VolumeNeeds
+from scheduler.framework.interface import NodeFilter
 from scheduler.framework.status import NodeStatuses, Status, unresolvable
-from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.model.object_writes import NodeSelection, VolumePromise
+from scheduler.model.volumes import (
+    NO_PROVISIONER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+)
 from scheduler.plugins.volume_binding.claims import PodClaims
 from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
+from scheduler.plugins.volume_binding.pre_bind import VolumesToBind
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 
@@ -37,11 +45,12 @@ _STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << le
 _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 
-class VolumeFilter(VolumeNeeds):
-    """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
+class VolumeFilter(NodeFilter):
+    """
+    What every node says to the claims of a pod. No pod of a node takes a volume from another, so there is no trial.
 
-    #: No pod of a node takes a volume from another.
-    trial = None
+    `bind_timeout_s`: how long its volumes may take to be bound.
+    """
 
     def __init__(self, claims: PodClaims, view: ClusterView, bind_timeout_s: float) -> None:
         self._view = view
@@ -70,18 +79,23 @@ class VolumeFilter(VolumeNeeds):
             codes |= flag.astype(np.uint16) << bit
         return NodeStatuses(codes, _STATUSES)
 
-    def volumes_on(self, row: int) -> PodVolumes:
-        """Return what binding the pod to the row, which is not refused, would need: of each claim once."""
-        static: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
+    def reserve(self, row: int) -> VolumesToBind | None:
+        """Return what binding the pod to the row needs, of each claim once; None if all its claims are bound."""
+        static: dict[str, VolumePromise] = {}
         dynamic = {claim.key: claim for claim, _ in self._to_provision}
         for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
             number = chosen.item(row)
             if number == NO_VOLUME:
                 dynamic[claim.key] = claim
             else:
-                static.setdefault(claim.key, (claim, self._static.found[number]))
-        provisioned = tuple(claim for key, claim in dynamic.items() if key not in static)
-        return PodVolumes(tuple(static.values()), provisioned, self._bind_timeout_s)
+                static.setdefault(claim.key, VolumePromise(self._static.found[number], claim))
+        if not static and not dynamic:
+            return None
+        node_name = self._view.nodes.name_of(row)
+        selections = [NodeSelection(claim, node_name) for key, claim in dynamic.items() if key not in static]
+        # A volume that is made refers to its claim, which is enough to wait for.
+        promised = tuple((StorageKind.CLAIM, key) for key in static)
+        return VolumesToBind((*static.values(), *selections), self._bind_timeout_s, promised)
 
     def _check_bound(self, bound: Iterable[PersistentVolumeClaim]) -> None:
         """Flag rows by the first claim that fails there."""

@@ -1,4 +1,4 @@
-"""Writes of volumes against a server that follows a script."""
+"""Writes of reservations against a server that follows a script."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import WriteVolumes
-from scheduler.model.stimuli import VolumesWritten
+from scheduler.model.instructions import WriteReservation
+from scheduler.model.object_writes import NodeSelection, VolumePromise
+from scheduler.model.stimuli import ReservationWritten
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.shell.binder import MAX_POSTS, Binder
-from scheduler.shell.volume_writer import NOT_LEADING, VolumeWriter
+from scheduler.shell.reservation_writer import NOT_LEADING, ReservationWriter
 from tests.support.api_bodies import body
 from tests.support.build import Json
 from tests.support.driving import Driver
@@ -33,14 +34,14 @@ def _decoded(document: Json, version: str) -> Any:
     return _DECODER.decode(StorageKind(document["kind"]), json.dumps(document).encode())
 
 
-def _instruction(promised_before: bool = False) -> WriteVolumes:
+def _instruction(promised_before: bool = False) -> WriteReservation:
     """Return the instruction to promise a volume to claim c and select node n1 for claim d."""
     static: PersistentVolumeClaim = _decoded(claim("c", "local"), "3")
     dynamic: PersistentVolumeClaim = _decoded(claim("d", "made"), "4")
     known: PersistentVolume = _decoded(
         volume("v", "local", claimed_by="default/c" if promised_before else None), "5"
     )
-    return WriteVolumes(POD, "n1", ((static, known),), (dynamic,))
+    return WriteReservation(POD, "n1", (VolumePromise(known, static), NodeSelection(dynamic, "n1")))
 
 
 def stored(version: str, *, ref: Json | None = None, annotations: Json | None = None, uid: str = "") -> Any:
@@ -57,10 +58,10 @@ MODIFIED = refusal(409, "Conflict", "modified")
 DONE, TAKEN = stored("9"), stored("10", annotations=SELECTED, uid="default-d")
 
 
-async def written(script: Script, instruction: WriteVolumes, **options: Any) -> VolumesWritten:
+async def written(script: Script, instruction: WriteReservation, **options: Any) -> ReservationWritten:
     async with client_of(script) as client:
         binder = Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0)
-        return await VolumeWriter(client, pause=binder.pause, **options).write(instruction)
+        return await ReservationWriter(client, pause=binder.pause, **options).write(instruction)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ async def test_a_write_ends_once(
     answers: list[Any], versions: tuple[str, ...], problem: str, requests: str
 ) -> None:
     async with scripted(*answers) as script:
-        assert await written(script, _instruction()) == VolumesWritten(POD.uid, versions, problem)
+        assert await written(script, _instruction()) == ReservationWritten(POD.uid, versions, problem)
     assert " ".join(f"{one.method} {one.path}" for one in script.received) == requests
 
 
@@ -154,5 +155,5 @@ async def test_writes_say_what_upstream_says_and_which_version_they_are_about(pr
 async def test_an_instance_without_the_lease_writes_nothing() -> None:
     async with scripted() as script:
         found = await written(script, _instruction(), may_write=lambda: False)
-    assert found == VolumesWritten(POD.uid, (), NOT_LEADING)
+    assert found == ReservationWritten(POD.uid, (), NOT_LEADING)
     assert script.received == []

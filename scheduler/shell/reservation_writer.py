@@ -1,5 +1,5 @@
 """
-Writes the volumes of a pod: promises volumes to claims, and selects the node of claims. Outcomes are values.
+Writes what is reserved for a pod, each kind of object by its row of `_WRITER_BY_TYPE`. Outcomes are values.
 
 Every write names the resourceVersion on which it was decided, so that another scheduler's write is never overwritten.
 
@@ -8,28 +8,24 @@ Every write names the resourceVersion on which it was decided, so that another s
          '--409, lost, 5xx--> GET until answered --as wanted--> written
                                '--otherwise--> after 409 or changed: failed; else pause, PATCH again (bounded)
 
-A write that was given up and takes effect later does no harm: the volume is then its claim's, as watches will show.
+A write that was given up and takes effect later does no harm: watches will show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from scheduler.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Throttled, Unreachable
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import Request
 from scheduler.kube.responses import WrittenVolume, decode_written_volume
-from scheduler.model.instructions import WriteVolumes
-from scheduler.model.stimuli import VolumesWritten
-from scheduler.model.volumes import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
-    PersistentVolume,
-    PersistentVolumeClaim,
-)
+from scheduler.model.instructions import WriteReservation
+from scheduler.model.object_writes import NodeSelection, ObjectWrite, VolumePromise
+from scheduler.model.stimuli import ReservationWritten
+from scheduler.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
 
 NOT_LEADING: Final = "this instance does not hold the Lease"
@@ -45,7 +41,7 @@ class _Write:
     is_done: Callable[[WrittenVolume], bool]
 
 
-class VolumeWriter:
+class ReservationWriter:
     """
     Writes to the API server.
 
@@ -64,15 +60,15 @@ class VolumeWriter:
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
 
-    async def write(self, instruction: WriteVolumes) -> VolumesWritten:
+    async def write(self, instruction: WriteReservation) -> ReservationWritten:
         """Make the writes in order up to the first that fails, and return their versions."""
         versions: list[str] = []
-        for write in _writes(instruction):
-            written = await self._make(write)
+        for write in instruction.writes:
+            written = await self._make(_WRITER_BY_TYPE[type(write)](write))
             if isinstance(written, ApiError):
-                return VolumesWritten(instruction.pod.uid, tuple(versions), written.message)
+                return ReservationWritten(instruction.pod.uid, tuple(versions), written.message)
             versions.append(written)
-        return VolumesWritten(instruction.pod.uid, tuple(versions))
+        return ReservationWritten(instruction.pod.uid, tuple(versions))
 
     async def _make(self, write: _Write) -> str | ApiError:
         """Return the written version, or the error of a write that is given up."""
@@ -113,15 +109,9 @@ class VolumeWriter:
             return None if is_as_before and not isinstance(error, Conflict) else error
 
 
-def _writes(instruction: WriteVolumes) -> Iterator[_Write]:
-    for claim, volume in instruction.static:
-        yield _promise(volume, claim)
-    for claim in instruction.dynamic:
-        yield _selection(claim, instruction.node_name)
-
-
-def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> _Write:
+def _promise(promise: VolumePromise) -> _Write:
     """Source: component-helpers storage/volume/pv_helpers.go, GetBindVolumeToClaim (kubernetes 1.36)."""
+    volume, claim = promise.obj, promise.claim
     wanted = (claim.namespace, claim.name, claim.uid)
     patch = requests.promise_volume(
         volume.key,
@@ -138,8 +128,9 @@ def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> _Write:
     return _Write(patch, requests.get_volume(volume.key), volume.resource_version, is_done)
 
 
-def _selection(claim: PersistentVolumeClaim, node_name: str) -> _Write:
+def _selection(selection: NodeSelection) -> _Write:
     """Source: plugins/volumebinding/binder.go, AssumePodVolumes (kubernetes 1.36)."""
+    claim, node_name = selection.obj, selection.node_name
     patch = requests.annotate_claim(
         claim.namespace,
         claim.name,
@@ -153,3 +144,10 @@ def _selection(claim: PersistentVolumeClaim, node_name: str) -> _Write:
 
     read = requests.get_claim(claim.namespace, claim.name)
     return _Write(patch, read, claim.resource_version, is_done)
+
+
+#: By type of write: the requests that make it.
+_WRITER_BY_TYPE: Final[Mapping[type[ObjectWrite[Any]], Callable[[Any], _Write]]] = {
+    VolumePromise: _promise,
+    NodeSelection: _selection,
+}

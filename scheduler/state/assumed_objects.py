@@ -1,32 +1,23 @@
 """
-Claims and volumes that this scheduler is writing: they count as written before a watch shows it.
+Objects that this scheduler is writing for pods: they count as written before a watch shows it.
 
     assume --+--> shown by a watch, or deleted     the object counts as watches show it
              +--> release                          as watches show it, since it was not written
              `--> settle(version), then release    as assumed until a watch shows this version or a later one
 
-Several pods may hold an assumption: pods that share a claim. Source: util/assumecache (kubernetes 1.36). Difference:
+Several pods may hold an assumption: pods that share an object. Source: util/assumecache (kubernetes 1.36). Difference:
 upstream gives an assumption up with any newer version, and with the first of its pods that fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from scheduler.errors import InvariantViolation
-from scheduler.model.volumes import (
-    ClaimReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageKind,
-    StorageObject,
-    is_older,
-)
-
-#: What can be assumed: of a volume its claim, of a claim its node.
-Assumable: TypeAlias = PersistentVolume | PersistentVolumeClaim
+from scheduler.model.object_writes import ObjectWrite
+from scheduler.model.volumes import StorageKind, StorageObject, is_older
 
 _Key: TypeAlias = tuple[StorageKind, str]
 
@@ -36,22 +27,19 @@ class _Assumption:
     """
     Attributes:
         seen: the object as watches show it.
-        value: the claim of a volume, or the node of a claim.
+        write: what is assumed.
         holders: UIDs of the pods that assume it.
-        version: the one that has the value; empty before it is written.
+        version: the one that was written; empty before.
     """
 
-    seen: Assumable
-    value: ClaimReference | str
+    seen: StorageObject
+    write: ObjectWrite[Any]
     holders: set[str] = field(default_factory=set)
     version: str = ""
 
-    def assumed(self) -> Assumable:
-        if isinstance(self.seen, PersistentVolume) and isinstance(self.value, ClaimReference):
-            return replace(self.seen, claim=self.value)
-        if isinstance(self.seen, PersistentVolumeClaim) and isinstance(self.value, str):
-            return replace(self.seen, selected_node=self.value)
-        raise InvariantViolation(f"{self.seen.kind} {self.seen.key} cannot be assumed as {self.value}")
+    def assumed(self) -> StorageObject:
+        obj: StorageObject = self.write.applied_to(self.seen)
+        return obj
 
     def is_over(self) -> bool:
         """Return whether a watch shows the written version, the object is taken, or no pod holds it."""
@@ -60,12 +48,10 @@ class _Assumption:
                 return True
         elif not self.holders:
             return True
-        if isinstance(self.seen, PersistentVolume):
-            return self.seen.claim is not None and self.seen.claim.uid != ""
-        return self.seen.selected_node is not None or self.seen.volume_name != ""
+        return self.write.is_settled_in(self.seen)
 
 
-class AssumedVolumes:
+class AssumedObjects:
     """The assumptions, by kind and key."""
 
     def __init__(self) -> None:
@@ -75,7 +61,7 @@ class AssumedVolumes:
         """Return the number of objects that are assumed."""
         return len(self._by_key)
 
-    def seen(self, kind: StorageKind, key: str) -> Assumable | None:
+    def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
         """Return the assumed object as watches show it, None if it is not assumed."""
         assumption = self._by_key.get((kind, key))
         return None if assumption is None else assumption.seen
@@ -83,7 +69,7 @@ class AssumedVolumes:
     def over(self, obj: StorageObject) -> StorageObject:
         """Return the object, which a watch shows, as it counts."""
         assumption = self._by_key.get((obj.kind, obj.key))
-        if assumption is None or not isinstance(obj, PersistentVolume | PersistentVolumeClaim):
+        if assumption is None:
             return obj
         assumption.seen = obj
         if assumption.is_over():
@@ -95,25 +81,28 @@ class AssumedVolumes:
         """Forget the object, which is deleted."""
         self._by_key.pop((kind, key), None)
 
-    def assume(self, obj: Assumable, value: ClaimReference | str, holder: str) -> Assumable | None:
+    def assume(self, write: ObjectWrite[Any], holder: str) -> StorageObject | None:
         """
-        Assume the value for the pod. Return the object as it counts from now on, None if that is as before.
+        Assume the write for the pod. Return the object as it counts from now on, None if that is as before.
 
-        Raises InvariantViolation if another value is assumed: a volume would be promised to two claims.
+        Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
         """
+        obj: StorageObject = write.obj
         known = self._by_key.get((obj.kind, obj.key))
         if known is not None:
-            if known.value != value:
-                raise InvariantViolation(f"{obj.kind} {obj.key} is assumed as {known.value}, not {value}")
+            if known.write.value != write.value:
+                raise InvariantViolation(
+                    f"{obj.kind} {obj.key} is assumed as {known.write.value}, not {write.value}"
+                )
             known.holders.add(holder)
             return None
-        assumption = _Assumption(obj, value, {holder})
+        assumption = _Assumption(obj, write, {holder})
         if assumption.is_over():
             return None
         self._by_key[obj.kind, obj.key] = assumption
         return assumption.assumed()
 
-    def settle(self, kind: StorageKind, key: str, version: str) -> Assumable | None:
+    def settle(self, kind: StorageKind, key: str, version: str) -> StorageObject | None:
         """Note the written version. Return the object as watches show it if it counts so from now on, else None."""
         assumption = self._by_key.get((kind, key))
         if assumption is None:
@@ -121,7 +110,7 @@ class AssumedVolumes:
         assumption.version = version
         return self._ended(assumption)
 
-    def release(self, kind: StorageKind, key: str, holder: str) -> Assumable | None:
+    def release(self, kind: StorageKind, key: str, holder: str) -> StorageObject | None:
         """End the pod's part. Return the object as watches show it if it counts so from now on, else None."""
         assumption = self._by_key.get((kind, key))
         if assumption is None:
@@ -138,13 +127,13 @@ class AssumedVolumes:
         """Yield the assumptions that should have ended, or that do not count; for the audit."""
         for (kind, key), assumption in self._by_key.items():
             if assumption.is_over():
-                yield f"{kind} {key} is still assumed as {assumption.value}"
+                yield f"{kind} {key} is still assumed as {assumption.write.value}"
             if counted(kind, key) != assumption.assumed():
-                yield f"{kind} {key} is assumed as {assumption.value}, and counts otherwise"
+                yield f"{kind} {key} is assumed as {assumption.write.value}, and counts otherwise"
 
-    def _ended(self, assumption: _Assumption) -> Assumable | None:
+    def _ended(self, assumption: _Assumption) -> StorageObject | None:
         if not assumption.is_over():
             return None
-        seen: Final = assumption.seen
+        seen = assumption.seen
         del self._by_key[seen.kind, seen.key]
         return seen
