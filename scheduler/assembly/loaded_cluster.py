@@ -11,8 +11,6 @@ import numpy as np
 
 from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import kinds_for
-from scheduler.explain.new_claims import add_claim
-from scheduler.explain.watch_events import apply_event
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
@@ -24,6 +22,8 @@ from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.simulation.new_claims import add_claim
+from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -34,9 +34,10 @@ _SHOWN_REFUSALS: Final = 5
 class LoadedCluster:
     """A cluster that was read once, with the scheduler's configuration."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, state: ClusterState | None = None) -> None:
+        """`state`: the cluster's; by default an empty one, to which what is read is added."""
         self.settings = settings
-        self.state = self.new_state()
+        self.state = new_state(settings) if state is None else state
         self.kinds = kinds_for(settings)
         #: Pods that have not finished, by namespace and name.
         self.pods: dict[tuple[str, str], Pod] = {}
@@ -47,10 +48,6 @@ class LoadedCluster:
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
         self._decoder = PodDecoder(settings.semantics)
-
-    def new_state(self) -> ClusterState:
-        """Return an empty state with the same configuration."""
-        return new_state(self.settings)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""

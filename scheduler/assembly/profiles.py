@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scheduler.core.profile_queue import queue_for
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.terms import SpreadConstraint
@@ -16,7 +17,6 @@ from scheduler.plugins.pod_topology_spread.constraints import parsed_default
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.registry import build_profile, storage_kinds
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
@@ -50,15 +50,8 @@ def build_queue(
     policy: QueuePolicy = DEFAULT_POLICY,
 ) -> PodQueue:
     """Return the queue for the pods of all profiles."""
-    return PodQueue(
-        {
-            name: {plugin.name: plugin.events_to_register() for plugin in profile.rejecting_plugins()}
-            for name, profile in profiles.items()
-        },
-        pre_enqueue={
-            name: [PreEnqueueCheck(plugin.name, plugin.admits) for plugin in profile.pre_enqueue]
-            for name, profile in profiles.items()
-        },
+    return queue_for(
+        profiles,
         initial_backoff_s=settings.pod_initial_backoff_s,
         max_backoff_s=settings.pod_max_backoff_s,
         max_in_unschedulable_s=max_in_unschedulable_s,

@@ -125,7 +125,6 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
         state=cluster.state,
         new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
-        new_state=cluster.new_state,
         pending_pods=cluster.pending_pods(),
         recorded=recorded,
         notes=(
@@ -134,6 +133,7 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
             *cluster.kubelet_refusal_notes(pod),
             *cluster.malformed_notes(),
         ),
+        semantics=cluster.settings.semantics,
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )
     try:

@@ -3,10 +3,10 @@
 
 The scheduler's own code places the replicas one after another on a copy of the cluster. Several documents are placed in
 turn, each with the pods of the ones before it; members of a group are placed together, or none of them is, and it is
-said how many more such groups fit. The JSON is a list of `scheduler.explain.simulation.Simulation`, one per document.
+said how many more such groups fit. The JSON is a list of `scheduler.simulation.replicas.Simulation`, one per document.
 
 `--drain NODE...` and `--without-zone ZONE` say instead where the pods of these nodes would go. The JSON is a
-`scheduler.explain.drain.Drain`.
+`scheduler.simulation.drain.Drain`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.worlds import new_world
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.input_files import ManifestFile
@@ -33,23 +34,13 @@ from scheduler.cli.query.sources import add_source_arguments, read_cluster, read
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
-from scheduler.explain.groups import GroupPlaces, group_of, place_group
-from scheduler.explain.simulation import (
-    SHOWN_VICTIMS,
-    PlacedReplicas,
-    Simulation,
-    Victim,
-    node_shares,
-    place_replicas,
-    zone_shares,
-)
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import Pod
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.state.cluster_view import ClusterView
+from scheduler.simulation.replicas import PlacedReplicas, Simulation, place_replicas
 from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
@@ -160,55 +151,39 @@ def simulate_manifests(
     """
     Place the manifests' replicas in the cluster, one manifest after the other, but all of a group at once.
 
-    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. With a
-    PriorityClass, theirs or the given one, they evict pods of lower priority, replicas of earlier manifests among
-    them; members of a group evict no pod. Raises SettingsError.
+    Of a manifest replicas are placed until one does not fit, and all of a DaemonSet. They evict pods of lower priority,
+    replicas of earlier manifests among them, by `priority_class` if one is given. Raises SettingsError.
     """
-    simulations: list[Simulation] = []
-    #: For each simulation: the replicas that found a node, and its name.
-    placed_by: list[Sequence[tuple[Pod, str]]] = []
-    found_by_group: dict[GroupKey, GroupPlaces] = {}
-    #: By group: the number of each of its manifests, of its pods, and of those that have places.
-    manifests_of: dict[GroupKey, list[tuple[int, int, int]]] = {}
-    #: The pods of manifests whose group is placed with an earlier one.
-    created: dict[int, list[Pod]] = {}
+    names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest in manifests}
+    world = new_world(cluster.settings, cluster.state, rng, sorted(names))
+    simulations: dict[int, Simulation] = {}
+    placed_by: dict[int, PlacedReplicas] = {}
+    complete_groups: dict[GroupKey, Mapping[int, list[Pod]]] = {}
     for index, manifest in enumerate(manifests):
-        pods = created.get(index)
-        if pods is None:
-            pods = _new_pods(cluster, manifest, n_replicas)
-        key = group_of(pods[0], cluster.state) if pods else None
-        if key is None:
-            simulation, placed = _simulate(cluster, manifest, pods, rng, priority_class)
-            simulations.append(simulation)
-            placed_by.append(placed)
+        if index in simulations:
             continue
-        if key not in found_by_group:
-            for later in range(index + 1, len(manifests)):
-                if manifests[later].group == key:
-                    created[later] = _new_pods(cluster, manifests[later], n_replicas)
-            others = (pod for later in created.values() for pod in later)
-            members = [*pods, *(pod for pod in others if group_of(pod, cluster.state) == key)]
-            profile, _ = cluster.profile_for(pods[0])
-            new_profile = partial(cluster.build_profile, profile)
-            found_by_group[key] = place_group(key, members, cluster.state, new_profile, rng)
-        found = found_by_group[key]
-        uids = {pod.uid for pod in pods}
-        placed = [(pod, node_name) for pod, node_name in found.nodes if pod.uid in uids]
-        notes = (found.message,) if len(placed) < len(pods) else ()
-        if pods:
-            notes = (*cluster.profile_for(pods[0])[1], *notes)
-        manifests_of.setdefault(key, []).append((index, len(pods), len(placed)))
-        simulations.append(_simulation(cluster, manifest, len(pods), placed, notes=notes))
-        placed_by.append(placed)
-    for key, of_group in manifests_of.items():
-        if all(n_pods == n_placed for _, n_pods, n_placed in of_group):
-            more = count_more(cluster, key, [(manifests[index], n) for index, n, _ in of_group], rng)
-            first = of_group[0][0]
-            told = (*simulations[first].notes, more.text(key))
-            simulations[first] = msgspec.structs.replace(
-                simulations[first], n_more_groups=more.n_groups, notes=told
-            )
-    return [_without_evicted(cluster, *one) for one in zip(simulations, placed_by, strict=True)]
+        pods = _new_pods(cluster, manifest, n_replicas, priority_class)
+        key = cluster.state.groups.key_of(pods[0]) if pods else None
+        together = {index: pods}
+        for later in range(index + 1, len(manifests)) if key is not None else ():
+            if manifests[later].group == key:
+                together[later] = _new_pods(cluster, manifests[later], n_replicas, priority_class)
+        everything = [pod for of_manifest in together.values() for pod in of_manifest]
+        placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
+        for number, of_manifest in together.items():
+            placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
+            simulations[number] = _simulation(cluster, manifests[number], of_manifest, placed_by[number], key)
+        if key is not None and len(placed.pods) == len(everything):
+            complete_groups[key] = together
+    for key, of_group in complete_groups.items():
+        members = [(manifests[index], len(pods)) for index, pods in of_group.items()]
+        more, first = count_more(cluster, key, members, rng, priority_class), min(of_group)
+        notes = (*simulations[first].notes, more.text(key))
+        simulations[first] = structs.replace(simulations[first], n_more_groups=more.n_groups, notes=notes)
+    return [
+        _without_evicted(cluster, simulations[index], placed_by[index].pods)
+        for index in range(len(manifests))
+    ]
 
 
 def _without_evicted(
@@ -218,19 +193,16 @@ def _without_evicted(
     left = [node_name for pod, node_name in placed if pod.uid in cluster.state.placed]
     if not (n_evicted := len(placed) - len(left)):
         return simulation
-    nodes, n_more_nodes = node_shares(cluster.state, left)
     note = f"{counted(n_evicted, 'replica')} would be evicted again for a manifest of higher priority"
-    return msgspec.structs.replace(
-        simulation,
-        n_placed=len(left),
-        zones=zone_shares(cluster.state, left),
-        nodes=nodes,
-        n_more_nodes=n_more_nodes,
-        notes=(*simulation.notes, note),
-    )
+    return structs.replace(simulation.on_nodes(left, cluster.state), notes=(*simulation.notes, note))
 
 
-def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None) -> list[Pod]:
+def _new_pods(
+    cluster: LoadedCluster,
+    manifest: Manifest,
+    n_replicas: int | None,
+    priority_class: PriorityClass | None,
+) -> list[Pod]:
     if n_replicas is not None and manifest.is_daemon_set:
         expected = "a workload with a number of replicas: a DaemonSet has a pod for each node"
         raise SettingsError("--replicas", "", f"DaemonSet {manifest.name}", expected)
@@ -240,67 +212,36 @@ def _new_pods(cluster: LoadedCluster, manifest: Manifest, n_replicas: int | None
             f"{manifest.kind} {manifest.name}", "", f"{n_replicas} replicas", f"at most {_MAX_REPLICAS}"
         )
     try:
-        return cluster.create_pods(manifest, n_replicas)
+        pods = cluster.create_pods(manifest, n_replicas)
     except MalformedObjectError as error:
         raise SettingsError(
             f"{manifest.kind} {manifest.namespace}/{manifest.name}", "", f"a malformed {error}", "a valid pod"
         ) from error
-
-
-def _simulate(
-    cluster: LoadedCluster,
-    manifest: Manifest,
-    pods: Sequence[Pod],
-    rng: Rng,
-    priority_class: PriorityClass | None,
-) -> tuple[Simulation, Sequence[tuple[Pod, str]]]:
-    """Place one manifest's replicas; return the result, and the replicas that found a node with its name."""
-    if priority_class is not None:
-        pods = [priority_class.applied_to(pod) for pod in pods]
-    placed = PlacedReplicas([], None)
-    notes: tuple[str, ...] = ()
-    if pods:
-        profile, stand_in = cluster.profile_for(pods[0])
-        placed = place_replicas(
-            pods,
-            cluster.state,
-            cluster.build_profile(profile, ClusterView(cluster.state)),
-            rng,
-            go_on=manifest.is_daemon_set,
-            preempts=priority_class is not None or "priority" in manifest.spec,
-        )
-        notes = (*stand_in, *placed.notes())
-    simulation = _simulation(
-        cluster, manifest, len(pods), placed.pods, placed.first_unplaced, notes=notes, victims=placed.victims
-    )
-    return simulation, placed.pods
+    return pods if priority_class is None else [priority_class.applied_to(pod) for pod in pods]
 
 
 def _simulation(
     cluster: LoadedCluster,
     manifest: Manifest,
-    n_replicas: int,
-    placed: Sequence[tuple[Pod, str]],
-    first_unplaced: Pod | None = None,
-    *,
-    notes: tuple[str, ...] = (),
-    victims: Sequence[Victim] = (),
+    pods: Sequence[Pod],
+    placed: PlacedReplicas,
+    group: GroupKey | None,
 ) -> Simulation:
-    node_names = [node_name for _, node_name in placed]
-    shares, n_more = node_shares(cluster.state, node_names)
-    return Simulation(
-        manifest_kind=manifest.kind,
-        namespace=manifest.namespace,
-        name=manifest.name,
-        n_replicas=n_replicas,
-        n_placed=len(node_names),
-        zones=zone_shares(cluster.state, node_names),
-        nodes=shares,
-        n_more_nodes=n_more,
-        next=None if first_unplaced is None else explain_pod(cluster, first_unplaced, None),
+    """Return the result for one manifest. Why a group is not placed is in its notes."""
+    explanation, notes = None, cluster.profile_for(pods[0])[1] if pods else ()
+    if group is not None:
+        notes = (*notes, *([placed.message] if len(placed.pods) < len(pods) else ()))
+    else:
+        notes = (*notes, *placed.notes())
+        if placed.first_unplaced is not None:
+            explanation = explain_pod(cluster, placed.first_unplaced, None)
+    return Simulation.of(
+        placed,
+        cluster.state,
+        manifest=(manifest.kind, manifest.namespace, manifest.name),
+        n_replicas=len(pods),
+        explanation=explanation,
         notes=(*cluster.assumptions, *notes),
-        n_evicted=len(victims),
-        victims=tuple(victims[:SHOWN_VICTIMS]),
     )
 
 

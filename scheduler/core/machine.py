@@ -429,6 +429,6 @@ class Machine:
         self._reservations.note(stimulus, now_s)
         return [
             instruction
-            for failed in self._reservations.failures()
-            for instruction in self._on_bind_failed(failed.uid, failed.message, now_s)
+            for uid, message in self._reservations.failures()
+            for instruction in self._on_bind_failed(uid, message, now_s)
         ]

@@ -43,14 +43,6 @@ _TIME_IS_OVER: Final = "context deadline exceeded"
 _NO_PODS: Final[Mapping[str, None]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationFailed:
-    """What is reserved for the pod will not be done; `message` says why, in upstream's words."""
-
-    uid: str
-    message: str
-
-
 @dataclass(slots=True)
 class _ReservedPod:
     """
@@ -210,8 +202,8 @@ class Reservations:
 
     # Results.
 
-    def failures(self) -> Iterator[ReservationFailed]:
-        """Look at the pods that something was noted of; yield what has failed, which is to be released."""
+    def failures(self) -> Iterator[tuple[str, str]]:
+        """Look at the pods that something was noted of; yield the UID and the message of each that has failed."""
         while self._to_check:
             uid, _ = self._to_check.popitem()
             reserved = self._pods.get(uid)
@@ -219,7 +211,7 @@ class Reservations:
                 continue
             checked = self._checked(reserved)
             if isinstance(checked, str):
-                yield ReservationFailed(uid, checked)
+                yield uid, checked
             elif checked:
                 self._ready[uid] = None
             else:
@@ -244,8 +236,8 @@ class Reservations:
     def _checked(self, reserved: _ReservedPod) -> bool | str:
         """Return whether the pod may be bound; the message of its failure if it never may."""
         if reserved.problem:
-            failing = (one for one, versions in reserved.with_versions() if len(versions) < len(one.writes))
-            return _failure(next(failing), reserved.problem)
+            unwritten = (part for part, made in reserved.with_versions() if len(made) < len(part.writes))
+            return _failure(next(unwritten), reserved.problem)
         node, problem = self._state.node(reserved.bind.node_name), self._problem(reserved.bind)
         all_done = True
         for reservation, versions in reserved.with_versions():

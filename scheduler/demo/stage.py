@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from scheduler.syntax.plurals import counted
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
+_ZONE: Final = "topology.kubernetes.io/zone"
 _WARNINGS: Final = 3
 #: The default class of the embedded cluster, and its driver.
 _CLASS: Final = "standard"
@@ -115,6 +117,13 @@ class Stage:
         for name in names:
             await self.api.patch(f"{_NODES}/{name}", {"metadata": {"labels": {key: value}}})
             self._labelled.setdefault(name, set()).add(key)
+
+    async def label_shares(self, key: str, region: str, count: int) -> None:
+        """Label all nodes, by name, in `count` shares of one size: region-1, region-2, ..."""
+        names = sorted(node.metadata.name for node in await self.nodes())
+        size = len(names) // count
+        for i in range(count):
+            await self.label_nodes(names[i * size : (i + 1) * size], key, f"{region}-{i + 1}")
 
     async def relabel_node(self, name: str, key: str, value: str) -> None:
         """Change a label of a node."""
@@ -293,13 +302,23 @@ class Stage:
         nodes = await self.api.items(_NODES, Node)
         return sorted(nodes, key=lambda node: (node.zone, node.metadata.name))
 
+    async def region_by_node(self, key: str = _ZONE) -> dict[str, str]:
+        """Return every node's value of a label, '' if it has none."""
+        return {node.metadata.name: node.metadata.labels.get(key, "") for node in await self.nodes()}
+
+    async def expect_at_most(self, most: int, pods: Collection[Pod], region: str, key: str) -> None:
+        """Raise StoryFailed if a region, which the nodes' label `key` names, has more of the pods."""
+        region_by_node = await self.region_by_node(key)
+        count = Counter(region_by_node[pod.spec.node_name] for pod in pods)
+        self.expect(max(count.values()) <= most, f"at most {most} pods in a {region}, found {dict(count)}")
+
     async def draw(
         self,
         pods: Collection[Pod],
         grouping: Grouping,
         *,
         region: str = "zone",
-        key: str = "topology.kubernetes.io/zone",
+        key: str = _ZONE,
         only: Collection[str] | None = None,
     ) -> None:
         """Draw a table of the nodes (those in `only`, or all) by the label `key`, with the pods on them."""
@@ -374,7 +393,7 @@ def _shown(argument: str) -> str:
 def ready_node(name: str, zone: str) -> JsonObject:
     """Return a node as its kubelet would announce it, of the size of the ready-made ones."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
+    labels = {"kubernetes.io/hostname": name, _ZONE: zone}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
     return {
         "apiVersion": "v1",
@@ -401,6 +420,6 @@ def capacity(zone: str, room: str) -> JsonObject:
         "kind": "CSIStorageCapacity",
         "metadata": {"name": zone, "namespace": "default"},
         "storageClassName": _CLASS,
-        "nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": zone}},
+        "nodeTopology": {"matchLabels": {_ZONE: zone}},
         "capacity": room,
     }

@@ -1,7 +1,6 @@
 """A whole embedded cluster: store, API server, controllers and kubelet stand-in, started and stopped together."""
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +13,17 @@ from aiohttp import web
 
 from scheduler.devcluster.bootstrap import add_storage, populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
-from scheduler.devcluster.controllers.loop import run_controllers
+from scheduler.devcluster.controllers.loop import log_failure, run_controllers
 from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.storage.store import HISTORY_CAPACITY, Store
-from scheduler.devcluster.storage.write_log import WriteLog
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _SHUTDOWN_S: Final = 2.0
 #: Connections that may wait to be accepted.
 _BACKLOG: Final = 128
-_LOG: Final = logging.getLogger(__name__)
 
 
 class DevCluster:
@@ -47,7 +44,6 @@ class DevCluster:
         token: str | None = None,
         bookmark_interval_s: float = BOOKMARK_INTERVAL_S,
         history_capacity: int = HISTORY_CAPACITY,
-        write_log: bool = False,
         controllers: bool = False,
         node_labels: Mapping[str, Sequence[str]] | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -63,7 +59,6 @@ class DevCluster:
             token: the bearer token of the administrator; None accepts requests without one; "" creates a random one.
             bookmark_interval_s: seconds between the bookmarks of a watch.
             history_capacity: past changes of each kind from which watches can resume.
-            write_log: record every accepted write in `writes`.
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
             node_labels: further labels of the nodes, each with the values that they get in turn.
@@ -72,7 +67,6 @@ class DevCluster:
         self.store: Final = Store(capacity=history_capacity)
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
-        self.writes: Final = WriteLog(self.store) if write_log else None
         self._webhooks = WebhookAdmission(self.store)
         self._server = ApiServer(
             self.store, self.faults, self._webhooks, token=self.token, bookmark_interval_s=bookmark_interval_s
@@ -112,7 +106,7 @@ class DevCluster:
         if self._has_controllers:
             running = run_controllers(self.store, KubeletSettings(), self._webhooks, now_s=self._now_s)
             self._controllers = asyncio.create_task(running, name="devcluster-controllers")
-            self._controllers.add_done_callback(_log_failure)
+            self._controllers.add_done_callback(log_failure)
 
     async def stop(self) -> None:
         """Stop listening and end open watches."""
@@ -185,9 +179,3 @@ class DevCluster:
         path.touch(mode=0o600, exist_ok=overwrite)
         path.chmod(0o600)
         path.write_text(yaml.safe_dump(self.kubeconfig(), sort_keys=False))
-
-
-def _log_failure(controllers: asyncio.Task[None]) -> None:
-    """Log why the controllers ended, unless they were cancelled."""
-    if not controllers.cancelled() and (error := controllers.exception()) is not None:
-        _LOG.error("the controllers ended: %s", error, exc_info=error)

@@ -21,8 +21,8 @@ from scheduler.syntax.plurals import counted
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
     "Not here: containers and services that answer, networks, autoscaling,\n"
-    "admission policies, CRD schemas, device claims, and the default scheduler:\n"
-    "pods need schedulerName: affinity-scheduler to be placed."
+    "cron jobs that start, admission policies, CRD schemas, device claims, and\n"
+    "the default scheduler: pods need schedulerName: affinity-scheduler."
 )
 
 

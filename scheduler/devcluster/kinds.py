@@ -5,7 +5,7 @@ Source: kubernetes 1.36, names, short names and categories as its discovery docu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 #: A JSON object as it goes over the wire. Kubernetes objects are open records, so values stay unnamed here.
@@ -77,130 +77,87 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
 
-NAMESPACE: Final = Kind(
-    "", "v1", "Namespace", "namespaces", "namespace", False, ("ns",), (), ("status", "finalize"),
-    verbs=_NO_COLLECTION_DELETE,
-)  # fmt: skip
-NODE: Final = Kind("", "v1", "Node", "nodes", "node", False, ("no",), (), ("status",))
-POD: Final = Kind(
-    "", "v1", "Pod", "pods", "pod", True, ("po",), ("all",), ("status", "binding", "eviction")
-)  # fmt: skip
-BINDING: Final = Kind("", "v1", "Binding", "bindings", "binding", verbs=("create",))
-SERVICE: Final = Kind("", "v1", "Service", "services", "service", True, ("svc",), ("all",), ("status",))
-CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", "configmap", True, ("cm",))
-SERVICE_ACCOUNT: Final = Kind(
-    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", True, ("sa",), (), ("token",)
-)
-CORE_EVENT: Final = Kind("", "v1", "Event", "events", "event", True, ("ev",))
-EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events", "event", True, ("ev",))
-RESOURCE_QUOTA: Final = Kind(
-    "", "v1", "ResourceQuota", "resourcequotas", "resourcequota", True, ("quota",), (), ("status",)
-)
-REPLICATION_CONTROLLER: Final = Kind(
-    "", "v1", "ReplicationController", "replicationcontrollers", "replicationcontroller",
-    True, ("rc",), ("all",), ("status", "scale"),
-)  # fmt: skip
-DEPLOYMENT: Final = Kind(
-    "apps", "v1", "Deployment", "deployments", "deployment", True, ("deploy",), ("all",), ("status", "scale")
-)
-REPLICA_SET: Final = Kind(
-    "apps", "v1", "ReplicaSet", "replicasets", "replicaset", True, ("rs",), ("all",), ("status", "scale")
-)
-STATEFUL_SET: Final = Kind(
-    "apps", "v1", "StatefulSet", "statefulsets", "statefulset", True, ("sts",), ("all",), ("status", "scale")
-)
-SECRET: Final = Kind("", "v1", "Secret", "secrets", "secret")
-MUTATING_WEBHOOKS: Final = Kind(
-    "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
-    "mutatingwebhookconfiguration", False, (), ("api-extensions",),
-)  # fmt: skip
-VALIDATING_WEBHOOKS: Final = Kind(
-    "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
-    "validatingwebhookconfiguration", False, (), ("api-extensions",),
-)  # fmt: skip
-LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
+_CATEGORIES: Final = ("all", "api-extensions")
+
+
+def built_in(
+    kind: str, group: str = "", short_names: str = "", traits: str = "", version: str = "v1"
+) -> Kind:
+    """
+    Return a kind whose resource is named after it, as `Pod` is at `pods`.
+
+    `traits` are words: `cluster` for a kind without namespaces, a category, or a subresource.
+    """
+    words = traits.split()
+    return Kind(
+        group,
+        version,
+        kind,
+        _plural(kind.lower()),
+        kind.lower(),
+        namespaced="cluster" not in words,
+        short_names=tuple(short_names.split()),
+        categories=tuple(word for word in words if word in _CATEGORIES),
+        subresources=tuple(word for word in words if word not in ("cluster", *_CATEGORIES)),
+    )
+
+
+def _plural(singular: str) -> str:
+    """Return the plural as upstream forms it. Source: apimachinery pkg/api/meta, UnsafeGuessKindToResource."""
+    if singular == "endpoints":
+        return singular
+    if singular.endswith("s"):
+        return f"{singular}es"
+    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+
+
 _RBAC: Final = "rbac.authorization.k8s.io"
-CLUSTER_ROLE: Final = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", "clusterrole", False)
-CLUSTER_ROLE_BINDING: Final = Kind(
-    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", False
-)
-ROLE: Final = Kind(_RBAC, "v1", "Role", "roles", "role")
-ROLE_BINDING: Final = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", "rolebinding")
-PRIORITY_CLASS: Final = Kind(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", False, ("pc",)
-)
-POD_DISRUPTION_BUDGET: Final = Kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget",
-    True, ("pdb",), (), ("status",),
-)  # fmt: skip
-
-DAEMON_SET: Final = Kind(
-    "apps", "v1", "DaemonSet", "daemonsets", "daemonset", True, ("ds",), ("all",), ("status",)
-)
-JOB: Final = Kind("batch", "v1", "Job", "jobs", "job", True, (), ("all",), ("status",))
-CRON_JOB: Final = Kind("batch", "v1", "CronJob", "cronjobs", "cronjob", True, ("cj",), ("all",), ("status",))
-PERSISTENT_VOLUME: Final = Kind(
-    "", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", False, ("pv",), (), ("status",)
-)
-PERSISTENT_VOLUME_CLAIM: Final = Kind(
-    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim",
-    True, ("pvc",), (), ("status",),
-)  # fmt: skip
 _STORAGE: Final = "storage.k8s.io"
-STORAGE_CLASS: Final = Kind(_STORAGE, "v1", "StorageClass", "storageclasses", "storageclass", False, ("sc",))
-CSI_DRIVER: Final = Kind(_STORAGE, "v1", "CSIDriver", "csidrivers", "csidriver", False)
-CSI_NODE: Final = Kind(_STORAGE, "v1", "CSINode", "csinodes", "csinode", False)
-CSI_STORAGE_CAPACITY: Final = Kind(
-    _STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities", "csistoragecapacity"
-)
-VOLUME_ATTACHMENT: Final = Kind(
-    _STORAGE, "v1", "VolumeAttachment", "volumeattachments", "volumeattachment", False, (), (), ("status",)
-)
-
-_API_EXTENSIONS: Final = ("api-extensions",)
-CUSTOM_RESOURCE_DEFINITION: Final = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
-    "customresourcedefinition", False, ("crd", "crds"), _API_EXTENSIONS, ("status",),
-)  # fmt: skip
-_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 _REGISTRATION: Final = "admissionregistration.k8s.io"
-#: Kinds that are stored and nothing more, since charts bring them.
-_DATA_KINDS: Final = (
-    Kind("", "v1", "Endpoints", "endpoints", "endpoints", True, ("ep",)),
-    Kind("", "v1", "LimitRange", "limitranges", "limitrange", True, ("limits",)),
-    Kind("", "v1", "PodTemplate", "podtemplates", "podtemplate"),
-    Kind("apps", "v1", "ControllerRevision", "controllerrevisions", "controllerrevision"),
-    Kind(
-        "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler",
-        True, ("hpa",), ("all",), ("status",),
-    ),
-    Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice"),
-    Kind(_FLOW_CONTROL, "v1", "FlowSchema", "flowschemas", "flowschema", False, (), (), ("status",)),
-    Kind(
-        _FLOW_CONTROL, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations",
-        "prioritylevelconfiguration", False, (), (), ("status",),
-    ),
-    Kind("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass", False),
-    Kind("networking.k8s.io", "v1", "Ingress", "ingresses", "ingress", True, ("ing",), (), ("status",)),
-    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy", True, ("netpol",)),
-    Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass", False),
-    Kind(
-        _STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses", "volumeattributesclass",
-        False, ("vac",),
-    ),
-    Kind(
-        "apiregistration.k8s.io", "v1", "APIService", "apiservices", "apiservice",
-        False, (), _API_EXTENSIONS, ("status",),
-    ),
-    Kind(
-        _REGISTRATION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
-        "validatingadmissionpolicy", False, (), _API_EXTENSIONS, ("status",),
-    ),
-    Kind(
-        _REGISTRATION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
-        "validatingadmissionpolicybinding", False, (), _API_EXTENSIONS,
-    ),
+_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
+_NETWORKING: Final = "networking.k8s.io"
+
+NAMESPACE: Final = replace(built_in("Namespace", "", "ns", "cluster status"), verbs=_NO_COLLECTION_DELETE)
+NODE: Final = built_in("Node", "", "no", "cluster status")
+POD: Final = built_in("Pod", "", "po", "all status binding eviction")
+BINDING: Final = replace(built_in("Binding"), verbs=("create",))
+SERVICE: Final = built_in("Service", "", "svc", "all status")
+CONFIG_MAP: Final = built_in("ConfigMap", "", "cm")
+SECRET: Final = built_in("Secret")
+SERVICE_ACCOUNT: Final = built_in("ServiceAccount", "", "sa", "token")
+CORE_EVENT: Final = built_in("Event", "", "ev")
+EVENT: Final = built_in("Event", "events.k8s.io", "ev")
+RESOURCE_QUOTA: Final = built_in("ResourceQuota", "", "quota", "status")
+REPLICATION_CONTROLLER: Final = built_in("ReplicationController", "", "rc", "all status scale")
+DEPLOYMENT: Final = built_in("Deployment", "apps", "deploy", "all status scale")
+REPLICA_SET: Final = built_in("ReplicaSet", "apps", "rs", "all status scale")
+STATEFUL_SET: Final = built_in("StatefulSet", "apps", "sts", "all status scale")
+DAEMON_SET: Final = built_in("DaemonSet", "apps", "ds", "all status")
+JOB: Final = built_in("Job", "batch", "", "all status")
+CRON_JOB: Final = built_in("CronJob", "batch", "cj", "all status")
+MUTATING_WEBHOOKS: Final = built_in(
+    "MutatingWebhookConfiguration", _REGISTRATION, "", "cluster api-extensions"
 )  # fmt: skip
+VALIDATING_WEBHOOKS: Final = built_in(
+    "ValidatingWebhookConfiguration", _REGISTRATION, "", "cluster api-extensions"
+)
+LEASE: Final = built_in("Lease", "coordination.k8s.io")
+CLUSTER_ROLE: Final = built_in("ClusterRole", _RBAC, "", "cluster")
+CLUSTER_ROLE_BINDING: Final = built_in("ClusterRoleBinding", _RBAC, "", "cluster")
+ROLE: Final = built_in("Role", _RBAC)
+ROLE_BINDING: Final = built_in("RoleBinding", _RBAC)
+PRIORITY_CLASS: Final = built_in("PriorityClass", "scheduling.k8s.io", "pc", "cluster")
+POD_DISRUPTION_BUDGET: Final = built_in("PodDisruptionBudget", "policy", "pdb", "status")
+PERSISTENT_VOLUME: Final = built_in("PersistentVolume", "", "pv", "cluster status")
+PERSISTENT_VOLUME_CLAIM: Final = built_in("PersistentVolumeClaim", "", "pvc", "status")
+STORAGE_CLASS: Final = built_in("StorageClass", _STORAGE, "sc", "cluster")
+CSI_DRIVER: Final = built_in("CSIDriver", _STORAGE, "", "cluster")
+CSI_NODE: Final = built_in("CSINode", _STORAGE, "", "cluster")
+CSI_STORAGE_CAPACITY: Final = built_in("CSIStorageCapacity", _STORAGE)
+VOLUME_ATTACHMENT: Final = built_in("VolumeAttachment", _STORAGE, "", "cluster status")
+CUSTOM_RESOURCE_DEFINITION: Final = built_in(
+    "CustomResourceDefinition", "apiextensions.k8s.io", "crd crds", "cluster api-extensions status"
+)
 
 #: Every kind that is built in, in the order in which discovery lists groups.
 KINDS: Final = (
@@ -208,7 +165,24 @@ KINDS: Final = (
     SERVICE_ACCOUNT, SERVICE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
     CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
-    CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, CUSTOM_RESOURCE_DEFINITION, *_DATA_KINDS,
+    CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, CUSTOM_RESOURCE_DEFINITION,
+    # Stored and nothing more, since charts bring them.
+    built_in("Endpoints", "", "ep"),
+    built_in("LimitRange", "", "limits"),
+    built_in("PodTemplate"),
+    built_in("ControllerRevision", "apps"),
+    built_in("HorizontalPodAutoscaler", "autoscaling", "hpa", "all status", "v2"),
+    built_in("EndpointSlice", "discovery.k8s.io"),
+    built_in("FlowSchema", _FLOW_CONTROL, "", "cluster status"),
+    built_in("PriorityLevelConfiguration", _FLOW_CONTROL, "", "cluster status"),
+    built_in("IngressClass", _NETWORKING, "", "cluster"),
+    built_in("Ingress", _NETWORKING, "ing", "status"),
+    built_in("NetworkPolicy", _NETWORKING, "netpol"),
+    built_in("RuntimeClass", "node.k8s.io", "", "cluster"),
+    built_in("VolumeAttributesClass", _STORAGE, "vac", "cluster"),
+    built_in("APIService", "apiregistration.k8s.io", "", "cluster api-extensions status"),
+    built_in("ValidatingAdmissionPolicy", _REGISTRATION, "", "cluster api-extensions status"),
+    built_in("ValidatingAdmissionPolicyBinding", _REGISTRATION, "", "cluster api-extensions"),
 )  # fmt: skip
 
 _BY_PATH: Final[Mapping[tuple[str, str, str], Kind]] = {(k.group, k.version, k.plural): k for k in KINDS}
@@ -233,12 +207,8 @@ class ServedKinds:
         self._custom: dict[str, tuple[Kind, ...]] = {}
 
     def define(self, name: str, kinds: tuple[Kind, ...]) -> None:
-        """Serve `kinds` from now on, in place of the former kinds of the definition of this name."""
+        """Serve `kinds` from now on, maybe none, in place of the former kinds of the definition of this name."""
         self._custom[name] = kinds
-
-    def remove(self, name: str) -> None:
-        """Stop serving the kinds of this definition."""
-        self._custom.pop(name, None)
 
     def defined_by(self, name: str) -> tuple[Kind, ...]:
         """Return the kinds of the definition of this name."""

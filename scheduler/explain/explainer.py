@@ -6,7 +6,7 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -15,15 +15,14 @@ from msgspec.structs import replace as with_parts
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.fallbacks import bound_notes, pending_notes
-from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.suggestions import find_suggestions
-from scheduler.explain.what_if import WhatIf, copy_state
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext
@@ -32,6 +31,10 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.simulation.changes import ChangeTrial
+from scheduler.simulation.groups import next_cycle
+from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
@@ -52,12 +55,13 @@ class ExplainRequest:
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
-        new_state: makes an empty state with the same settings, to copy the cluster into.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
         notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
+        now_s: on the clock by which the state's kubelet refusals end.
+        semantics: of the version of Kubernetes whose decisions these are.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
 
@@ -65,13 +69,14 @@ class ExplainRequest:
     state: ClusterState
     new_profile: Callable[[ClusterView], Profile]
     rng: Rng
-    new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
     owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
+    now_s: float = 0.0
+    semantics: Semantics = DEFAULT_SEMANTICS
 
 
 def explain(request: ExplainRequest) -> Explanation:
@@ -92,7 +97,7 @@ def explain(request: ExplainRequest) -> Explanation:
 
 def _explain_pending(request: ExplainRequest) -> Explanation:
     pod, state = request.pod, request.state
-    decision = _decide(request, pod, state)
+    decision, relaxed = _next_decision(request)
     match decision:
         case ScheduleResult():
             n_feasible = decision.n_feasible
@@ -100,7 +105,7 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
             waits = [note for reservation in decision.scores.reservations() for note in reservation.notes()]
-            notes = (*request.notes, *waits)
+            notes = (*request.notes, *relaxed, *waits)
             explanation = with_parts(
                 _explanation(request, "schedulable", message),
                 scores=scores,
@@ -116,27 +121,58 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
     return _with_gates(_with_group(explanation, request), pod)
 
 
+def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
+    """Return the decision of the pod's next cycle, and a note if rules are relaxed for it whose time is over."""
+    view, nominated = ClusterView(request.state), request.state.nominated
+    profile = request.new_profile(view)
+    # A nomination of which no watch has told yet counts too.
+    pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
+    decision = decide(pod, view, profile, request.rng, Unobserved())
+    if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
+        relaxation = Fallbacks(request.state, view).consider(pod, decision, profile, request.now_s)
+        if relaxation is not None:
+            relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
+            if isinstance(relaxed, ScheduleResult):
+                return relaxed, (f"relaxed: {relaxation.note()}",)
+    return decision, ()
+
+
 def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanation:
     """Return the explanation of the pod's group if it has one, with a note of what the pod would find on its own."""
-    pod, key = request.pod, group_of(request.pod, request.state)
+    pod, groups = request.pod, request.state.groups
+    key = groups.key_of(pod)
     if key is None:
         return explanation
-    pending = (*request.pending_pods, pod)
-    members = {one.uid: one for one in pending if group_of(one, request.state) == key and not one.gates}
-    request.on_step(f"searching places for {counted(len(members), 'pod')} of its group")
-    state = copy_state(request.state, request.new_state())
-    found = place_group(key, list(members.values()), state, request.new_profile, request.rng)
-    node_name = next((name for one, name in found.nodes if one.uid == pod.uid), "")
+    members = {member.uid: member for member in (*request.pending_pods, pod) if groups.key_of(member) == key}
+    n_members = sum(not member.gates for member in members.values())
+    request.on_step(f"searching places for {counted(n_members, 'pod')} of its group")
+    cycle = next_cycle(members.values(), _copied_world(request, members.values()))
     notes = (*explanation.notes, f"on its own: {explanation.message}")
-    if not node_name:
-        message = found.message or explanation.message
+    if cycle.n_victims:
+        evicted = ", ".join(cycle.victims)
+        more = cycle.n_victims - len(cycle.victims)
+        notes = (
+            *notes,
+            f"preemption makes room for its group: it evicts {evicted}{f', {more} more' if more else ''}",
+        )
+    if pod.uid not in cycle.nodes:
+        message = cycle.messages.get(pod.uid) or explanation.message
         # What would help the pod alone need not help its group, and its best nodes are not the group's.
         unplaced = {"state": "unschedulable", "suggestions": (), "scores": (), "n_feasible": 0}
         return with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
-    message = f"fits with {counted(len(found.nodes), 'pod')} of its group; {node_name} would be chosen now"
+    node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
+    message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
     alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
     return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
+
+
+def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
+    """Return a world that is a copy of the cluster, in which all of the pods are of the request's profile."""
+    state = request.state.copy()
+    profile = request.new_profile(ClusterView(state))
+    profiles = dict.fromkeys(sorted({pod.scheduler_name for pod in members}), profile)
+    return World(state, profiles, request.rng, now_s=request.now_s, semantics=request.semantics)
 
 
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
@@ -168,16 +204,11 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     shown = rules[:_SHOWN_RULES]
     request.on_step(f"looking at {counted(len(rules), 'rule')}")
     if request.try_changes:
-        what_if = WhatIf(
-            request.pod,
-            request.state,
-            request.new_state,
-            request.new_profile,
-            request.rng,
-            owns_state=request.owns_state,
+        trial = ChangeTrial(
+            request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
         )
         explanation = with_parts(
-            explanation, suggestions=find_suggestions(inspection, what_if, request.on_step)
+            explanation, suggestions=find_suggestions(inspection, trial, request.on_step)
         )
     return with_parts(
         explanation,
@@ -206,10 +237,11 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
 def _explain_bound(request: ExplainRequest) -> Explanation:
     """Explain a bound pod: decide anew on a copy without the pod, and compare the pod's node with the others."""
     node_name = request.pod.node_name
-    state = request.state if request.owns_state else copy_state(request.state, request.new_state())
+    state = request.state if request.owns_state else request.state.copy()
     state.remove_pod(request.pod.uid)
     pod = replace(request.pod, node_name="", nominated_node_name="")
-    decision = _decide(request, pod, state)
+    view = ClusterView(state)
+    decision = decide(pod, view, request.new_profile(view), request.rng, Unobserved())
     match decision:
         case ScheduleResult():
             scores = _ranked_from(node_name, decision, state)
@@ -258,11 +290,6 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
         return (f"{refused_by}: {refusal.message}",)
     found = [(plugin.name, statuses.at(row)) for plugin, statuses in inspection.refusals]
     return tuple(f"{name}: {status.message}" for name, status in found if status is not None)
-
-
-def _decide(request: ExplainRequest, pod: Pod, state: ClusterState) -> Decision:
-    view = ClusterView(state)
-    return decide(pod, view, request.new_profile(view), request.rng, Unobserved())
 
 
 def _explanation(request: ExplainRequest, state: State, message: str) -> Explanation:

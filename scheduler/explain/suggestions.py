@@ -18,7 +18,6 @@ import numpy as np
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.sentences import change_text
-from scheduler.explain.what_if import WhatIf
 from scheduler.formats.explanation import Suggestion
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
@@ -36,6 +35,7 @@ from scheduler.model.changes import (
     TolerateTaint,
     Uncordon,
 )
+from scheduler.simulation.changes import ChangeTrial
 from scheduler.state.arrays import Fractions
 
 _MAX_SUGGESTIONS: Final = 5
@@ -66,7 +66,7 @@ _RANK: Final[dict[type[Change], int]] = {
 
 
 def find_suggestions(
-    inspection: Inspection, what_if: WhatIf, on_step: Callable[[str], None]
+    inspection: Inspection, trial: ChangeTrial, on_step: Callable[[str], None]
 ) -> tuple[Suggestion, ...]:
     """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
     on_step("looking for changes that would help")
@@ -82,7 +82,7 @@ def find_suggestions(
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
             continue
-        suggestion = _confirm(what_if, changes)
+        suggestion = _confirm(trial, changes)
         if suggestion is not None and frozenset(suggestion.changes) not in known:
             confirmed.append(suggestion)
             n_confirmed[frozenset(map(type, suggestion.changes))] += 1
@@ -111,9 +111,9 @@ def _vary(confirmed: Iterable[Suggestion]) -> list[Suggestion]:
     return sorted((first + more)[:_MAX_SUGGESTIONS], key=lambda suggestion: _size(suggestion.changes))
 
 
-def _confirm(what_if: WhatIf, changes: Changes) -> Suggestion | None:
+def _confirm(trial: ChangeTrial, changes: Changes) -> Suggestion | None:
     """Return the changes that are needed if they let the pod schedule, else None."""
-    node = what_if.node_after(changes)
+    node = trial.node_after(changes)
     if node is None:
         return None
     needed = changes
@@ -123,7 +123,7 @@ def _confirm(what_if: WhatIf, changes: Changes) -> Suggestion | None:
             before = needed
             for change in before:
                 fewer = tuple(other for other in needed if other != change)
-                node_with_fewer = what_if.node_after(fewer) if fewer else None
+                node_with_fewer = trial.node_after(fewer) if fewer else None
                 if node_with_fewer is not None:
                     needed, node = fewer, node_with_fewer
     return Suggestion(needed, node, tuple(map(change_text, needed)))

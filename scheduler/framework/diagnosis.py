@@ -88,13 +88,13 @@ class FitError:
             return alive & (self.prefilter.code is Code.UNSCHEDULABLE)
         rows = np.zeros_like(alive)
         for part in self.per_node:
-            may_help = [False, *(one.code is Code.UNSCHEDULABLE for one in part.statuses.statuses)]
+            may_help = [False, *(status.code is Code.UNSCHEDULABLE for status in part.statuses.statuses)]
             rows |= part.rows & np.array(may_help)[part.statuses.codes]
         return rows
 
 
 def fit_message(n_nodes: int, counts: Counter[str]) -> str:
-    """Return the text of a pod that fits on none of the nodes, from the number of nodes in all and by reason."""
+    """Return the message of a pod that fits on none of the nodes. `counts`: the number of nodes by reason."""
     entries = _entries(counts)
     return f"0/{n_nodes} nodes are available:" + (f" {', '.join(entries)}." if counts else "")
 

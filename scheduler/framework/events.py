@@ -14,8 +14,9 @@ from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
 
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import pod_requests
+from scheduler.model.terms import usable
 from scheduler.model.volumes import PersistentVolumeClaim
 
 
@@ -118,9 +119,33 @@ ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
 Need: TypeAlias = str | tuple[str, str]
 #: The need of a pod with a required term that selects pods without any one label.
 ANY_POD: Final[Need] = ("", "")
-#: Called with the object before and after the change. Returns the needs of which a pod has to have one for the hint to
-#: return QUEUE; None if the hint may return it for any pod.
+#: A term that names more values is entered under `ANY_POD`.
+_MAX_VALUES: Final = 16
+#: Called with the object before and after the change. Returns needs: the hint returns QUEUE only for a pod
+#: that has one of them; None if it may return QUEUE for any pod.
 NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
+
+
+def needs_of(spec: PodSpec) -> set[Need]:
+    """Return the needs; a claim of an ephemeral volume is named after its pod, which may be any pod of the spec."""
+    needs: set[Need] = {
+        _any_claim_of(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
+        for volume in spec.claim_volumes
+    }
+    for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
+        key, values = term.selector.anchor() or ("", ())
+        needs.update([(key, value) for value in values] if 0 < len(values) <= _MAX_VALUES else [ANY_POD])
+    return needs
+
+
+def shared_needs(need: Need) -> tuple[Need, ...]:
+    """Return the needs in `needs_of` of the specs whose pods may have the need."""
+    return (need, _any_claim_of(need.partition("/")[0])) if isinstance(need, str) else (need,)
+
+
+def _any_claim_of(namespace: str) -> Need:
+    # No claim has this key: its name is not empty.
+    return f"{namespace}/"
 
 
 def queue_if(helps: bool) -> Hint:  # noqa: FBT001  (reads as a sentence at each call)

@@ -158,8 +158,8 @@ class PluginExplanation:
         where: returns a text for each of the given rows, which share a reason; rows with equal texts form a group.
         repair: the changes that would lift refusals; None if there are none.
         proposals: returns changes not tied to one node that may lift refusals; None if there are none.
-        admitted: what the nodes that the plugin admits have, to be named beside that of another plugin if no node has
-            both; empty if that would not help.
+        admitted: what the admitted nodes have, which is named if no node is admitted by another plugin as well;
+            empty if that would not help.
     """
 
     rules: Sequence[BlockingRule] = ()

@@ -33,7 +33,7 @@ class PodContext:
     """
     The pod under decision and its label set.
 
-    `siblings`: pods of its group that will be placed after it, and of which its required affinity may select one.
+    `siblings`: pods of its group that are placed after it. Its required affinity may select one of them.
     """
 
     pod: Pod
@@ -43,7 +43,7 @@ class PodContext:
 
 class PreFilterExtensions(ABC):
     """
-    A filter's answer at one row while pods come and go there, of which the state knows nothing.
+    A filter's answer at one row while pods come and go there in thought, not in the state.
 
     Preemption removes pods, and nominated pods are added. A pod that is added and removed again leaves no trace.
     """
@@ -64,7 +64,7 @@ class PreFilterExtensions(ABC):
 
 
 class CountingExtensions(PreFilterExtensions):
-    """An answer for which a pod that comes counts as much as one that goes."""
+    """Extensions that count a pod in and out by the same rule."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class NodeFilter(ABC):
 
     @property
     def room(self) -> RoomFilter | None:
-        """Return the filter if it is one about room, however it is timed; None if it is not."""
+        """Return the filter if it refuses rows for lack of room alone; None if it does not."""
         return None
 
     @abstractmethod
@@ -125,7 +125,7 @@ class RoomFilter(NodeFilter):
 
     Attributes:
         request: what has to be left of each resource, besides room for one more pod.
-        reasons: what a row reports if it has no room for one more pod; then, if too little of each resource.
+        reasons: the text of a row without room for one more pod, then the text for too little of each resource.
     """
 
     request: Sequence[tuple[str, int]]
@@ -146,7 +146,7 @@ class RoomFilter(NodeFilter):
         """
         Return why each of these rows is refused once other pods are there; the codes have an entry per given row.
 
-        `taken`: what these take of the number of pods, then of each resource of the request, by row.
+        `taken`: by row, the number of the other pods, then what they take of each resource of the request.
         """
 
 
@@ -277,7 +277,7 @@ class Plugin:
     Attributes:
         name: the name by which a configuration and messages call it.
         extension_points: upstream's names of the points at which it can run.
-        args_type: of its arguments, None if it takes none.
+        args_type: the type of its arguments, None if it takes none.
         storage_kinds: the kinds of which volumes are made that it reads.
     """
 
@@ -312,7 +312,7 @@ class FilterPlugin(Plugin, ABC):
         return PluginExplanation()
 
     def explain_rejection(self, _context: ExplainContext) -> str:
-        """Return what the status does not say by which `prefilter` rejected the pod; empty if there is nothing more."""
+        """Return what the status of a rejection by `prefilter` leaves unsaid; empty if that is nothing."""
         return ""
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.framework.events import Resource
-from scheduler.model import read_fields
+from scheduler.model import read_fields as fields
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -97,8 +98,8 @@ class WatchedKind:
     A row: a kind, and how it is watched, kept and written to files.
 
     Attributes:
-        kind: the kind as its objects name it, then a dot and what tells it from others of that name, if there are any.
-        path: of the collection, such as `/api/v1/pods`.
+        kind: as its objects name it; with version and group if several kinds have the name.
+        path: of its collection, such as `/api/v1/pods`.
         section: the name of its list in a snapshot.
         fields: what snapshots and recordings keep of an object.
         decode: raises MalformedObjectError.
@@ -113,15 +114,15 @@ class WatchedKind:
 
     kind: str
     path: str
-    field_selector: str = ""
     section: str
     fields: FieldTree
     asked_by: Asker
     decode: Callable[[bytes | msgspec.Raw], Any]
-    store: Store | None = None
-    resource: Resource | None = None
     on_upsert: Callable[[Any], WatchEvent] = ObjectSeen
     on_delete: Callable[[str, str, str], WatchEvent]
+    field_selector: str = ""
+    store: Store | None = None
+    resource: Resource | None = None
     find_problem: Callable[[Any], str | None] = lambda _: None
     is_optional: bool = False
     may_be_forbidden: bool = False
@@ -137,91 +138,47 @@ class WatchedKind:
         """Return the `apiVersion` of its objects: `v1`, `apps/v1`."""
         return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
 
+    def may_lack(self, error: ApiError) -> bool:
+        """Return whether the error of a list says that there is no object of the kind, or none that may be read."""
+        return (self.is_optional and isinstance(error, NotFound)) or (
+            self.may_be_forbidden and isinstance(error, Forbidden)
+        )
+
+
+_CORE: Final = "/api/v1"
+_APPS: Final = "/apis/apps/v1"
+_POLICY: Final = "/apis/policy/v1"
+_STORAGE: Final = "/apis/storage.k8s.io/v1"
 
 _WORKLOAD_ROWS: Final = (
-    ("Service", "/api/v1/services", "services", read_fields.MAP_SELECTED, Resource.SERVICE),
+    ("Service", _CORE, "services", fields.MAP_SELECTED, Resource.SERVICE),
     (
         "ReplicationController",
-        "/api/v1/replicationcontrollers",
+        _CORE,
         "replicationControllers",
-        read_fields.MAP_SELECTED,
+        fields.MAP_SELECTED,
         Resource.REPLICATION_CONTROLLER,
     ),
-    (
-        "ReplicaSet",
-        "/apis/apps/v1/replicasets",
-        "replicaSets",
-        read_fields.LABEL_SELECTED,
-        Resource.REPLICA_SET,
-    ),
-    (
-        "StatefulSet",
-        "/apis/apps/v1/statefulsets",
-        "statefulSets",
-        read_fields.LABEL_SELECTED,
-        Resource.STATEFUL_SET,
-    ),
+    ("ReplicaSet", _APPS, "replicaSets", fields.LABEL_SELECTED, Resource.REPLICA_SET),
+    ("StatefulSet", _APPS, "statefulSets", fields.LABEL_SELECTED, Resource.STATEFUL_SET),
 )
 _STORAGE_ROWS: Final = (
-    (
-        StorageKind.CLASS,
-        "/apis/storage.k8s.io/v1/storageclasses",
-        "storageClasses",
-        read_fields.STORAGE_CLASS,
-        Resource.STORAGE_CLASS,
-    ),
-    (
-        StorageKind.VOLUME,
-        "/api/v1/persistentvolumes",
-        "persistentVolumes",
-        read_fields.VOLUME,
-        Resource.PERSISTENT_VOLUME,
-    ),
-    (
-        StorageKind.CLAIM,
-        "/api/v1/persistentvolumeclaims",
-        "persistentVolumeClaims",
-        read_fields.CLAIM,
-        Resource.PERSISTENT_VOLUME_CLAIM,
-    ),
-    (
-        StorageKind.CSI_NODE,
-        "/apis/storage.k8s.io/v1/csinodes",
-        "csiNodes",
-        read_fields.CSI_NODE,
-        Resource.CSI_NODE,
-    ),
-    (
-        StorageKind.CSI_DRIVER,
-        "/apis/storage.k8s.io/v1/csidrivers",
-        "csiDrivers",
-        read_fields.CSI_DRIVER,
-        Resource.CSI_DRIVER,
-    ),
-    (
-        StorageKind.CAPACITY,
-        "/apis/storage.k8s.io/v1/csistoragecapacities",
-        "csiStorageCapacities",
-        read_fields.CAPACITY,
-        Resource.CSI_STORAGE_CAPACITY,
-    ),
-    (
-        StorageKind.ATTACHMENT,
-        "/apis/storage.k8s.io/v1/volumeattachments",
-        "volumeAttachments",
-        read_fields.ATTACHMENT,
-        Resource.VOLUME_ATTACHMENT,
-    ),
+    (StorageKind.CLASS, _STORAGE, "storageClasses", fields.STORAGE_CLASS, Resource.STORAGE_CLASS),
+    (StorageKind.VOLUME, _CORE, "persistentVolumes", fields.VOLUME, Resource.PERSISTENT_VOLUME),
+    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims", fields.CLAIM, Resource.PERSISTENT_VOLUME_CLAIM),
+    (StorageKind.CSI_NODE, _STORAGE, "csiNodes", fields.CSI_NODE, Resource.CSI_NODE),
+    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers", fields.CSI_DRIVER, Resource.CSI_DRIVER),
+    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY, Resource.CSI_STORAGE_CAPACITY),
+    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT, Resource.VOLUME_ATTACHMENT),
 )
 
 
 def _stored(
     kind: str,
-    path: str,
+    api: str,
     section: str,
-    fields: FieldTree,
+    kept: FieldTree,
     resource: Resource | None,
-    *,
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
@@ -229,15 +186,15 @@ def _stored(
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
         kind=kind,
-        path=path,
+        path=f"{api}/{section.lower()}",
         section=section,
-        fields=fields,
+        fields=kept,
         asked_by=asked_by,
         decode=decode,
+        on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
         store=store,
         resource=resource,
-        on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
-        is_optional=path.startswith("/apis/storage.k8s.io/"),
+        is_optional=api == _STORAGE,
     )
 
 
@@ -247,7 +204,7 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
         kind=f"PodGroup.{version}.{kind}",
         path=f"/apis/{kind}/{version}/podgroups",
         section=section,
-        fields=read_fields.POD_GROUP,
+        fields=fields.POD_GROUP,
         asked_by=Asker.POD_GROUPS,
         decode=partial(decode_pod_group, kind, version),
         on_upsert=PodGroupSeen,
@@ -258,37 +215,39 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
     )
 
 
-def _with_stimuli_of_their_own(
-    node_annotations: Collection[str], semantics: Semantics
-) -> tuple[WatchedKind, WatchedKind]:
-    """Return the rows of nodes and pods."""
-    return (
-        WatchedKind(
-            kind="Node",
-            path="/api/v1/nodes",
-            section="nodes",
-            fields=read_fields.NODE,
-            asked_by=Asker.EVERY_CONFIGURATION,
-            decode=partial(decode_node, annotation_keys=node_annotations),
-            resource=Resource.NODE,
-            on_upsert=NodeSeen,
-            on_delete=lambda _namespace, name, _uid: NodeGone(name),
-        ),
-        # Of every scheduler, and all except succeeded ones: a pod that succeeds looks deleted. Failed pods are
-        # included, unlike upstream (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by failing it,
-        # and the event of a pod that leaves the selection has the pod's previous state.
-        WatchedKind(
-            kind="Pod",
-            path="/api/v1/pods",
-            field_selector="status.phase!=Succeeded",
-            section="pods",
-            fields=read_fields.POD,
-            asked_by=Asker.EVERY_CONFIGURATION,
-            decode=PodDecoder(semantics).decode,
-            on_upsert=PodSeen,
-            on_delete=lambda _namespace, _name, uid: PodGone(uid),
-            find_problem=term_problem,
-        ),
+def _node(annotation_keys: Collection[str]) -> WatchedKind:
+    return WatchedKind(
+        kind="Node",
+        path="/api/v1/nodes",
+        section="nodes",
+        fields=fields.NODE,
+        asked_by=Asker.EVERY_CONFIGURATION,
+        decode=partial(decode_node, annotation_keys=annotation_keys),
+        resource=Resource.NODE,
+        on_upsert=NodeSeen,
+        on_delete=lambda _namespace, name, _uid: NodeGone(name),
+    )
+
+
+def _pod(semantics: Semantics) -> WatchedKind:
+    """
+    Return the row of pods of every scheduler, except succeeded ones: a pod that succeeds looks deleted.
+
+    Failed pods are included, unlike upstream (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by
+    failing it, and the event of a pod that leaves the selection has the pod's previous state.
+    """
+    return WatchedKind(
+        kind="Pod",
+        path="/api/v1/pods",
+        field_selector="status.phase!=Succeeded",
+        section="pods",
+        fields=fields.POD,
+        asked_by=Asker.EVERY_CONFIGURATION,
+        decode=PodDecoder(semantics).decode,
+        resource=Resource.POD,
+        on_upsert=PodSeen,
+        on_delete=lambda _namespace, _name, uid: PodGone(uid),
+        find_problem=term_problem,
     )
 
 
@@ -298,49 +257,24 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
     """
-    node, pod = _with_stimuli_of_their_own(node_annotations, semantics)
+    namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED, Resource.NAMESPACE)
+    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET, None)
     decode_storage = StorageDecoder().decode
     return (
-        node,
-        _stored(
-            "Namespace",
-            "/api/v1/namespaces",
-            "namespaces",
-            read_fields.NAMED,
-            Resource.NAMESPACE,
-            asked_by=Asker.EVERY_CONFIGURATION,
-            decode=decode_namespace,
-            store=_NAMESPACES,
-        ),
+        _node(node_annotations),
+        _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
+        _pod(semantics),
         *(
-            _stored(
-                *row,
-                asked_by=Asker.DEFAULT_SPREADING,
-                decode=partial(decode_workload, row[0]),
-                store=_WORKLOADS,
-            )
+            _stored(*row, Asker.DEFAULT_SPREADING, partial(decode_workload, row[0]), _WORKLOADS)
             for row in _WORKLOAD_ROWS
         ),
-        *(
-            _stored(*row, asked_by=Asker.PLUGINS, decode=partial(decode_storage, row[0]), store=_VOLUMES)
-            for row in _STORAGE_ROWS
-        ),
-        _stored(
-            "PodDisruptionBudget",
-            "/apis/policy/v1/poddisruptionbudgets",
-            "podDisruptionBudgets",
-            read_fields.DISRUPTION_BUDGET,
-            None,
-            asked_by=Asker.PREEMPTION,
-            decode=decode_disruption_budget,
-            store=_BUDGETS,
-        ),
+        *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
+        _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
-        pod,
     )
 
 

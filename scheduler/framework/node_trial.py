@@ -1,8 +1,8 @@
 """
 One node asked again by all filters of a pod, while other pods come and go there only in thought.
 
-The two passes are upstream's: a node has to take the pod both with and without the pods of at least its priority that
-are nominated there, since these may come, or not.
+There are two passes, as upstream: pods that are nominated to the node may come or not, so it has to take the pod both
+with and without the nominated pods of at least its priority.
 
 Source: framework/runtime/framework.go, RunFilterPluginsWithNominatedPods (kubernetes 1.36).
 """
@@ -34,7 +34,7 @@ class RoomOnly(NamedTuple):
     The rows at which only room matters: all other filters accept them, whichever pods leave.
 
     `columns`: where `PodsByRow.taken` has the number of pods and each resource of the request. `is_first_trial`,
-    `is_only_trial`: whether no other filter looks at pods before this one, or at all.
+    `is_only_trial`: whether no filter before this one looks at pods, or no other filter at all.
     """
 
     plugin: str
@@ -103,9 +103,11 @@ class FilterTrials:
 
     def _prepare(self) -> None:
         self._counting = [
-            (plugin, trial) for plugin, one in self._filters if (trial := one.trial) is not None
+            (plugin, trial)
+            for plugin, node_filter in self._filters
+            if (trial := node_filter.trial) is not None
         ]
-        fixed = [one.mask() for _, one in self._filters if one.trial is None]
+        fixed = [node_filter.mask() for _, node_filter in self._filters if node_filter.trial is None]
         self._passed = np.logical_and.reduce(fixed) if fixed else None
 
     def _fixed(self, index: int, row: int) -> Status | None:

@@ -19,7 +19,7 @@ MAX_NODE_SCORE: Final = 100
 
 def default_normalized(raw: Scores, feasible: FeasibleNodes, *, reverse: bool) -> Scores:
     """
-    Return scores scaled so that the highest raw score of a feasible node gives 100; 100 minus that if `reverse`.
+    Return scores scaled so that the highest raw score of a feasible node gives 100; with `reverse`, it gives 0.
 
     Raw scores must not be negative; the lowest is not subtracted. int16 array of shape (n_rows,). O(n_rows).
     """

@@ -83,8 +83,8 @@ class OutOfTreePlugin:
     @property
     def args_type(self) -> type[Any] | None:
         """The type of its arguments, None if it takes none."""
-        found: type[Any] | None = getattr(self.plugin_class, "args_type", None)
-        return found
+        args_type: type[Any] | None = getattr(self.plugin_class, "args_type", None)
+        return args_type
 
     @property
     def node_annotations(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     shut_off: str = field(default="")
     unscored: str = field(default="")
     watched: Watched = field(default=_unwatched, repr=False)
-    #: The label without which a pod is none of the plugin's business, None if every pod is.
+    #: The plugin is asked about pods with this label alone; None if it is asked about every pod.
     label: str | None = field(init=False)
     _identity: PluginIdentity = field(init=False, repr=False)
 
@@ -134,7 +134,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         self.events_to_register()
 
     def concerns(self, pod: Pod) -> bool:
-        """Return whether the plugin has to be asked about the pod: it may name a label without which it has not."""
+        """Return whether the plugin has to be asked about the pod: not if it names a label that the pod lacks."""
         return self.label is None or self.label in pod.labels
 
     def shut(self, why: str, *, is_scoring: bool) -> None:
@@ -145,7 +145,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
             self.shut_off = why
 
     def effect(self, *, is_scoring: bool) -> str:
-        """Return what follows where it is shut off: as with an extender that is not ignorable, no pod gets through."""
+        """Return what follows a shut-off: no pod gets through, as with an extender that is not ignorable."""
         if is_scoring:
             return "its scores are left out"
         return (
@@ -162,7 +162,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """
         Return whether the pod may enter the active queue.
 
-        A pod of which the plugin does not say so enters: `OutOfTreeAdmission` then fails its cycle, with a message.
+        The pod enters if the plugin fails: `OutOfTreeAdmission` then fails its cycle, with a message.
         """
         if self.shut_off or not self.concerns(pod):
             return True
@@ -174,10 +174,10 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
     def asked_to_admit(self, pod: Pod) -> bool:
         """Return what the plugin says of the pod at PreEnqueue. Raises PluginFailed."""
         with self._identity.failing_at("PreFilter"):
-            found = self.plugin.admits(pod)
-            if found not in (True, False):
-                raise TypeError(f"admits returned {shown(found)}, expected True or False")
-            return bool(found)
+            admitted = self.plugin.admits(pod)
+            if admitted not in (True, False):
+                raise TypeError(f"admits returned {shown(admitted)}, expected True or False")
+            return bool(admitted)
 
     # PreFilter and Filter.
 
@@ -205,7 +205,7 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         return node_filter if names is None else PreFilterResult(node_filter, names)
 
     def _rejecting(self, status: Status) -> Status | Skip:
-        """Return the status of PreFilter: success is SKIP, and a failure is the cycle's."""
+        """Return SKIP for a success, a failure as it is, and a refusal with a reason."""
         if status.code is Code.SUCCESS:
             return SKIP
         return status if status.code is Code.ERROR else self._identity.refusing(status)
@@ -241,10 +241,10 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
         """Return the plugin's events. A hint that raises counts as QUEUE. Raises whatever the plugin raises."""
         if not hasattr(self.plugin, "events_to_register"):
             return ()
-        return [self._guarded_event(one) for one in self.plugin.events_to_register()]
+        return [self._guarded_event(event) for event in self.plugin.events_to_register()]
 
     def _guarded_event(self, event: ClusterEventWithHint) -> ClusterEventWithHint:
-        """Return the event with a hint that does not raise. Raises TypeError if it is none."""
+        """Return the event with a hint that does not raise. Raises TypeError if it is no event."""
         if not isinstance(event, ClusterEventWithHint):
             raise TypeError(
                 f"events_to_register returned {type(event).__name__}, expected ClusterEventWithHint"
@@ -262,26 +262,26 @@ class GuardedPlugin(FilterPlugin, ScorePlugin, PreEnqueuePlugin):
 
     def _guarded_hint(self, hint: HintFn) -> HintFn:
         def checked(pod: Pod, old: object, new: object) -> Hint:
-            found = hint(pod, old, new)
-            if not isinstance(found, Hint):
-                raise TypeError(f"a hint returned {shown(found)}, expected queue_if(...)")
-            return found
+            answer = hint(pod, old, new)
+            if not isinstance(answer, Hint):
+                raise TypeError(f"a hint returned {shown(answer)}, expected queue_if(...)")
+            return answer
 
         def guarded(pod: Pod, old: object, new: object) -> Hint:
             if self.shut_off:
                 return Hint.QUEUE
             try:
-                found: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
+                answer: Hint = self.watched("QueueingHint", pod, lambda: checked(pod, old, new))
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - which the watch counts; in doubt the pod is tried
                 return Hint.QUEUE
-            return found
+            return answer
 
         return guarded
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Return the plugin's explanation of its refusals: an empty one if it has none, and why if it fails."""
+        """Return the plugin's explanation of its refusals: empty if it gives none; why it fails if it does."""
         if self.shut_off or not hasattr(self.plugin, "explain"):
             return PluginExplanation()
         try:
@@ -327,7 +327,7 @@ class OutOfTreeAdmission(FilterPlugin):
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:
-    """Return the only nodes that an out-of-tree plugin names. Raises TypeError for what is no collection of names."""
+    """Return the only nodes that an out-of-tree plugin names. Raises TypeError if they are no names."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"node_names is {names!r}, expected a set of names")
     return frozenset(names)

@@ -85,7 +85,7 @@ class GuardedFilter(NodeFilter):
         self._mask: Mask | None = None
 
     def mask(self) -> Mask:
-        """Return the plugin's mask. Raises PluginFailed if it is none, or if a rule's status is no refusal."""
+        """Return the plugin's mask. Raises PluginFailed if it is no mask, or if a rule's status is no refusal."""
         if self._mask is None:
             with self._identity.failing_at("Filter"):
                 mask = self._node_filter.mask()
@@ -102,7 +102,7 @@ class GuardedFilter(NodeFilter):
         return self._mask
 
     def statuses(self) -> NodeStatuses:
-        """Return the plugin's reasons. If it fails to give them, that is the reason; the nodes are refused anyhow."""
+        """Return the plugin's reasons. If it fails to, the failure is the reason of all nodes that it refuses."""
         mask = self.mask()
         try:
             with self._identity.failing_at("Filter"):
@@ -216,7 +216,7 @@ def unexplained(identity: PluginIdentity, error: Exception) -> str:
 
 
 def _or_else(call: Callable[[], _T], otherwise: _T) -> _T:
-    """Return what the call returns; `otherwise` where it fails: a change that is not proposed is no harm."""
+    """Return what the call returns; `otherwise` if it fails, since a proposal that is left out does no harm."""
     try:
         return call()
     except Exception:  # noqa: BLE001 - code of the user's may raise anything

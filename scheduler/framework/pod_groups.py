@@ -18,7 +18,7 @@ _MANY: Final = 1 << 30
 
 
 def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amounts:
-    """Return the most copies of the pod that each row takes by the filters that know: int64, shape (n_rows,)."""
+    """Return the most copies of the pod that each row takes, as far as filters know: int64, shape (n_rows,)."""
     most: Amounts = np.full(n_rows, _MANY, dtype=np.int64)
     for _, node_filter in filters:
         if node_filter.copies is not None:

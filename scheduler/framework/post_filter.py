@@ -37,7 +37,7 @@ class GroupPreemptor(Protocol):
         """
         Return the pods in the order in which they are reprieved where there is room for them.
 
-        The second value is how many of them, the first ones, would break a PodDisruptionBudget if they left.
+        The second value is the number of pods at the beginning whose removal would break a PodDisruptionBudget.
         """
         ...
 

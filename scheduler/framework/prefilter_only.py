@@ -1,4 +1,4 @@
-"""A plugin that a profile runs at PreFilter but not at Filter, where it can reject the pod or name nodes."""
+"""A plugin that a profile runs at PreFilter, where it can reject the pod or name nodes, but not at Filter."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class Profile:
     One profile of the configuration, ready to run.
 
     `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `out_of_tree`: its plugins of the user's,
-    which are also among the others. `max_search_decisions`: of the search for a group's places, beyond one for each
-    member.
+    which are in the other fields as well. `max_search_decisions`: how many decisions the search for a group's places
+    may take beyond one for each member.
     """
 
     scheduler_name: str
@@ -48,7 +48,7 @@ class Profile:
         return np.result_type(np.int16, np.min_scalar_type(-most))
 
     def rejecting_plugins(self) -> Iterable[Plugin]:
-        """Return each plugin that can reject a pod once, and so registers the events that may lift the rejection."""
+        """Return the plugins that can reject a pod, and so register the events that may lift a rejection, each once."""
         by_name: dict[str, Plugin] = {}
         for plugin in (*self.pre_enqueue, *self.filters):
             by_name.setdefault(plugin.name, plugin)

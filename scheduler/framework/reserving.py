@@ -43,7 +43,7 @@ class Reservation(ABC):
     @abstractmethod
     def is_done(self, versions: Sequence[str], node: Node, view: ClusterView) -> bool | str:
         """
-        Return whether the pod may be bound; a text if it never may, which says why.
+        Return whether the pod may be bound, or a text that says why it never may.
 
         `versions`: the resourceVersion that each write has made. What is assumed of objects does not count: only
         `ClusterState.seen_object` shows what is done.

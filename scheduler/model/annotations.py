@@ -162,7 +162,7 @@ class AnnotatedAffinity:
 
     @property
     def is_required(self) -> bool:
-        """Whether a pod without it could go to other nodes."""
+        """Whether a pod without this affinity could go to other nodes."""
         affinity = self.pod_affinity
         terms = affinity.required or affinity.required_anti or self.required_node_affinity.terms
         return bool(terms) or self.replaces
@@ -191,8 +191,8 @@ def parse_affinity_annotation(
         return None
     try:
         if mode not in (_ADD, _REPLACE):
-            found = escaped(mode[:SHOWN_OF_MODE])
-            return Problem(f'annotation {MODE}: found "{found}", expected "{_ADD}" or "{_REPLACE}"')
+            shown = escaped(mode[:SHOWN_OF_MODE])
+            return Problem(f'annotation {MODE}: found "{shown}", expected "{_ADD}" or "{_REPLACE}"')
         if len(text.encode()) > LIMIT_BYTES:
             return Problem(f"annotation {AFFINITY}: $: more than {LIMIT_BYTES} bytes")
         raw = _DECODER.decode(text)
@@ -236,7 +236,7 @@ def _parsed_affinity(
 
 
 def reach_problem(namespace: str) -> str:
-    """Return why a pod of this namespace may not have terms about others by annotation, as pods and users read it."""
+    """Return why annotations of this namespace may not be about other namespaces, as messages to users say it."""
     return (
         f"annotation {AFFINITY}: a term is about other namespaces, which annotationNamespaces of the"
         f" configuration does not allow pods of namespace {namespace}"
@@ -373,8 +373,8 @@ def _max_pods(path: str, raw: _Term, *, is_anti: bool) -> int:
     if not is_anti:
         raise _MalformedError(f"{path}.maxPodsPerDomain: only required anti-affinity takes it")
     if not 1 <= raw.max_pods_per_domain <= _LIMIT_PODS:
-        found = str(raw.max_pods_per_domain)[:64]
-        raise _MalformedError(f"{path}.maxPodsPerDomain: found {found}, expected 1 to {_LIMIT_PODS}")
+        shown = str(raw.max_pods_per_domain)[:64]
+        raise _MalformedError(f"{path}.maxPodsPerDomain: found {shown}, expected 1 to {_LIMIT_PODS}")
     return raw.max_pods_per_domain
 
 

@@ -28,7 +28,7 @@ class DeclaredAffinity(NamedTuple):
 
 
 def combined(spec: DeclaredAffinity, annotated: AnnotatedAffinity) -> DeclaredAffinity | Problem:
-    """Return the affinity of both, or only of the annotation if that replaces the spec's."""
+    """Return the affinity of both, or only that of the annotation if it replaces the spec's."""
     required_nodes = _combined_required_nodes(spec.required_nodes, annotated)
     if isinstance(required_nodes, Problem):
         return required_nodes
@@ -83,7 +83,7 @@ def _combined_required_nodes(
 
 
 def _both(first: NodeTerm, second: NodeTerm) -> NodeTerm:
-    """Return the term that matches the nodes that both match: no node if one of them is empty."""
+    """Return the term that matches a node if both match it: no node if one of the terms is empty."""
     if first.is_empty or second.is_empty:
         return NodeTerm((), ())
     return NodeTerm(

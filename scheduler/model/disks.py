@@ -1,5 +1,5 @@
 """
-Disks that a pod names itself, without a claim, and the CSI drivers that took over from the in-tree plugins.
+Disks that a pod names without a claim, and the CSI drivers that took over from the in-tree plugins.
 
 Source: staging/src/k8s.io/csi-translation-lib/plugins (kubernetes 1.36).
 """
@@ -109,7 +109,7 @@ def gce_handle(name: str, zone: str = "UNSPECIFIED") -> str:
 
 def ebs_handle(volume_id: str) -> str:
     """
-    Return the volume's id without zone: `aws://zone/vol-1` names the same as `vol-1`.
+    Return the volume's id without its zone: `aws://zone/vol-1` and `vol-1` name the same volume.
 
     Upstream ends the cycle with an error if the rest is no volume id.
     """
@@ -118,16 +118,18 @@ def ebs_handle(volume_id: str) -> str:
     return volume_id.removeprefix("aws://").partition("/")[2].strip("/")
 
 
-def disks_conflict(one: Disk, other: Disk) -> bool:
+def disks_conflict(mounted: Disk, other: Disk) -> bool:
     """
     Return whether two pods that mount these disks cannot be on one node.
 
     Source: plugins/volumerestrictions/volume_restrictions.go, isVolumeConflict (kubernetes 1.36).
     """
-    if one.plugin not in RESTRICTED or (one.plugin, one.name) != (other.plugin, other.name):
+    if mounted.plugin not in RESTRICTED or (mounted.plugin, mounted.name) != (other.plugin, other.name):
         return False
-    if one.plugin == AWS_EBS:
+    if mounted.plugin == AWS_EBS:
         return True
-    if one.plugin == RBD and (one.pool != other.pool or not set(one.monitors) & set(other.monitors)):
+    if mounted.plugin == RBD and (
+        mounted.pool != other.pool or not set(mounted.monitors) & set(other.monitors)
+    ):
         return False
-    return not (one.read_only and other.read_only)
+    return not (mounted.read_only and other.read_only)

@@ -20,7 +20,7 @@ class DisruptionBudget:
     How many more of the pods that it selects may be disrupted.
 
     Attributes:
-        selector: one that does not parse selects nothing.
+        selector: NOTHING if it does not parse.
         disruptions_allowed: as its controller last counted.
         disrupted_pods: names of pods that are already counted out, since the API server evicts them.
     """

@@ -106,8 +106,15 @@ class Fallback:
             return "ScheduleAnyway"
         return f"preferred with weight {self.weight}"
 
+    @property
+    def text(self) -> str:
+        """A sentence's rest: what the rule counts as once it is relaxed, and when that is."""
+        when = [f"after {self.after_s} s"] if self.after_s is not None else []
+        when += ["when an autoscaler says NotTriggerScaleUp"] if self.after_not_trigger_scale_up else []
+        return f"{self.name} counts as {self.softened}, {' or '.join(when)}"
+
     def names(self, term: AffinityTerm | SpreadConstraint) -> bool:
-        """Return whether the entry is about the term, which is one of its rule."""
+        """Return whether the entry is about the term, which stands in the entry's rule."""
         selector = term.selector
         if term.topology_key != self.topology_key or not isinstance(selector, Selector):
             return False
@@ -140,14 +147,14 @@ def parse_fallbacks(annotations: Mapping[str, str]) -> tuple[Fallback, ...] | Pr
         return _problem(f"$: {error}")
     if len(raw) > _LIMIT_ENTRIES:
         return _problem(f"$: more than {_LIMIT_ENTRIES} entries")
-    found: dict[str, Fallback] = {}
+    by_name: dict[str, Fallback] = {}
     for index, entry in enumerate(raw):
         if (fault := _fault(entry)) is not None:
             return _problem(f"$[{index}]{fault}")
         fallback = _fallback(entry)
-        if found.setdefault(fallback.name, fallback) is not fallback:
+        if by_name.setdefault(fallback.name, fallback) is not fallback:
             return _problem(f"$[{index}]: {fallback.name} is named twice")
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def _problem(cause: str) -> Problem:
@@ -190,7 +197,7 @@ def yielding(
     rules: Rules, fallbacks: tuple[Fallback, ...], *, spec_requires_nodes: bool = False
 ) -> Rules | Problem:
     """
-    Return the rules with the anti-affinity terms that have an entry marked; a Problem if an entry names no term.
+    Return the rules in which each anti-affinity term with an entry is marked; a Problem if an entry names no term.
 
     `spec_requires_nodes`: whether the spec itself has required node affinity, which no entry can relax: the kubelet
     would refuse the pod.
@@ -216,7 +223,7 @@ def _is_about_any(entry: Fallback, rules: Rules) -> bool:
         case "nodeAffinity":
             return rules.required_nodes.terms is not None
         case "topologySpreadConstraints":
-            return any(one.hard and entry.names(one) for one in rules.spread)
+            return any(constraint.hard and entry.names(constraint) for constraint in rules.spread)
         case "podAffinity":
             terms = rules.affinity.required
         case "podAntiAffinity":
@@ -227,14 +234,18 @@ def _is_about_any(entry: Fallback, rules: Rules) -> bool:
 
 def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, tuple[AffinityTerm, ...]]:
     """Return the rules with the terms of these entries as preferences, and the anti-affinity terms among them."""
-    by_kind = {kind: [one for one in entries if one.kind == kind] for kind in {one.kind for one in entries}}
+    by_kind = {
+        kind: [entry for entry in entries if entry.kind == kind] for kind in {entry.kind for entry in entries}
+    }
     affinity = rules.affinity
     required, near = _split(affinity.required, by_kind.get("podAffinity", ()))
     required_anti, apart = _split(affinity.required_anti, by_kind.get("podAntiAffinity", ()))
     of_spread = by_kind.get("topologySpreadConstraints", ())
     spread = tuple(
-        replace(one, hard=False) if one.hard and any(entry.names(one) for entry in of_spread) else one
-        for one in rules.spread
+        replace(constraint, hard=False)
+        if constraint.hard and any(entry.names(constraint) for entry in of_spread)
+        else constraint
+        for constraint in rules.spread
     )
     nodes, preferred_nodes = rules.required_nodes, rules.preferred_nodes
     for entry in by_kind.get("nodeAffinity", ()):
@@ -253,7 +264,7 @@ def relaxed_rules(rules: Rules, entries: Collection[Fallback]) -> tuple[Rules, t
 
 
 def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list[tuple[AffinityTerm, int]]]:
-    """Return the terms that no entry names, and the others with the weight of the first entry that does."""
+    """Return the terms that no entry names, and each other term with the weight of the first entry that names it."""
     kept, relaxed = [], []
     for term in usable(terms):
         weight = next((entry.weight for entry in entries if entry.names(term)), None)

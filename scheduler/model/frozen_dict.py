@@ -12,8 +12,8 @@ class FrozenDict(dict[_K, _V]):
     """
     A dict whose methods that change it raise TypeError. 0.1 µs more than the dict that it is made of.
 
-    Plugins of users read pods and nodes. Many pods share one spec, and label sets share the labels of a pod, so that a
-    change of one of these by accident would be one of the scheduler's state.
+    Plugins of users read pods and nodes. Many pods share one spec, and label sets share the labels of a pod, so that an
+    accidental change of a spec or a label would change the scheduler's state.
     """
 
     __slots__ = ()

@@ -25,7 +25,7 @@ class WriteReservation:
     """
     Make the writes, in order, that the pod needs before it is bound to the node; answered by ReservationWritten.
 
-    The first write that fails is the last.
+    No write follows one that failed.
     """
 
     pod: Pod
@@ -75,7 +75,7 @@ class EvictVictim:
     """
     Say on the victim that the preemptor needs its place, and delete it; answered by EvictionEnded.
 
-    `number`: of the decision; what was decided earlier has a lower one.
+    `number`: of the decision; an earlier decision has a lower number.
     """
 
     preemptor: Pod
@@ -85,7 +85,7 @@ class EvictVictim:
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Record an event about the pod, reported by the profile `reported_by`; by its own if that is empty."""
+    """Record an event about the pod, reported by the profile `reported_by`; by the pod's own if that is empty."""
 
     pod: Pod
     type: Literal["Normal", "Warning"]
@@ -116,9 +116,9 @@ class Attempted:
         n_evaluated: nodes that were filtered.
         n_feasible: nodes that passed.
         tried_preemption: whether PostFilter ran.
-        n_victims: pods that are evicted for this one.
-        nominated_node_name: the node that they are evicted from; '' if there are none.
-        victims: namespace and name of the first ten of them.
+        n_victims: pods that are evicted for this pod.
+        nominated_node_name: the node that the victims are evicted from; '' without victims.
+        victims: namespace and name of the first ten victims.
         record: the decision annotation of a bound pod; '' if it has none.
         relaxed: the kinds of the rules that were relaxed for a bound pod.
     """
@@ -152,7 +152,7 @@ class PatchPodGroup:
     """
     Write a condition of a PodGroup of scheduling.k8s.io.
 
-    `condition_type`: empty for the one by which its version of the API says whether it is placed.
+    `condition_type`: empty for the condition that says, in its version of the API, whether the group is placed.
     """
 
     group: PodGroup
@@ -167,7 +167,7 @@ class GroupAttempted:
     """
     Report the end of an attempt to place a group, for metrics.
 
-    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: that the search took; 0 without a search.
+    `started_s`: when it began, by the clock of `now_s`. `n_decisions`: made by the search; 0 without a search.
     """
 
     profile: str

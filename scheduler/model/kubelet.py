@@ -15,7 +15,7 @@ _FORM: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,127}")
 
 def rejection_reason(status: pod_wire.PodStatus) -> str:
     """
-    Return why the kubelet rejected the pod, such as OutOfcpu; empty if it did not.
+    Return why the kubelet rejected the pod, such as OutOfcpu; empty if the kubelet did not reject it.
 
     Source: kubelet.go, rejectPod; lifecycle/predicate.go, InsufficientResourcePrefix (kubernetes 1.36).
     """

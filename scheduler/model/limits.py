@@ -48,8 +48,8 @@ def within_limits(spec: PodSpec) -> PodSpec:
     tolerations = _excess([("tolerations", len(spec.tolerations), MAX_TOLERATIONS)])
     containers = _excess([("containers", len(spec.containers) + len(spec.init_containers), MAX_CONTAINERS)])
     resources = _excess([("resources", len(_resources(spec)), MAX_RESOURCES)])
-    found = [*terms, *spread, *nodes, *tolerations, *containers, *resources]
-    if not found:
+    excesses = [*terms, *spread, *nodes, *tolerations, *containers, *resources]
+    if not excesses:
         return spec
     return replace(
         spec,
@@ -60,7 +60,7 @@ def within_limits(spec: PodSpec) -> PodSpec:
         tolerations=() if tolerations else spec.tolerations,
         containers=_with_plain_requests(spec.containers) if resources else spec.containers,
         init_containers=_with_plain_requests(spec.init_containers) if resources else spec.init_containers,
-        exceeded_limits=", ".join(found),
+        exceeded_limits=", ".join(excesses),
     )
 
 
@@ -74,7 +74,7 @@ def _excess(counts: Iterable[_Count]) -> list[str]:
 
 def _pod_affinity_counts(affinity: PodAffinity) -> Iterator[_Count]:
     lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
-    terms = [term for one in lists for term in usable(one)]
+    terms = [term for listed in lists for term in usable(listed)]
     n_open = sum(1 for term in terms if not term.selector.is_nothing and term.selector.anchor() is None)
     yield "terms of pod affinity and anti-affinity", len(terms), MAX_TERMS
     yield "such terms whose labelSelector requires no value", n_open, MAX_OPEN_TERMS
@@ -84,19 +84,19 @@ def _pod_affinity_counts(affinity: PodAffinity) -> Iterator[_Count]:
 
 
 def _spread_counts(spread: tuple[SpreadConstraint, ...]) -> Iterator[_Count]:
-    selectors = [one.selector for one in spread if isinstance(one.selector, Selector)]
+    selectors = [each.selector for each in spread if isinstance(each.selector, Selector)]
     yield "topology spread constraints", len(spread), MAX_SPREAD
     yield "values in their labelSelectors", _n_values(selectors), MAX_VALUES
 
 
 def _n_values(selectors: Iterable[Selector]) -> int:
     """Return the number of values of all requirements; a requirement without values counts as one."""
-    return sum(max(1, len(one.values)) for selector in selectors for one in selector.requirements)
+    return sum(max(1, len(values)) for selector in selectors for _, _, values in selector.requirements)
 
 
 def _n_node_requirements(spec: PodSpec) -> int:
-    preferred = (one.term for one in spec.preferred_nodes or ())
-    terms: Iterable[NodeTerm] = (*(spec.required_node_affinity.terms or ()), *preferred)
+    preferred_terms = (preferred.term for preferred in spec.preferred_nodes or ())
+    terms: Iterable[NodeTerm] = (*(spec.required_node_affinity.terms or ()), *preferred_terms)
     return len(spec.required_node_affinity.node_selector or ()) + sum(
         1 + len(term.expressions) + len(term.names) for term in terms
     )
@@ -112,6 +112,6 @@ def _resources(spec: PodSpec) -> set[str]:
 def _with_plain_requests(containers: tuple[Container, ...]) -> tuple[Container, ...]:
     """Return the containers with their requests of cpu, memory and ephemeral storage alone."""
     return tuple(
-        replace(one, requests={name: n for name, n in one.requests.items() if name in _PLAIN})
-        for one in containers
+        replace(container, requests={name: n for name, n in container.requests.items() if name in _PLAIN})
+        for container in containers
     )

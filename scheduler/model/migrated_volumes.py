@@ -1,5 +1,5 @@
 """
-Volumes of in-tree plugins, as the CSI drivers that took over from these see them.
+Volumes of in-tree plugins, as seen by the CSI drivers that took over from the plugins.
 
 Source: csi-translation-lib/plugins (kubernetes 1.36).
 """
@@ -7,6 +7,7 @@ Source: csi-translation-lib/plugins (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from scheduler.model import disks, volume_wire
 from scheduler.model.terms import NodeRequirement, NodeTerm
@@ -59,13 +60,14 @@ def migrated_terms(
     driver_key = disks.MIGRATIONS[plugin].topology_key
     if not driver_key:
         return terms
-    named = {one.key for term in terms or () for one in term.expressions}
+    expressions = [expression for term in terms or () for expression in term.expressions]
+    named = {expression.key for expression in expressions}
     is_beta = ZONE_KEY not in named and (
         BETA_ZONE_KEY in named or (ZONE_KEY not in labels and BETA_ZONE_KEY in labels)
     )
     zone_key = BETA_ZONE_KEY if is_beta else ZONE_KEY
     renamed = {BETA_REGION_KEY: REGION_KEY} if is_beta else {}
-    has_zones = any(one.values for term in terms or () for one in term.expressions if one.key == zone_key)
+    has_zones = any(expression.values for expression in expressions if expression.key == zone_key)
     if has_zones:
         renamed[zone_key] = driver_key
     zones = tuple(
@@ -76,11 +78,8 @@ def migrated_terms(
         return None
 
     def migrated(term: NodeTerm) -> NodeTerm:
-        expressions = tuple(
-            NodeRequirement(renamed.get(one.key, one.key), one.operator, one.values)
-            for one in term.expressions
-        )
-        return NodeTerm((*expressions, *added), term.names, term.problem)
+        own = (replace(each, key=renamed.get(each.key, each.key)) for each in term.expressions)
+        return NodeTerm((*own, *added), term.names, term.problem)
 
     if added and not terms:
         terms = (NodeTerm((), ()),)

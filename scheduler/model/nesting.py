@@ -59,9 +59,9 @@ def shallow(document: bytes) -> bytes:
 
 def _escaped(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Return a mask of the characters that a backslash escapes: those after the 1st, 3rd, 5th ... of a run."""
-    found = np.zeros(len(text) + 1, dtype=np.bool_)
+    is_escaped = np.zeros(len(text) + 1, dtype=np.bool_)
     backslashes = np.flatnonzero(text == _BACKSLASH)
     is_first = np.diff(backslashes, prepend=-2) != 1
     firsts = np.maximum.accumulate(np.where(is_first, backslashes, 0))
-    found[backslashes[(backslashes - firsts) % 2 == 0] + 1] = True
-    return found[:-1]
+    is_escaped[backslashes[(backslashes - firsts) % 2 == 0] + 1] = True
+    return is_escaped[:-1]

@@ -149,9 +149,9 @@ class PodDecoder:
         return spec
 
     def _relaxed(self, key: tuple[object, ...], spec: PodSpec, annotations: Mapping[str, str]) -> PodSpec:
-        """Return the spec of a bound pod with the rules relaxed that its mark names."""
-        names = {one.rule for one in read_mark(annotations)}
-        entries = tuple(one for one in spec.fallbacks if one.name in names)
+        """Return the spec of a bound pod, in which the rules that its mark names are relaxed."""
+        names = {entry.rule for entry in read_mark(annotations)}
+        entries = tuple(entry for entry in spec.fallbacks if entry.name in names)
         if not entries:
             return spec
         relaxed = self._specs.get((*key, entries))
@@ -162,7 +162,7 @@ class PodDecoder:
 
 
 def _within(text: str, limit: int) -> str | None:
-    """Return the text of an annotation, None if it is too long: what a longer one says does not count."""
+    """Return the text of an annotation, None if it is too long to count."""
     return text if len(text) <= limit else None
 
 
@@ -272,7 +272,7 @@ def _parse_spec(
 def _declared_affinity(
     namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
 ) -> tuple[DeclaredAffinity, str | None]:
-    """Return the affinity, and why the annotation counts as absent; None if it does not."""
+    """Return the affinity, and why the annotation counts as absent; no reason (None) if it counts."""
     of_spec = pod_wire.decode_affinity(raw.affinity)
     affinity = DeclaredAffinity(
         parse_affinity(namespace, of_spec),
@@ -337,7 +337,7 @@ def _disruption(conditions: tuple[pod_wire.Condition, ...] | None) -> str:
 
 
 def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None:
-    """Return what the pod's status says it holds on its node; None if that agrees with the spec."""
+    """Return the resources that the pod holds on its node by its status; None if these agree with the spec."""
     declared = {c.name: c for c in (*(spec.containers or ()), *(spec.init_containers or ()))}
     containers: dict[str, ContainerResize] = {}
     for reported in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):

@@ -1,9 +1,9 @@
 """
 Groups of pods that are placed as one, and how a pod names its group.
 
-Three ways, the first that a pod has counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io` (kubernetes 1.36
-and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our own, for which a
-cluster needs no kind.
+There are three ways, and the first that a pod uses counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io`
+(kubernetes 1.36 and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our
+own, for which a cluster needs no kind.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PodGroup:
     A PodGroup object, or what the members of a group of our own say.
 
     `min_count`: members of which all are placed or none; 1 without a gang. `topology_key`: a node label of which all
-    members share the value; empty for none. `api_version`: of scheduling.k8s.io if its status is ours to write.
+    members share the value; empty for none. `api_version`: of scheduling.k8s.io; empty if we do not write its status.
     """
 
     key: GroupKey
@@ -97,17 +97,16 @@ class PodGroup:
     @property
     def scheduled_condition(self) -> wire.GroupCondition | None:
         """Return the condition that says whether the group was placed; None if there is none."""
-        return next((one for one in self.conditions if one.type in CONDITION_TYPES.values()), None)
+        return self.condition_of("")
 
     def condition_of(self, condition_type: str) -> wire.GroupCondition | None:
         """Return the condition of the type, empty for `scheduled_condition`; None if there is none."""
-        if not condition_type:
-            return self.scheduled_condition
-        return next((one for one in self.conditions if one.type == condition_type), None)
+        types = (condition_type,) if condition_type else CONDITION_TYPES.values()
+        return next((condition for condition in self.conditions if condition.type in types), None)
 
     @property
     def was_scheduled(self) -> bool:
-        """Return whether the status says that it was placed once, which is never taken back."""
+        """Return whether the status says that the group was placed once; no server takes that back."""
         condition = self.scheduled_condition
         return condition is not None and condition.status == "True"
 
@@ -185,5 +184,5 @@ def _number(text: str | None, most: int) -> int:
 
 
 def _problem(name: str, text: str | None, most: int) -> str:
-    found = "none" if text is None else f'"{escaped(text[:64])}"'
-    return f"{name} of the pod: found {found}, expected 1 to {most}"
+    shown = "none" if text is None else f'"{escaped(text[:64])}"'
+    return f"{name} of the pod: found {shown}, expected 1 to {most}"

@@ -159,7 +159,7 @@ class Volume(Wire, frozen=True):
 
     @property
     def disk(self) -> DiskSource | None:
-        """Return the disk that the pod names itself, of which a volume has one at most."""
+        """Return the disk that the volume names without a claim; a volume has one at most."""
         return (
             self.gce_persistent_disk
             or self.aws_elastic_block_store

@@ -241,7 +241,7 @@ def may_use_claim(pod: Pod, key: str) -> bool:
 
 
 def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
-    """Return a copy of the spec in which the terms of these of its fallbacks count as preferred. O(terms)."""
+    """Return a copy of the spec, in which the terms that these fallbacks name count as preferred. O(terms)."""
     rules, relaxed_anti = relaxed_rules(rules_of(spec), entries)
     return replace(
         spec,
@@ -256,9 +256,9 @@ def relaxed_spec(spec: PodSpec, entries: Collection[Fallback]) -> PodSpec:
 
 
 def as_relaxed(pod: Pod, spec: PodSpec) -> Pod:
-    """Return the pod with the rules relaxed that are relaxed in `spec`, of another version of it."""
-    names = {one.name for one in spec.relaxed}
-    entries = tuple(one for one in pod.spec.fallbacks if one.name in names)
+    """Return the pod, in which the same rules are relaxed as in `spec`, the spec of another version of the pod."""
+    names = {entry.name for entry in spec.relaxed}
+    entries = tuple(entry for entry in pod.spec.fallbacks if entry.name in names)
     return replace(pod, spec=relaxed_spec(pod.spec, entries)) if entries and not pod.spec.relaxed else pod
 
 

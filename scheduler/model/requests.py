@@ -175,7 +175,7 @@ def _over_containers(
 
 
 def _held(container: Container, resize: Resize | None) -> Requests:
-    """Return the larger of what the container requests and holds; an infeasible request does not count."""
+    """Return the larger of the container's requests and what it holds; an infeasible request does not count."""
     reported = resize.containers.get(container.name) if resize else None
     if resize is None or reported is None:
         return container.requests

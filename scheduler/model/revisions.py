@@ -1,5 +1,5 @@
 """
-Terms that select only the pods of their own pod's revision, as `matchLabelKeys: [pod-template-hash]` makes them.
+Terms that are narrowed to the revision of their own pod, as `matchLabelKeys: [pod-template-hash]` does it.
 
 Source: KEP-3243 and KEP-3633; the label is the Deployment controller's (pkg/controller/deployment/sync.go, 1.36).
 """
@@ -24,13 +24,13 @@ def spans_revisions(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def declares_any(pod: Pod, terms: Collection[AffinityTerm]) -> bool:
-    """Return whether the pod has a revision, and one of these among its required anti-affinity terms."""
+    """Return whether the pod has a revision, and has one of these terms as required anti-affinity."""
     declared = usable(pod.spec.affinity.required_anti)
     return REVISION_KEY in pod.labels and any(term in terms for term in declared)
 
 
 def keyed_anti_affinity(pod: Pod, terms: Iterable[AffinityTerm]) -> Pod:
-    """Return the pod with these of its required anti-affinity terms narrowed to its own revision."""
+    """Return the pod, in which these required anti-affinity terms are narrowed to its own revision."""
     narrowed = frozenset(terms)
     required_anti = tuple(
         replace(term, selector=_keyed(term.selector, pod)) if term in narrowed else term
@@ -43,12 +43,12 @@ def keyed_anti_affinity(pod: Pod, terms: Iterable[AffinityTerm]) -> Pod:
 def keyed_spread(pod: Pod, topology_key: str) -> Pod:
     """Return the pod with its hard spread constraints by the topology key narrowed to its own revision."""
     spread = tuple(
-        replace(one, selector=_keyed(one.selector, pod))
-        if topology_key == one.topology_key
-        and spreads_revisions(one, pod)
-        and isinstance(one.selector, Selector)
-        else one
-        for one in pod.spec.spread
+        replace(constraint, selector=_keyed(constraint.selector, pod))
+        if topology_key == constraint.topology_key
+        and spreads_revisions(constraint, pod)
+        and isinstance(constraint.selector, Selector)
+        else constraint
+        for constraint in pod.spec.spread
     )
     return replace(pod, spec=replace(pod.spec, spread=spread))
 

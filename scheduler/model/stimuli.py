@@ -99,7 +99,7 @@ class PluginFailing:
     """
     An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
 
-    `is_scoring`: at a point of scores, so that its filter works.
+    `is_scoring`: whether it fails at a point of scores, so that its filter still works.
     """
 
     profile: str
@@ -117,7 +117,7 @@ class ReservationWritten:
     Attributes:
         uid: of the pod.
         versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
-        problem: why the next write failed and will not take effect; empty if all were made.
+        problem: why the next write failed and will not take effect; empty if all writes were made.
     """
 
     uid: str
@@ -177,7 +177,7 @@ class PodGroupGone:
 
 @dataclass(frozen=True, slots=True)
 class WatchInterrupted:
-    """A list or watch failed: until it goes on, changes are not seen."""
+    """A list or watch failed: changes are not seen until it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

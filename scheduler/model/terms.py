@@ -40,7 +40,7 @@ class AffinityTerm:
             than 1 only by annotation.
         enforced: whether the rule has to hold while the pod runs; only by annotation.
         crosses_by_annotation: whether an annotation declares it and it is not about the pod's own namespace alone. It
-            counts only if an administrator lets the namespace do that: quotas do not see annotations.
+            counts only if an administrator lets the namespace declare such terms: quotas do not see annotations.
         by_annotation: whether an annotation declares it, so that autoscalers do not see it.
         yields: whether this required anti-affinity gives way to a pod that has relaxed an equal term; see `fallback`.
     """
@@ -71,7 +71,7 @@ class PodAffinity:
     preferred_anti: TermList = ()
 
     def crosses_by_annotation(self) -> bool:
-        """Return whether a term does. O(terms)."""
+        """Return whether a term crosses namespaces by annotation. O(terms)."""
         lists = (self.required, self.required_anti, self.preferred, self.preferred_anti)
         return any(term.crosses_by_annotation for terms in lists for term in usable(terms))
 
@@ -201,11 +201,11 @@ class RequiredNodeAffinity:
 
     @property
     def matches_all_nodes(self) -> bool:
-        """Return whether every node satisfies it."""
+        """Return whether every node satisfies the rule."""
         return not self.node_selector and self.terms is None
 
     def label_keys(self) -> set[str]:
-        """Return the keys of the node labels that it reads."""
+        """Return the keys of the node labels that the rule reads."""
         pairs = self.node_selector or ()
         expressions = (each for term in self.terms or () for each in term.expressions)
         return {*(key for key, _ in pairs), *(each.key for each in expressions)}

@@ -44,7 +44,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class StorageDecoder:
-    """Decodes JSON into these objects. Objects of one decoder share equal topologies, so use one per process."""
+    """Decodes JSON into storage objects. Objects of one decoder share equal topologies, so use one per process."""
 
     def __init__(self) -> None:
         self._claim = msgspec.json.Decoder(volume_wire.Claim)
@@ -190,7 +190,7 @@ def _storage_bytes(amounts: Mapping[str, QuantityText] | None) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _n_bytes(amount: QuantityText) -> int:
-    """Return the number: for equal amounts one object, so that 50,000 volumes of a few sizes share a few."""
+    """Return the number of bytes; equal amounts share one number, so that 50,000 volumes of a few sizes take few."""
     return parse_quantity(0 if amount is None else amount).value()
 
 
@@ -202,7 +202,10 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
         provisioner=raw.provisioner or "",
         binding_mode=raw.volume_binding_mode,
         allowed_topologies=tuple(
-            NodeTerm(tuple(NodeRequirement(one.key, "In", one.values or ()) for one in term), ())
+            NodeTerm(
+                tuple(NodeRequirement(expression.key, "In", expression.values or ()) for expression in term),
+                (),
+            )
             for term in terms
         ),
         default_since=raw.metadata.creation_timestamp or "" if _is_default(raw.metadata) else None,

@@ -40,7 +40,7 @@ ZONE_SEPARATOR: Final = "__"
 
 
 class StorageKind(StrEnum):
-    """The kinds that volumes are made of."""
+    """The kinds of which volumes are made."""
 
     VOLUME = "PersistentVolume"
     CLAIM = "PersistentVolumeClaim"
@@ -105,12 +105,12 @@ class PersistentVolumeClaim:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is fully bound; its phase does not matter."""
+        """Whether the claim is fully bound; its phase does not matter."""
         return self.is_bind_completed and self.volume_name != ""
 
 
 class ClaimReference(NamedTuple):
-    """The claim that a volume is for: `namespace/name`, and its UID or nothing."""
+    """The claim to which a volume is promised: `namespace/name`, and its UID, which may be empty."""
 
     key: str
     uid: str
@@ -123,7 +123,7 @@ class PersistentVolume:
 
     Attributes:
         topology: None if every node can reach it.
-        driver: its CSI driver; empty if it has none and no in-tree plugin that was migrated to one.
+        driver: its CSI driver, or the driver to which its in-tree plugin was migrated; empty without either.
         handle: its name at that driver.
         plugin: the in-tree plugin that it names instead of a driver.
         migrated_topology: `topology` on nodes where the in-tree plugin was migrated.
@@ -150,16 +150,16 @@ class PersistentVolume:
 
     @property
     def is_free(self) -> bool:
-        """Whether a claim may take it that it was not made for."""
+        """Whether any fitting claim may take the volume."""
         return self.claim is None and self.is_available and not self.terminating
 
     @property
     def is_limited(self) -> bool:
-        """Whether it counts against the limits of its driver."""
+        """Whether the volume counts against the limits of its driver."""
         return self.driver != "" and (not self.plugin or disks.MIGRATIONS[self.plugin].is_limited)
 
     def is_for(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether it was made for the claim, or promised to it."""
+        """Return whether the volume was made for the claim, or promised to it."""
         if self.claim is None or self.claim.key != claim.key:
             return False
         return not self.claim.uid or self.claim.uid == claim.uid
@@ -173,7 +173,7 @@ class StorageClass:
     Attributes:
         binding_mode: None if not set.
         allowed_topologies: empty allows all nodes.
-        default_since: when it was created, if claims without a class get it; None if they do not. No decision reads it.
+        default_since: when the class was created, if claims without a class get it; else None. No decision reads it.
     """
 
     key: str
@@ -220,7 +220,7 @@ class CsiStorageCapacity:
     The room for volumes of a class in a pool.
 
     Attributes:
-        limit_bytes: of one volume; None if unknown, which is not enough for any.
+        limit_bytes: the most that one volume may have; None if unknown, which is not enough for any volume.
         is_accessible: False if no node can reach the pool.
         topology: None if every node can reach it.
     """
@@ -265,13 +265,13 @@ def is_older(version: str, than: str) -> bool:
 
 
 def no_such(kind: StorageKind, name: str) -> str:
-    """Return the message about an object that does not exist."""
+    """Return the message that an object does not exist."""
     group = ".storage.k8s.io" if kind is StorageKind.CLASS else ""
     return f'{kind.lower()}{group} "{name}" not found'
 
 
 def not_owned(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """Return the message about an ephemeral volume's claim that belongs to another pod."""
+    """Return the message that the claim of an ephemeral volume belongs to another pod."""
     return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 

@@ -1,8 +1,8 @@
 """
 API objects as they are in JSON: only the fields that a scheduler reads, decoded by msgspec.
 
-The parts that several kinds share, nodes and small kinds; pods are in `pod_wire`, volumes in `volume_wire`. A field of
-the wrong type is a DecodeError that names its path.
+Here are the parts that several kinds share, nodes and small kinds; pods are in `pod_wire`, volumes in `volume_wire`. A
+field of the wrong type is a DecodeError that names its path.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def requirement_text(requirement: Requirement | NodeRequirement) -> str:
 
 
 def namespaces_text(names: Collection[str], selector: Selector) -> str:
-    """Return the namespaces that a term covers, by name or by label, to follow the word `in`."""
+    """Return the namespaces that a term covers, by name or by label, in words that follow `in`."""
     named = sorted(names)
     parts = [f"namespace{'s' if len(named) > 1 else ''} {', '.join(named)}"] if named else []
     if selector.is_empty:
@@ -53,7 +53,7 @@ def namespaces_text(names: Collection[str], selector: Selector) -> str:
 
 
 def node_rule_text(rule: RequiredNodeAffinity) -> str:
-    """Return the nodes that satisfy the rule, to follow the word `on`."""
+    """Return the nodes that satisfy the rule, in words that follow `on`."""
     pairs = [f"{key}={value}" for key, value in rule.node_selector or ()]
     terms = [
         ",".join(requirement_text(each) for each in (*term.expressions, *term.names)) or "nothing"

@@ -23,8 +23,8 @@ from scheduler.model.pods import Pod
 @dataclass(frozen=True, slots=True)
 class GangSchedulingArgs:
     """
-    Not upstream: `max_search_decisions`: how many decisions the search for a group's places may take beyond one for
-    each member, 0.1 to 0.3 ms each at 5,000 nodes; one on a member with many terms counts for several.
+    `max_search_decisions`, which is not upstream's: how many decisions the search for a group's places may take beyond
+    one for each member. Each takes 0.1 to 0.3 ms at 5,000 nodes; on a member with many terms it counts for several.
     """
 
     max_search_decisions: int = 500

@@ -44,7 +44,7 @@ def _filter(reason_by_node: Mapping[str, str], view: ClusterView) -> RuleFilter:
     rules = []
     for reason in sorted(set(reason_by_node.values())):
         mask = np.ones(view.n_rows, dtype=np.bool_)
-        names = (name for name, one in reason_by_node.items() if one == reason)
+        names = (name for name, given in reason_by_node.items() if given == reason)
         mask[[row for name in names if (row := view.nodes.row_by_name.get(name)) is not None]] = False
         rules.append((mask, unresolvable(f"node(s) refused such a pod shortly before ({reason})")))
     return RuleFilter(view.n_rows, *rules)

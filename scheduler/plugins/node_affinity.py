@@ -59,7 +59,7 @@ NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/sele
 CONFLICT: Final = unresolvable("pod affinity terms conflict")
 
 _NAME_FIELD: Final = "metadata.name"
-#: Labels that the kubelet or the cloud sets. A missing one may be added; an existing one must not change.
+#: Labels that the kubelet or the cloud sets. A missing label may be added; an existing label must not change.
 _FIXED_LABELS: Final = frozenset(
     {
         HOSTNAME_KEY, ZONE_KEY, "topology.kubernetes.io/region",
@@ -161,7 +161,7 @@ def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
     Return the only node names that can match, if every required term lists names; None if a term does not.
 
     Lists of one term are intersected, and the results of all terms united; empty if the lists contradict each other.
-    NotIn lists do not count. Terms that do not parse do.
+    NotIn lists do not count. Terms that do not parse count as others do.
     """
     if not rule.terms:
         return None
@@ -261,9 +261,13 @@ def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
     node, unmet = context.view.node_at(row), _unmet(context, row)
     if node is None or not unmet:
         return []
-    if any(one.key == _NAME_FIELD or (one.key in _FIXED_LABELS and one.key in node.labels) for one in unmet):
+    if any(
+        requirement.key == _NAME_FIELD
+        or (requirement.key in _FIXED_LABELS and requirement.key in node.labels)
+        for requirement in unmet
+    ):
         return []
-    return [tuple(LabelNode(node.name, one.key, _label_value(one)) for one in unmet)]
+    return [tuple(LabelNode(node.name, requirement.key, _label_value(requirement)) for requirement in unmet)]
 
 
 def _label_effort(context: ExplainContext, rows: Rows) -> Fractions:

@@ -105,7 +105,9 @@ class _PortTrial(CountingExtensions):
         return PORT_TAKEN if self._held or any(self._in.values()) else None
 
     def _conflicting(self, pod: Pod) -> set[HostPort]:
-        return {held for held in host_ports(pod.spec) if any(_overlap(one, held) for one in self._wanted)}
+        return {
+            held for held in host_ports(pod.spec) if any(_overlap(wanted, held) for wanted in self._wanted)
+        }
 
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:

@@ -93,8 +93,8 @@ class NodeVolumeLimits(FilterPlugin):
             return SKIP
         wanted = _wanted(context.pod, view)
         if isinstance(wanted, Status):
-            # Upstream finds this out at Filter, on every node. An error there ends the cycle, which no filter can here;
-            # but VolumeBinding refuses such a pod before, unless it is switched off.
+            # Upstream fails at Filter, which ends the cycle. No filter can do that here; but VolumeBinding refuses such
+            # a pod before, unless it is switched off.
             return RuleFilter(view.n_rows, (np.zeros(view.n_rows, dtype=np.bool_), wanted))
         mask = np.ones(view.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():
@@ -124,7 +124,7 @@ class _RoomTrial(CountingExtensions):
         self._attached = view.volumes.attached
         self._node_name = view.nodes.name_of(row)
         self._room = {driver: int(view.volume_room(driver)[row]) for driver in wanted}
-        #: Pods of the node by volume, where that changed.
+        #: The number of the node's pods by volume, where it changed.
         self._n_users: dict[AttachedVolume, int] = {}
 
     def count(self, pod: Pod, delta: int) -> None:
@@ -160,7 +160,7 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
 
     In-tree volumes count as migrated: upstream asks for a CSINode first, but a node without one has no limits either.
     """
-    found: dict[str, set[AttachedVolume]] = {}
+    by_driver: dict[str, set[AttachedVolume]] = {}
     for claim_volume in pod.spec.claim_volumes:
         name = claim_volume.claim_name(pod.name)
         key = f"{pod.namespace}/{name}"
@@ -170,11 +170,11 @@ def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | 
         if claim_volume.is_ephemeral and claim.owner_uid != pod.uid:
             return failed(not_owned(claim, pod))
         if (volume := view.volumes.attached_as(key)) is not None:
-            found.setdefault(volume.driver, set()).add(volume)
+            by_driver.setdefault(volume.driver, set()).add(volume)
     for disk in pod.spec.disks:
         if (named := csi_volume(disk)) is not None:
-            found.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
-    return found
+            by_driver.setdefault(named[0], set()).add(AttachedVolume(named[0], "/".join(named)))
+    return by_driver
 
 
 def _fits(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Mask:
@@ -188,7 +188,7 @@ def _needed(volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
     Return how many of the volumes each row would have to attach, because no pod of the node uses them.
 
-    Quirk of kubernetes 1.36: one that is attached already, but that no pod there uses, is counted twice.
+    Quirk of kubernetes 1.36: a volume that is attached already, but used by no pod there, counts twice.
     """
     needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:

@@ -54,8 +54,8 @@ ALWAYS_LAST_TO_ADMIT: Final = GangScheduling.name
 
 #: Every plugin that a configuration can name, by upstream's name.
 IN_TREE: Final[Mapping[str, PluginClass]] = {
-    one.name: one
-    for one in (
+    plugin.name: plugin
+    for plugin in (
         SchedulingGates,
         NodeUnschedulable,
         NodeName,
@@ -116,8 +116,8 @@ def build_profile(
         out_of_tree: plugins of the user's, by name.
 
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
-    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin that its arguments
-    do not make.
+    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
+    on its arguments.
     """
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
@@ -162,9 +162,9 @@ def _guarded(
         plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)
         return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
-        found = described(error, declared.plugin_class)
+        problem = described(error, declared.plugin_class)
         raise SettingsError(
-            declared.source, declared.name, found, "a plugin that its arguments make"
+            declared.source, declared.name, problem, "a plugin that its arguments make"
         ) from error
 
 

@@ -197,4 +197,4 @@ def _share_disk(pod: Pod, running: Pod) -> bool:
 
 
 def _n_conflicts(pod: Pod, running: Pod) -> int:
-    return sum(disks_conflict(one, other) for one in pod.spec.disks for other in running.spec.disks)
+    return sum(disks_conflict(disk, other) for disk in pod.spec.disks for other in running.spec.disks)

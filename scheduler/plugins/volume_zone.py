@@ -47,7 +47,7 @@ OTHER_ZONE: Final = unresolvable("node(s) had no available volume zone")
 #: Beta label of a volume -> the label of a node that counts as the same; not the other way round.
 _STANDS_IN: Final[Mapping[str, str]] = {BETA_ZONE_KEY: ZONE_KEY, BETA_REGION_KEY: REGION_KEY}
 
-#: A label, and the values of which a node must have one.
+#: A label, and its values: a node must have one of them.
 _Rule = tuple[str, frozenset[str]]
 
 

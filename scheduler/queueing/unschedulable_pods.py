@@ -1,10 +1,9 @@
 """Pods that wait for an event, indexed by the plugins whose events may help them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from scheduler.framework.events import ANY_POD, Need
-from scheduler.model.terms import usable
+from scheduler.framework.events import Need, needs_of, shared_needs
 from scheduler.queueing.ordered_pods import OrderedPods, last_attempt_order
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 
@@ -19,9 +18,6 @@ _MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
 InterestedPlugins: TypeAlias = Mapping[str, frozenset[Need] | None]
 
 _Key = TypeVar("_Key")
-
-#: A term that names more values is entered under `ANY_POD`.
-_MAX_VALUES: Final = 16
 
 
 class UnschedulablePods:
@@ -57,7 +53,7 @@ class UnschedulablePods:
             equivalents = self._classes[signature] = {}
             for plugin in _indexing_plugins(queued):
                 self._classes_by_plugin.setdefault(plugin, {})[signature] = equivalents
-            for need in _needs(queued):
+            for need in needs_of(queued.pod.spec):
                 self._classes_by_need.setdefault(need, {})[signature] = equivalents
         equivalents.setdefault(labels_and_owner, {})[queued.uid] = queued
 
@@ -75,7 +71,7 @@ class UnschedulablePods:
         del self._classes[signature]
         for plugin in _indexing_plugins(queued):
             _discard(self._classes_by_plugin, plugin, signature)
-        for need in _needs(queued):
+        for need in needs_of(queued.pod.spec):
             _discard(self._classes_by_need, need, signature)
 
     def classes(self, plugins: InterestedPlugins) -> list[EquivalenceClass]:
@@ -84,20 +80,17 @@ class UnschedulablePods:
 
         Cost: O(classes returned), and of a plugin with needs O(classes that may have one of them).
         """
-        found: dict[_Signature, EquivalenceClass] = {}
+        classes: dict[_Signature, EquivalenceClass] = {}
         for plugin in sorted(plugins):
             needs, of_plugin = plugins[plugin], self._classes_by_plugin.get(plugin, {})
             if needs is None or not of_plugin:
-                found.update(of_plugin)
+                classes.update(of_plugin)
                 continue
             for need in sorted(needs, key=str):
-                either = (
-                    (need, _any_of_namespace(need.partition("/")[0])) if isinstance(need, str) else (need,)
-                )
-                for one_need in either:
-                    having = self._classes_by_need.get(one_need, {})
-                    found.update((one, having[one]) for one in having if one in of_plugin)
-        return list(found.values())
+                for shared in shared_needs(need):
+                    having = self._classes_by_need.get(shared, {})
+                    classes.update((key, having[key]) for key in having if key in of_plugin)
+        return list(classes.values())
 
     def contains(self, equivalents: EquivalenceClass, queued: QueuedPod) -> bool:
         """Return whether `queued` is in here, and in this class."""
@@ -114,24 +107,6 @@ def _keys(queued: QueuedPod) -> tuple[_Signature, _LabelsAndOwner]:
 
 def _indexing_plugins(queued: QueuedPod) -> Iterable[str]:
     return (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins
-
-
-def _needs(queued: QueuedPod) -> set[Need]:
-    """Return the needs; a claim of an ephemeral volume is named after its pod, which may be any of the class."""
-    spec = queued.pod.spec
-    found: set[Need] = {
-        _any_of_namespace(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
-        for volume in spec.claim_volumes
-    }
-    for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
-        key, values = term.selector.anchor() or ("", ())
-        found.update([(key, value) for value in values] if 0 < len(values) <= _MAX_VALUES else [ANY_POD])
-    return found
-
-
-def _any_of_namespace(namespace: str) -> str:
-    # No claim has this key: its name is not empty.
-    return f"{namespace}/"
 
 
 def _discard(index: dict[_Key, dict[_Signature, _MutableClass]], key: _Key, signature: _Signature) -> None:

@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from scheduler.explain.watch_events import apply_event
-from scheduler.framework.kinds import KINDS, STORES
-from scheduler.model.nodes import Node
+from scheduler.framework.kinds import KINDS
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.simulation.reversals import reversal
+from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 
 #: Changes that can be taken back; each costs up to two decisions per difference.
 MAX_RECENT: Final = 50
 #: Changes of which every set is tried.
 _FEW: Final = 6
+_SEEN: Final = (PodSeen, NodeSeen, ObjectSeen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,63 +101,32 @@ def _left_out(recent: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 def _change(state: ClusterState, event: WatchEvent, now_s: float) -> Change | None:
     """Return the change that the event will make. An object whose changes let no pod in changes no decision."""
-    match event:
+    undo = reversal(state, event)
+    if undo is None or _counts_alike(undo, event):
+        return None
+    match event if isinstance(event, _SEEN) else undo:
         case PodSeen(pod):
-            before = _counted(state, pod.uid)
-            after = pod if not pod.is_terminal and (pod.node_name or pod.nominated_node_name) else None
-            return _pod_change(before, after, event, now_s)
-        case PodGone(uid):
-            return _pod_change(_counted(state, uid), None, event, now_s)
+            return Change(pod.key, ("Pod", pod.uid), event, undo, now_s)
         case NodeSeen(node):
-            return _node_change(state.node(node.name), node, event, now_s)
-        case NodeGone(name):
-            return _node_change(state.node(name), None, event, now_s)
-        case ObjectSeen(obj):
-            return _object_change(state, obj.kind, obj.key, event, now_s)
-        case ObjectGone(kind, key):
-            return _object_change(state, kind, key, event, now_s)
+            return Change(f"node {node.name}", ("Node", node.name), event, undo, now_s)
+        case ObjectSeen(obj) if KINDS[obj.kind].resource is not None:
+            return Change(f"{obj.kind} {obj.key}", (obj.kind, obj.key), event, undo, now_s)
     return None
 
 
-def _counted(state: ClusterState, uid: str) -> Pod | None:
-    """Return the pod as it counts now, placed or nominated."""
-    placed = state.placed.get(uid)
-    if placed is not None:
-        return placed.pod
-    node_name = state.nominated.node_of(uid)
-    return next((pod for pod in state.nominated.on(node_name) if pod.uid == uid), None) if node_name else None
-
-
-def _pod_change(before: Pod | None, after: Pod | None, event: WatchEvent, now_s: float) -> Change | None:
-    known = after or before
-    if known is None or (
-        before is not None and after is not None and _counts_as(before) == _counts_as(after)
-    ):
-        return None
-    reversal = PodGone(known.uid) if before is None else PodSeen(before)
-    return Change(known.key, ("Pod", known.uid), event, reversal, now_s)
+def _counts_alike(before: WatchEvent, after: WatchEvent) -> bool:
+    """Return whether no decision tells the object of one event from that of the other."""
+    match before, after:
+        case PodGone(), PodSeen(pod):
+            return pod.is_terminal or not (pod.node_name or pod.nominated_node_name)
+        case PodSeen(pod), PodSeen(new):
+            return not new.is_terminal and _counts_as(pod) == _counts_as(new)
+        case NodeSeen(node), NodeSeen(new_node):
+            return new_node == replace(node, resource_version=new_node.resource_version)
+        case ObjectSeen(obj), ObjectSeen(new_obj):
+            return obj == new_obj
+    return False
 
 
 def _counts_as(pod: Pod) -> tuple[object, ...]:
     return pod.node_name, pod.nominated_node_name, pod.labels, pod.spec, pod.terminating, pod.resize
-
-
-def _node_change(before: Node | None, after: Node | None, event: WatchEvent, now_s: float) -> Change | None:
-    known = after or before
-    if known is None or (
-        before is not None and after == replace(before, resource_version=known.resource_version)
-    ):
-        return None
-    reversal = NodeGone(known.name) if before is None else NodeSeen(before)
-    return Change(f"node {known.name}", ("Node", known.name), event, reversal, now_s)
-
-
-def _object_change(
-    state: ClusterState, kind: str, key: str, event: WatchEvent, now_s: float
-) -> Change | None:
-    before = STORES[kind].seen(state, kind, key)
-    after = event.object if isinstance(event, ObjectSeen) else None
-    if before == after or KINDS[kind].resource is None:
-        return None
-    reversal = ObjectGone(kind, key) if before is None else ObjectSeen(before)
-    return Change(f"{kind} {key}", (kind, key), event, reversal, now_s)

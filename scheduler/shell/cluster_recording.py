@@ -14,7 +14,6 @@ from typing import BinaryIO, Final
 import msgspec
 
 from scheduler.assembly.watched_kinds import resource_of
-from scheduler.errors import Forbidden, NotFound
 from scheduler.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
 from scheduler.framework.kinds import KINDS, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
@@ -199,9 +198,7 @@ async def _follow(
                         recording.on_deleted(kind.kind, change)
                     case Synced():
                         on_synced(kind.kind)
-                    case Interrupted(error=NotFound()) if kind.is_optional:
-                        on_synced(kind.kind)
-                    case Interrupted(error=Forbidden()) if kind.may_be_forbidden:
+                    case Interrupted(error=error) if kind.may_lack(error):
                         on_synced(kind.kind)
                     case Interrupted(error=error):
                         recording.on_mark(Mark.INTERRUPTED)

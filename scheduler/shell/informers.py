@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Final
 
 from scheduler.assembly.watched_kinds import resource_of
-from scheduler.errors import ApiError, Forbidden, NotFound
+from scheduler.errors import ApiError
 from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
@@ -135,9 +135,7 @@ class Informer:
 
     def _is_absence(self, error: ApiError) -> bool:
         """Return whether the error of a list means that there is no object of the kind, or none that may be read."""
-        if not self._kind.is_optional or (self.synced and not self.is_missing):
-            return False
-        return isinstance(error, NotFound) or (self._kind.may_be_forbidden and isinstance(error, Forbidden))
+        return (self.is_missing or not self.synced) and self._kind.may_lack(error)
 
     def _note_problem(self, key: Key | None, problem: str | None) -> None:
         """Count and log a new problem of an object; None ends the old one."""

@@ -32,8 +32,8 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
+from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
 
 #: How old `Now` may be: two viewers share one.
@@ -80,7 +80,7 @@ class ClusterPage:
         self._feed = DecisionFeed(clock_s())
         self._exempt_namespaces = exempt_namespaces(settings)
         self._defaults = default_spreading(settings)
-        self._rehearsals = Rehearsals(settings, machine.state, now_s=now_s)
+        self._what_if_service = WhatIfService(settings, machine.state, now_s=now_s)
         self._survey: Survey | None = None
         self._surveyed_at_s = -math.inf
         self._surveying = asyncio.Lock()
@@ -186,13 +186,13 @@ class ClusterPage:
         """Return the explanation of a pod, None if there is none. Raises BusyError."""
         queued = self._explainer.find(namespace, name)
         if queued is not None and not tries_changes:
-            async with self._rehearsals.turn():
+            async with self._what_if_service.turn():
                 return self._redacted(self._explainer.explain(queued), queued, may_see)
         pod = queued.pod if queued is not None else await self._placed(namespace, name)
         if pod is None:
             return None
         pending = [other.pod for other in self._explainer.pending()]
-        return self._redacted(await self._rehearsals.explain(pod, pending), queued, may_see)
+        return self._redacted(await self._what_if_service.explain(pod, pending), queued, may_see)
 
     async def what_if(self, request: WhatIfRequest, may_see: Visible) -> WhatIf | None:
         """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
@@ -205,7 +205,7 @@ class ClusterPage:
                 template = await self._placed(request.like.namespace, request.like.name)
             if template is None:
                 return None
-        return await self._rehearsals.answer(request, template, may_see)
+        return await self._what_if_service.answer(request, template, may_see)
 
     # Parts.
 

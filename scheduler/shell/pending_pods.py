@@ -168,5 +168,7 @@ class PendingPodExplainer:
                 try_changes=False,
                 pending_pods=[other.pod for other in self.pending()],
                 notes=(_NOTE,),
+                now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
         )

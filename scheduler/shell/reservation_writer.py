@@ -97,15 +97,15 @@ class ReservationWriter:
         while True:
             attempt += 1
             try:
-                found = decode_written_volume(await self._client.request(write.read, timeout_s=TIMEOUT_S))
+                stored = decode_written_volume(await self._client.request(write.read, timeout_s=TIMEOUT_S))
             except (NotFound, Forbidden, Invalid) as refusal:
                 return refusal if isinstance(refusal, NotFound) else error
             except ApiError as unanswered:
                 await self._pause(attempt, unanswered)
                 continue
-            if write.is_done(found):
-                return found.metadata.resource_version
-            is_as_before = found.metadata.resource_version == write.resource_version
+            if write.is_done(stored):
+                return stored.metadata.resource_version
+            is_as_before = stored.metadata.resource_version == write.resource_version
             return None if is_as_before and not isinstance(error, Conflict) else error
 
 

@@ -62,7 +62,7 @@ def maximum(amount: Amount, bound: int) -> Amount:
 
 
 def minimum(amount: Amount, other: Amount) -> Amount:
-    """Return the smaller of two amounts, row by row; `other` is an array only if `amount` is one."""
+    """Return the smaller of two amounts, row by row; `other` is an array only if `amount` is an array."""
     return np.minimum(amount, other) if isinstance(amount, np.ndarray) else min(amount, other)
 
 

@@ -6,13 +6,13 @@ Objects that this scheduler is writing for pods: they count as written before a 
              `--> settle(version), then release    as assumed until a watch shows this version or a later one
 
 Several pods may hold an assumption: pods that share an object. Source: util/assumecache (kubernetes 1.36). Difference:
-upstream gives an assumption up with any newer version, and with the first of its pods that fails.
+upstream gives an assumption up with any newer version, and when the first of its pods fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.errors import InvariantViolation
@@ -29,7 +29,7 @@ class _Assumption:
         seen: the object as watches show it.
         write: what is assumed.
         holders: UIDs of the pods that assume it.
-        version: the one that was written; empty before.
+        version: of the written object; empty before the write.
     """
 
     seen: StorageObject
@@ -57,6 +57,15 @@ class AssumedObjects:
     def __init__(self) -> None:
         self._by_key: dict[_Key, _Assumption] = {}
 
+    def copy(self) -> AssumedObjects:
+        """Return a copy that changes on its own. O(assumptions)."""
+        copy = AssumedObjects()
+        copy._by_key = {
+            key: replace(assumption, holders=set(assumption.holders))
+            for key, assumption in self._by_key.items()
+        }
+        return copy
+
     def __len__(self) -> int:
         """Return the number of objects that are assumed."""
         return len(self._by_key)
@@ -67,7 +76,7 @@ class AssumedObjects:
         return None if assumption is None else assumption.seen
 
     def over(self, obj: StorageObject) -> StorageObject:
-        """Return the object, which a watch shows, as it counts."""
+        """Return the object that a watch shows, with the value that is assumed of it."""
         assumption = self._by_key.get((obj.kind, obj.key))
         if assumption is None:
             return obj
@@ -78,12 +87,12 @@ class AssumedObjects:
         return assumption.assumed()
 
     def drop(self, kind: StorageKind, key: str) -> None:
-        """Forget the object, which is deleted."""
+        """Forget the object, which was deleted."""
         self._by_key.pop((kind, key), None)
 
     def assume(self, write: ObjectWrite[Any], holder: str) -> StorageObject | None:
         """
-        Assume the write for the pod. Return the object as it counts from now on, None if that is as before.
+        Assume the write for the pod. Return the object as it counts from now on, None if it counts as before.
 
         Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
         """

@@ -1,4 +1,4 @@
-"""How many volumes of each CSI driver are attached to each node, or will be for the pods that are placed there."""
+"""How many volumes of each CSI driver are attached to each node, or will be attached for the pods placed there."""
 
 from __future__ import annotations
 

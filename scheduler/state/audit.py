@@ -66,17 +66,17 @@ class Audit:
 
     def step(self) -> list[str]:
         """Return the differences of the next piece, one line each; a piece never spans two rounds. Cost: 2 ms."""
-        found: list[str] = []
+        lines: list[str] = []
         left = self._pods_per_piece
         while left > 0:
             compared = next(self._round, None)
             if compared is None:
                 self._round = _comparisons(self._state)
-                return found
+                return lines
             cost, texts = compared
             left -= cost
-            found += texts
-        return found
+            lines += texts
+        return lines
 
 
 def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
@@ -104,7 +104,7 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
 
 
 def _few_at_a_time(them: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Yield each of them; while they come and go, some are left out or come twice. O(their number) for each few."""
+    """Yield each of the items; while items come and go, some are left out or come twice. O(items) for each few."""
     n_yielded = 0
     while few := list(islice(them(), n_yielded, n_yielded + _HELD)):
         n_yielded += len(few)
@@ -184,17 +184,17 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
 
 
 def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
-    """Compare the members that are kept of a group with the pods themselves."""
+    """Compare the members of a group as they are kept with the pods themselves."""
     placed, pending = tuple(state.groups.placed(key)), tuple(state.groups.pending(key))
     for pod in placed:
-        found = state.placed.get(pod.uid)
-        if found is None or found.pod.group is None or found.pod.group.key != key or found.pod.terminating:
+        known = state.placed.get(pod.uid)
+        if known is None or known.pod.group is None or known.pod.group.key != key or known.pod.terminating:
             yield f"group {key.text}: {pod.key} is kept as placed"
     for pod in pending:
-        found = state.placed.get(pod.uid)
-        if pod.group is None or pod.group.key != key or (found is not None and not found.assumed):
+        known = state.placed.get(pod.uid)
+        if pod.group is None or pod.group.key != key or (known is not None and not known.assumed):
             yield f"group {key.text}: {pod.key} is kept as pending"
-    ready = {pod.uid for pod in (*placed, *(one for one in pending if not one.gates and not one.terminating))}
+    ready = {pod.uid for pod in (*placed, *(pod for pod in pending if not pod.gates and not pod.terminating))}
     if state.groups.n_ready(key) != len(ready):
         yield f"group {key.text}: {state.groups.n_ready(key)} members ready kept, {len(ready)} recounted"
     if not placed and not pending and state.groups.get(key) is None:
@@ -224,7 +224,7 @@ def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]
 
 
 def _selection(state: ClusterState, matcher: PodMatcher, first: int) -> Iterator[str]:
-    """Compare some label sets, from the `first` on, that are found by index with those that match one by one."""
+    """Compare, for some label sets from the `first` on, what the index finds with what a match of each one finds."""
     selected = state.label_sets.selected(matcher)
     for label_set in islice(state.label_sets, first, first + _LABEL_SETS_AT_ONCE):
         if state.label_sets.matches(matcher, label_set) != selected[label_set.number]:

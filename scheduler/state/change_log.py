@@ -60,7 +60,7 @@ class ChangeLog:
         self._n_terms += len(change.terms)
         if len(self._changes) > 2 * _REMEMBERED or self._n_terms > _REMEMBERED_TERMS:
             del self._changes[: (len(self._changes) + 1) // 2]
-            self._n_terms = sum(len(one.terms) for one in self._changes)
+            self._n_terms = sum(len(kept.terms) for kept in self._changes)
 
     def restart(self, row: int | None = None) -> None:
         """Forget all changes: no value can be patched across this point. `row`: of the node that changed."""
@@ -74,7 +74,7 @@ class ChangeLog:
     def sweep(self) -> None:
         """Forget the changes that the last sweep left: their terms, of pods that are gone, may be large."""
         del self._changes[: max(0, len(self._changes) - (self.version - self._swept_at))]
-        self._n_terms = sum(len(one.terms) for one in self._changes)
+        self._n_terms = sum(len(kept.terms) for kept in self._changes)
         self._swept_at = self.version
 
     def since(self, version: int) -> Sequence[Change] | None:

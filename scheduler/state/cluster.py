@@ -13,7 +13,7 @@ derived counts are patched; `state.audit` recounts everything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
 from scheduler.model.volumes import StorageKind, StorageObject
+from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
@@ -64,6 +65,19 @@ MARKED_BY_LABEL: Final = NamespaceRule(frozenset(), MARKED_NAMESPACES)
 _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
+#: What a copy of the state takes over, each by its own copy method.
+_TAKEN_OVER: Final = frozenset({"workloads", "kubelet_refusals", "budgets", "groups", "preempting"})
+#: What a copy counts itself from what is added to it: nodes, namespaces, volumes, nominated and placed pods.
+_COUNTED: Final = frozenset(
+    {
+        *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "nominated"),
+        *("placed", "_on_row", "n_assumed"),
+    }
+)
+#: What a copy computes when it is needed, and how it was configured.
+_DERIVED: Final = frozenset({"log", "derived", "masks", "counts", "_usage_by_spec", "_options"})
+
+
 class ClusterState:
     """The cluster as columns, and the counts derived from them."""
 
@@ -79,6 +93,7 @@ class ClusterState:
         `annotating`: see `ExistingTerms`. `max_derived_bytes`: see `DerivedValues`. `decides`: whether pods are to be
         placed, for which the affinity terms of placed pods are kept.
         """
+        self._options = (exempt_namespaces, annotating, max_derived_bytes, decides)
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
@@ -110,6 +125,49 @@ class ClusterState:
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
+
+    def copy(self) -> ClusterState:
+        """Return a copy that changes on its own. O(pods + nodes), about 0.7 s for 50,000 pods."""
+        copy = self.empty_copy()
+        for _ in self.copy_pieces(copy):
+            pass
+        return copy
+
+    def empty_copy(self) -> ClusterState:
+        """Return an empty state with the same configuration."""
+        exempt_namespaces, annotating, max_derived_bytes, decides = self._options
+        return ClusterState(
+            exempt_namespaces, annotating=annotating, max_derived_bytes=max_derived_bytes, decides=decides
+        )
+
+    def copy_pieces(self, copy: ClusterState) -> Generator[None, None, None]:
+        """
+        Fill the empty `copy`, and yield every 0.5 ms. A pod that comes or goes meanwhile is copied or not.
+
+        Pending members of groups are not copied: they are in a queue, which a copy has not.
+        """
+        if unknown := vars(self).keys() ^ (_TAKEN_OVER | _COUNTED | _DERIVED):
+            raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
+        copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
+        copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), set(self.preempting)
+        copy.groups = self.groups.without_members()
+        for name, labels in list(self.label_sets.namespace_labels.items()):
+            copy.upsert_namespace(Namespace(name, "", labels))
+        for node_name, pods in list(self.nominated.by_node()):
+            for pod in pods:
+                copy.nominate(pod, node_name)
+        yield from self.volumes.copy_pieces(copy.volumes)
+        for nodes in batches(list(self.nodes.nodes)):
+            for node in nodes:
+                if node is not None:
+                    copy.upsert_node(node)
+            yield
+        for part in self.placed.parts():
+            located = [(known.pod, self.nodes.name_of(known.row), known.assumed) for known in part.values()]
+            for few in batches(located):
+                for pod, node_name, assumed in few:
+                    copy._count(pod, node_name, assumed=assumed)
+                yield
 
     def upsert_node(self, node: Node) -> None:
         """Add or update the node; pods that were seen on it earlier count from now on."""
@@ -173,7 +231,7 @@ class ClusterState:
         self.volumes.upsert(obj)
 
     def remove_storage(self, kind: StorageKind, key: str) -> None:
-        """Forget such an object."""
+        """Forget an object of which volumes are made."""
         self.volumes.remove(kind, key)
 
     def upsert_budget(self, budget: DisruptionBudget) -> None:
@@ -185,7 +243,7 @@ class ClusterState:
         self.budgets.remove(key)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""
+        """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""
         if node_name and pod.uid not in self.placed:
             row, usage = self.nodes.row_by_name.get(node_name), self.usage_of(pod)
             self.nominated.nominate(pod, node_name, row, usage.requested)
@@ -219,7 +277,7 @@ class ClusterState:
 
     def upsert_pod(self, pod: Pod) -> None:
         """
-        Place the pod on `pod.node_name`, as a watch shows it. This confirms an assumed pod, or moves it.
+        Place the pod on `pod.node_name`, as a watch shows it. An assumed pod is thereby confirmed, or moved.
 
         O(labels + terms it declares).
         """
@@ -242,7 +300,7 @@ class ClusterState:
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """
-        Count the pod on the node before the API server confirms it; `upsert_pod`, `forget` or `remove_pod` ends this.
+        Count the pod on the node before the API server confirms it, until `upsert_pod`, `forget` or `remove_pod`.
 
         Raises InvariantViolation if the pod is placed already: a second assume would count it twice.
         """
@@ -315,8 +373,8 @@ class ClusterState:
         """
         Replace the known object by the new one if node, usage and declared terms are the same; return whether they are.
 
-        This is so for most updates of the status, for every bind, which gives the pod its node's topology labels
-        (PodTopologyLabelsAdmission, kubernetes 1.35), and for a pod that begins to terminate.
+        They are the same in most updates of the status, in a bind, which gives the pod its node's topology labels
+        (PodTopologyLabelsAdmission, kubernetes 1.35), and when a pod begins to terminate.
         """
         ends = known.pod.terminating != pod.terminating
         if not (
@@ -342,12 +400,12 @@ class ClusterState:
     def _recount(self, placed: PlacedPod, pod: Pod) -> None:
         """Count the pod by its new labels, and as terminating or not."""
         label_set, live = self.label_sets.of(pod.namespace, pod.labels), not pod.terminating
-        for one, was_live, delta in (
+        for counted, was_live, delta in (
             (placed.label_set, not placed.pod.terminating, -1),
             (label_set, live, 1),
         ):
-            one.n_pods += delta
-            self.log.append(Change(placed.row, delta, one, was_live))
+            counted.n_pods += delta
+            self.log.append(Change(placed.row, delta, counted, was_live))
         self.pods.recount(placed.slot, label_set.number, live=live)
         placed.label_set = label_set
 

@@ -28,7 +28,7 @@ class PerDomain:
     ids: Rows
 
     def add(self, row: int, amount: int) -> None:
-        """Add the amount to the row's domain, if it has one. O(1)."""
+        """Add the amount to the row's domain, if the row has a domain. O(1)."""
         domain = self.ids.item(row)
         if domain != ABSENT:
             self.amounts[domain] += amount

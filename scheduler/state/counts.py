@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -78,13 +79,13 @@ class PodCounts:
         """Return the pods in each of the domains, not to be written to. O(n_rows) the first time, then O(1)."""
         # `id()` is a safe key: the entry holds a strong reference to the array.
         key = (domains.column.key, id(domains.eligible))
-        found = self._by_domain.get(key)
-        if found is None:
+        entry = self._by_domain.get(key)
+        if entry is None:
             if len(self._by_domain) >= _MOST_DOMAINS:
                 # Pods with the same selector and many node rules: each change is followed in all that are kept.
                 del self._by_domain[next(iter(self._by_domain))]
-            found = self._by_domain[key] = (domains, self._added_up(domains))
-        return found[1]
+            entry = self._by_domain[key] = (domains, self._added_up(domains))
+        return entry[1]
 
     def patch(
         self, changes: Sequence[Change], version: int, matches: Callable[[LabelSet], bool], *, live_only: bool
@@ -123,8 +124,8 @@ class TermSums:
     """
     The weighted sums of the existing terms that select one label set.
 
-    `by_key`: sums per domain by topology key, not to be written to. `weights`: of terms that were weighed one by one,
-    the weight, 0 if the term does not select the label set; for limiting terms all that select it.
+    `by_key`: sums per domain by topology key, not to be written to. `weights`: the weight of each term
+    that was weighed alone, 0 if the term does not select the label set; it has every limiting term that does.
     """
 
     by_key: dict[str, PerDomain] = field(default_factory=dict)
@@ -177,7 +178,7 @@ class PodCounter:
 
         def patch(counts: PodCounts, changes: Sequence[Change]) -> None:
             counts.patch(
-                changes, self._log.version, lambda one: label_sets.matches(matcher, one), live_only=live_only
+                changes, self._log.version, partial(label_sets.matches, matcher), live_only=live_only
             )
 
         return self._derived.get((matcher, live_only), compute, patch)
@@ -226,21 +227,21 @@ class PodCounter:
         def compute() -> TermSums:
             if not limiting and terms.n_may_select(label_set) > _FEW_TERMS:
                 return TermSums(terms.sums(label_set, weight_of, self._columns_of, self._nodes.n_rows))
-            found = TermSums()
+            term_sums = TermSums()
             # Weighed first: for each purpose most terms have no weight, and to try a selector takes 2 µs.
             for term in terms.may_select(label_set, limiting=limiting):
                 weight = weight_of(term)
                 if weight and self._label_sets.matches(term.key.matcher, label_set):
-                    found.weights[term] = weight
+                    term_sums.weights[term] = weight
                     if self._is_somewhere(term):
-                        self._add(found, term, weight)
-            return found
+                        self._add(term_sums, term, weight)
+            return term_sums
 
-        def patch(found: TermSums, changes: Sequence[Change]) -> None:
-            weights = found.weights
+        def patch(term_sums: TermSums, changes: Sequence[Change]) -> None:
+            weights = term_sums.weights
             if not limiting and sum(len(change.terms) for change in changes) > _MANY_TERMS:
                 fresh = compute()
-                found.by_key, found.weights = fresh.by_key, fresh.weights
+                term_sums.by_key, term_sums.weights = fresh.by_key, fresh.weights
                 return
             if not limiting and len(weights) > _MANY_TERMS:
                 weights.clear()
@@ -253,7 +254,7 @@ class PodCounter:
                         weights[term] = weight if matches else 0
                     weight = weights[term]
                     if weight and self._is_somewhere(term):
-                        self._sums(found, term).add(row, weight * delta)
+                        self._sums(term_sums, term).add(row, weight * delta)
                     if not term.pods_by_row:
                         # Its last pod has left. An equal term of another pod is another object.
                         del weights[term]
@@ -268,8 +269,8 @@ class PodCounter:
         """Return whether a node has the term's topology key: pods name keys as they like, and sums are kept by key."""
         return self._nodes.has_label(term.key.topology_key)
 
-    def _add(self, found: TermSums, term: ExistingPodTerm, weight: int) -> None:
-        sums = self._sums(found, term)
+    def _add(self, term_sums: TermSums, term: ExistingPodTerm, weight: int) -> None:
+        sums = self._sums(term_sums, term)
         if len(term.pods_by_row) * _DENSE_SHARE > self._nodes.n_rows:
             column = self._nodes.column(term.key.topology_key)
             np.add(sums.amounts, weight * column.per_domain(self.declaring(term)).amounts, out=sums.amounts)
@@ -277,13 +278,13 @@ class PodCounter:
             for row, n_pods in term.pods_by_row.items():
                 sums.add(row, weight * n_pods)
 
-    def _sums(self, found: TermSums, term: ExistingPodTerm) -> PerDomain:
+    def _sums(self, term_sums: TermSums, term: ExistingPodTerm) -> PerDomain:
         """Return the sums of the term's topology key, which may be written to."""
         key = term.key.topology_key
-        sums = found.by_key.get(key)
+        sums = term_sums.by_key.get(key)
         if sums is None:
             column = self._nodes.column(key)
-            sums = found.by_key[key] = PerDomain(
+            sums = term_sums.by_key[key] = PerDomain(
                 np.zeros(column.n_ids, dtype=np.int64), column.ids[: self._nodes.n_rows]
             )
         return sums

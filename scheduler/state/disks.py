@@ -1,4 +1,4 @@
-"""Which disks that pods name themselves are mounted on which row."""
+"""The disks that pods name without a claim, and the rows where they are mounted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE: Final[Mapping[Disk, Mapping[int, int]]] = {}
 
 
 class MountedDisks:
-    """Disks of placed pods that cannot be shared at will. Exactly one writer: ClusterState."""
+    """Disks of placed pods, as far as pods may not share them at will. Exactly one writer: ClusterState."""
 
     def __init__(self) -> None:
         #: By `_key`: disk -> row -> volumes.
@@ -45,7 +45,7 @@ class MountedDisks:
                     del self._by_key[key]
 
     def conflicting_rows(self, disks: Iterable[Disk]) -> Collection[int]:
-        """Return the rows with a pod that shares one of the disks and must not."""
+        """Return the rows with a pod that uses one of the disks and may not share it."""
         rows: set[int] = set()
         for disk in disks:
             for other, on_rows in (self._by_key.get(_key(disk)) or _NONE).items():

@@ -39,7 +39,7 @@ class TermKey(NamedTuple):
 
     `max_pods`: the most selected pods of a domain with a declaring pod. `selects_itself`: whether the term selects the
     pod that declares it; always False if `max_pods` is 1, where it makes no difference. `yields`, `by_annotation`: as
-    `AffinityTerm`; only for required anti-affinity.
+    those of `AffinityTerm`; only for required anti-affinity.
     """
 
     kind: TermKind
@@ -181,7 +181,7 @@ class ExistingTerms:
         True if more than `MAX_ASKED` terms may select them, so that the cost is at most 2 ms.
         """
         for n_asked, term in enumerate(
-            chain.from_iterable(self.may_select(label_set, limiting=one) for one in (False, True))
+            chain.from_iterable(self.may_select(label_set, limiting=limiting) for limiting in (False, True))
         ):
             if n_asked == MAX_ASKED:
                 return True
@@ -222,8 +222,8 @@ class ExistingTerms:
         """
         is_exempt = label_set.namespace in self._exempt_namespaces
         weights = [
-            0 if is_exempt and one.key.kind is TermKind.REQUIRED_ANTI else weight_of(one)
-            for one in self._effect_terms
+            0 if is_exempt and term.key.kind is TermKind.REQUIRED_ANTI else weight_of(term)
+            for term in self._effect_terms
         ]
         if not any(weights):
             return {}
@@ -259,8 +259,8 @@ class ExistingTerms:
         """Yield the anti-affinity terms of placed pods that give way to pods of the spec. O(its relaxed terms)."""
         for term in spec.relaxed_anti:
             key = self._anti_key(term)
-            for one in (key, key._replace(selects_itself=True))[: 1 + (term.max_pods > 1)]:
-                if (existing := self._terms.get(one)) is not None:
+            for known_key in (key, key._replace(selects_itself=True))[: 1 + (term.max_pods > 1)]:
+                if (existing := self._terms.get(known_key)) is not None:
                     yield existing
 
     def _anti_key(self, term: AffinityTerm) -> TermKey:

@@ -1,4 +1,4 @@
-"""The volumes that claims may take, ordered so that the smallest that fits is found without a walk over all."""
+"""The volumes that claims may take, ordered: the smallest fitting volume is found without a walk over all volumes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Interned(Generic[T]):
 
 
 class IdSet:
-    """A set of ids and the same as an array, which additions extend and the first read after a removal rebuilds."""
+    """A set of ids, and an array of them: an addition extends it, the first read after a removal rebuilds it."""
 
     __slots__ = ("_array", "_ids", "_is_current")
 
@@ -101,7 +101,7 @@ class IdSet:
 
 
 class Postings(Generic[K]):
-    """Ids by key. A key with one id, as most keys of a hostile term have, takes no set."""
+    """Ids by key. A key with one id takes no set: most keys of a hostile term have one id."""
 
     def __init__(self) -> None:
         self._by_key: dict[K, int | IdSet] = {}
@@ -111,28 +111,28 @@ class Postings(Generic[K]):
 
     def add(self, key: K, number: int) -> None:
         """Add an id that the key does not have. O(1) in the mean."""
-        found = self._by_key.get(key)
-        if found is None:
+        ids = self._by_key.get(key)
+        if ids is None:
             self._by_key[key] = number
-        elif isinstance(found, int):
+        elif isinstance(ids, int):
             made = self._by_key[key] = IdSet()
-            made.add(found)
+            made.add(ids)
             made.add(number)
         else:
-            found.add(number)
+            ids.add(number)
 
     def remove(self, key: K, number: int) -> None:
         """Remove an id of the key. O(1)."""
-        found = self._by_key[key]
-        if isinstance(found, IdSet):
-            found.remove(number)
-            if len(found):
+        ids = self._by_key[key]
+        if isinstance(ids, IdSet):
+            ids.remove(number)
+            if len(ids):
                 return
         del self._by_key[key]
 
     def array(self, key: K) -> Rows:
         """Return the ids of the key, not to be written to."""
-        found = self._by_key.get(key)
-        if found is None:
+        ids = self._by_key.get(key)
+        if ids is None:
             return _NONE
-        return np.array([found], dtype=np.intp) if isinstance(found, int) else found.array()
+        return np.array([ids], dtype=np.intp) if isinstance(ids, int) else ids.array()

@@ -5,13 +5,13 @@ goes to the same node at once, and a controller makes as many failed pods as the
     refused --> excluded for 5 s, 10 s, 20 s ... 300 s --> allowed, and remembered for 300 s --> forgotten
                            a pod of the spec starts there, or the node changes --> forgotten at once
 
-Time is an argument. Bounded: past `CAPACITY` exclusions the one refused longest ago is forgotten.
+Time is an argument. Bounded: past `CAPACITY` exclusions, the exclusion whose refusal is the oldest is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.model.pods import PodSpec
@@ -34,7 +34,7 @@ class _Exclusion:
 
     @property
     def next_s(self) -> float:
-        """The second at which it ends or, if it has ended, is forgotten."""
+        """The second at which the exclusion ends or, if it has ended, is forgotten."""
         return self.ends_s + LONGEST_S if self.has_ended else self.ends_s
 
 
@@ -54,6 +54,14 @@ class KubeletRefusals:
         #: Spec -> name of each excluded node -> the kubelet's reason; no spec without a node.
         self._excluded: dict[PodSpec, dict[str, str]] = {}
         self._next_s: float | None = None
+
+    def copy(self) -> KubeletRefusals:
+        """Return a copy that changes on its own. O(exclusions)."""
+        copy = KubeletRefusals()
+        copy.n_refused, copy.version, copy._next_s = self.n_refused, self.version, self._next_s
+        copy._exclusions = {key: replace(exclusion) for key, exclusion in self._exclusions.items()}
+        copy._excluded = {spec: dict(nodes) for spec, nodes in self._excluded.items()}
+        return copy
 
     def __len__(self) -> int:
         return len(self._exclusions)
@@ -86,15 +94,15 @@ class KubeletRefusals:
         self._set_next()
 
     def forget(self, spec: PodSpec, node_name: str) -> bool:
-        """Forget refusals of the spec by the node. Return whether that ends an exclusion."""
+        """Forget refusals of the spec by the node. Return whether an exclusion ends thereby."""
         return bool(self._exclusions) and self._forget_all([(spec, node_name)])
 
     def forget_node(self, node_name: str) -> bool:
-        """Forget all refusals by the node. Return whether that ends an exclusion. O(exclusions)."""
+        """Forget all refusals by the node. Return whether an exclusion ends thereby. O(exclusions)."""
         return self._forget_all([key for key in self._exclusions if key[1] == node_name])
 
     def expire(self, now_s: float) -> bool:
-        """End exclusions whose time is over. Return whether there was one. O(exclusions), and O(1) before `next_s`."""
+        """End exclusions whose time is over. Return whether any ended. O(exclusions), and O(1) before `next_s`."""
         if self._next_s is None or now_s < self._next_s:
             return False
         any_ended = False

@@ -31,7 +31,7 @@ class LabelSet:
     One distinct (namespace, labels).
 
     `number`: from 1; reused after the label set is dropped. `n_pods`: placed pods that have it. `used_at`: how many
-    sweeps had run when it was last asked for.
+    sweeps had run when the label set was last asked for.
     """
 
     namespace: str
@@ -97,7 +97,7 @@ class LabelSets:
         """
         Drop label sets without pods that were unused for two sweeps, so that memory is bounded.
 
-        Yield after every piece of work: 1 ms, or 5 ms if all of it is dropped. O(label sets).
+        Yield after every piece of work, which takes 1 ms, or 5 ms if all its label sets are dropped. O(label sets).
         """
         self._sweep += 1
         oldest = self._sweep - _UNUSED_SWEEPS
@@ -112,15 +112,15 @@ class LabelSets:
         """Return the label sets for which `matches` is true."""
         if any(selector.is_nothing for _, selector in matcher.parts):
             return set()
-        found = self._superset(matcher)
+        selected = self._superset(matcher)
         # Terms of one pod have much in common.
-        for requirement in {one for _, selector in matcher.parts for one in selector.requirements}:
-            self._keep_satisfying(found, requirement)
+        for requirement in {each for _, selector in matcher.parts for each in selector.requirements}:
+            self._keep_satisfying(selected, requirement)
         for rule in {rule for rule, _ in matcher.parts}:
-            found = self._covered(found, rule)
+            selected = self._covered(selected, rule)
         if matcher.exempt:
-            found = {one for one in found if one.namespace not in matcher.exempt}
-        return found
+            selected = {label_set for label_set in selected if label_set.namespace not in matcher.exempt}
+        return selected
 
     def _superset(self, matcher: PodMatcher) -> set[LabelSet]:
         """Return a new set of all label sets that the matcher may select, by its anchor or its namespaces."""
@@ -133,25 +133,32 @@ class LabelSets:
             return set(self._by_labels.values())
         return set().union(*(self._by_namespace.get(name, ()) for name in names))
 
-    def _keep_satisfying(self, found: set[LabelSet], requirement: Requirement) -> None:
+    def _keep_satisfying(self, label_sets: set[LabelSet], requirement: Requirement) -> None:
         key, operator, values = requirement
         if operator in ("In", "NotIn"):
             holding = [held for value in values if (held := self._by_pair.get((key, value)))]
         else:
             holding = [held] if (held := self._by_key.get(key)) else []
         if operator in ("NotIn", "DoesNotExist"):
-            found.difference_update(*holding)
+            label_sets.difference_update(*holding)
         elif len(holding) == 1:
-            found &= holding[0]
+            label_sets &= holding[0]
         else:
-            found &= set().union(*holding)
+            label_sets &= set().union(*holding)
 
-    def _covered(self, found: set[LabelSet], rule: NamespaceRule) -> set[LabelSet]:
+    def _covered(self, label_sets: set[LabelSet], rule: NamespaceRule) -> set[LabelSet]:
         if rule.selector.is_empty:
-            return found
+            return label_sets
         labels = self.namespace_labels
-        covered = {name: rule.covers(name, labels.get(name)) for name in {one.namespace for one in found}}
-        return found if all(covered.values()) else {one for one in found if covered[one.namespace]}
+        covered = {
+            name: rule.covers(name, labels.get(name))
+            for name in {label_set.namespace for label_set in label_sets}
+        }
+        return (
+            label_sets
+            if all(covered.values())
+            else {label_set for label_set in label_sets if covered[label_set.namespace]}
+        )
 
     def _new_number(self) -> int:
         if self._free_numbers:

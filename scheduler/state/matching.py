@@ -14,7 +14,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRule:
-    """The namespaces that a term covers: named ones, and ones whose labels the selector matches."""
+    """The namespaces that a term covers: those named, and those whose labels the selector matches."""
 
     names: frozenset[str]
     selector: Selector
@@ -82,7 +82,7 @@ class PodMatcher:
         return min(anchors, key=lambda anchor: len(anchor[1]), default=None)
 
     def named_namespaces(self) -> frozenset[str] | None:
-        """Return the only namespaces that selected pods can be in; None if no part is limited to named ones."""
+        """Return the only namespaces that selected pods can be in; None if no part is limited to named namespaces."""
         for rule, _ in self.parts:
             if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
                 return rule.names

@@ -41,7 +41,7 @@ class Usage:
 
 @dataclass(slots=True)
 class ImageState:
-    """The rows of the nodes that hold an image. The size is that of the first node to report it."""
+    """The rows of the nodes that hold an image. The size is as the first node reported it."""
 
     size_bytes: int
     rows: set[int] = field(default_factory=set)
@@ -121,7 +121,7 @@ class NodeTable:
 
     @property
     def non_zero(self) -> Amounts:
-        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
+        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested; a default if none is."""
         return self._non_zero[:, : self.n_rows]
 
     def allocatable(self, resource: str) -> Amounts | None:
@@ -281,7 +281,8 @@ class NodeTable:
         Subtract the usage of a pod that left the row.
 
         Pods are counted per port. Upstream's cache has a set: of two pods that hold the same port (possible only if a
-        scheduler was bypassed), the first to go frees it until the cache is rebuilt. We decide as after the rebuild.
+        scheduler was bypassed), the first to go frees the port until the cache is rebuilt. We decide as upstream does
+        after the rebuild.
         """
         self._pod_count[row] -= 1
         # Subtracted, not added negated: -2^63 has no counterpart.
@@ -327,14 +328,14 @@ class NodeTable:
                 self._columns.pop(key, None)
 
     def _taint_id(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_set_id.get(taints)
-        if found is None:
+        taint_id = self._taint_set_id.get(taints)
+        if taint_id is None:
             if len(self.taint_sets) > 2 * self.n_live + _SPARE_TAINT_SETS:
                 self._renumber_taint_sets()
-            found = len(self.taint_sets)
-            self._taint_set_id[taints] = found
+            taint_id = len(self.taint_sets)
+            self._taint_set_id[taints] = taint_id
             self.taint_sets.append(taints)
-        return found
+        return taint_id
 
     def _renumber_taint_sets(self) -> None:
         """Drop lists that no node has: taints of autoscalers contain a time, so their lists never come back."""
@@ -363,16 +364,16 @@ class NodeTable:
         self._resource_id = {name: index for index, name in enumerate(names)}
 
     def _resource(self, name: str) -> int:
-        found = self._resource_id.get(name)
-        if found is None:
-            found = len(self._resource_id)
-            self._resource_id[name] = found
+        resource_id = self._resource_id.get(name)
+        if resource_id is None:
+            resource_id = len(self._resource_id)
+            self._resource_id[name] = resource_id
             blank = np.zeros((1, self._capacity), dtype=np.int64)
             self._allocatable = np.concatenate((self._allocatable, blank))
             self._requested = np.concatenate((self._requested, blank))
             for row, amount in self._requested_unavailable.pop(name, {}).items():
-                self._requested[found, row] = amount
-        return found
+                self._requested[resource_id, row] = amount
+        return resource_id
 
     def _request(self, name: str, row: int, amount: int, *, sign: int) -> None:
         """Add the amount to the requested amount (sign 1), or subtract it (-1). Amounts wrap as int64 does."""

@@ -1,5 +1,5 @@
 """
-Pods that wait for room on a node that preemption makes for them.
+Pods that wait until preemption has made room for them on a node.
 
 Source: pkg/scheduler/backend/queue/nominator.go (kubernetes 1.36).
 """
@@ -40,7 +40,7 @@ class NominatedPods:
         return len(self._node_of)
 
     def nominate(self, pod: Pod, node_name: str, row: int | None, requested: Mapping[str, int]) -> None:
-        """Nominate the pod to the node, and to no other. `row`: the node's, None if it has none."""
+        """Nominate the pod to the node, and to no other. `row`: of the node, None if the node is not known."""
         self.remove(pod.uid)
         row = _NOWHERE if row is None else row
         self._slot_of[pod.uid] = self._columns.add(_ANY_LABELS, row, pod.priority, 0, requested, live=True)
@@ -48,7 +48,7 @@ class NominatedPods:
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
     def remove(self, uid: str) -> None:
-        """Forget the pod's nomination, if it has one."""
+        """Forget the pod's nomination, if there is any."""
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
             self._columns.remove(self._slot_of.pop(uid))
@@ -58,11 +58,11 @@ class NominatedPods:
                 del self._by_node[node_name]
 
     def node_of(self, uid: str) -> str:
-        """Return the node that the pod is nominated to, empty if none."""
+        """Return the node that the pod is nominated to, empty without a nomination."""
         return self._node_of.get(uid, "")
 
     def applied_to(self, pod: Pod) -> Pod:
-        """Return the pod with the nomination that counts here, or none, also if no watch has shown that yet."""
+        """Return the pod with its nomination as it counts here, even if no watch has shown it yet."""
         node_name = self.node_of(pod.uid)
         return pod if node_name == pod.nominated_node_name else replace(pod, nominated_node_name=node_name)
 

@@ -15,7 +15,7 @@ class PodGroups:
     """
     Groups and their members. Writers: ClusterState for the placed members, the machine for all else.
 
-    A pod that is assumed is pending and placed until a watch shows it bound.
+    An assumed pod is both pending and placed until a watch shows it bound.
     """
 
     def __init__(self) -> None:
@@ -38,13 +38,14 @@ class PodGroups:
         group = pod.group
         if group is None or group.key.kind not in self._served:
             return None
-        found = self._objects.get(group.key)
-        return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
+        known = self._objects.get(group.key)
+        return None if known is not None and known.min_count == 1 and not known.topology_key else group.key
 
     def without_members(self) -> PodGroups:
-        """Return a copy of the groups without their members."""
+        """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
-        copy._objects, copy._served, copy._whole = dict(self._objects), set(self._served), set(self._whole)
+        copy._objects, copy._served = dict(self._objects), set(self._served)
+        copy._whole, copy._released = set(self._whole), set(self._released)
         return copy
 
     def serve(self, kind: GroupKind) -> None:
@@ -65,9 +66,9 @@ class PodGroups:
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """Return the group: its object, or what its members say; None if it is not known how many it needs."""
-        found = self._objects.get(key)
-        if found is not None or key.kind is not GroupKind.OWN:
-            return found
+        known = self._objects.get(key)
+        if known is not None or key.kind is not GroupKind.OWN:
+            return known
         counts = [
             pod.group.min_count
             for pod in (*self.pending(key), *self.placed(key))
@@ -108,7 +109,7 @@ class PodGroups:
         return key in self._whole
 
     def note_whole(self, key: GroupKey) -> None:
-        """Note that the group is placed."""
+        """Note that the group is placed: from now on, it was placed once."""
         self._whole.add(key)
         self._released.discard(key)
 
@@ -134,7 +135,7 @@ class PodGroups:
         return key in self._whole or self.n_ready(key) >= group.min_count
 
     def _known(self, pod: Pod, key: GroupKey) -> PodGroup | None:
-        """Return as `get`, by this member alone where members say it. O(1)."""
+        """Return what `get` returns; where members describe the group, by this member alone. O(1)."""
         if key.kind is GroupKind.OWN and pod.group is not None:
             return PodGroup(key, pod.group.min_count)
         return self._objects.get(key)

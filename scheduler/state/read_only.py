@@ -1,5 +1,5 @@
 """
-The view that an out-of-tree plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
+The view that an out-of-tree plugin gets: that of the built-in plugins, but with arrays that cannot be written to.
 
 An out-of-tree plugin is code of the user's that runs in our process. Its computed values are kept beside ours, under
 keys of its own, and are not audited.
@@ -65,7 +65,7 @@ class ReadOnlyClusterView(ClusterView):
 
     @classmethod
     def of(cls, view: ClusterView, owner: Hashable) -> ReadOnlyClusterView:
-        """Return the plugin's view of the view. 0.5 µs."""
+        """Return the view as the plugin gets it. 0.5 µs."""
         return cls(view._state, owner)
 
     # Nodes.
@@ -142,11 +142,11 @@ class ReadOnlyClusterView(ClusterView):
         return MappingProxyType(super().kubelet_refusals(spec))
 
     def existing_terms(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for out_of_tree: a term counts the pods that declare it."""
+        """Refused to out-of-tree plugins: a term counts the pods that declare it."""
         raise AttributeError("existing_terms is not part of the plugin contract; use pods_by_domain")
 
     def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for out_of_tree: the sums are patched in place."""
+        """Refused to out-of-tree plugins: the sums are patched in place."""
         raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
 
     # Volumes.
@@ -161,7 +161,7 @@ class ReadOnlyClusterView(ClusterView):
         return ClusterView(self._state).is_claim_used(claim)
 
     def topology_rows(self) -> TopologyRows:
-        """Not for out_of_tree: the rows are kept for all volumes."""
+        """Refused to out-of-tree plugins: the rows are kept for all volumes."""
         raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
@@ -204,8 +204,8 @@ class ReadOnlyClusterView(ClusterView):
 
         Args:
             key: identifies the question and all that it reads besides the node and what is on it.
-            ask: returns a number from 0 to 32767. Of an earlier answer, it is called again only if the node, its pods
-                or its amounts changed since.
+            ask: returns a number from 0 to 32767. Where there is an earlier answer, it is called again only if the
+                node, its pods or its amounts changed since.
             where: live rows.
 
         Cost: 10 µs, and one call for each of these nodes.
@@ -226,10 +226,7 @@ class ReadOnlyClusterView(ClusterView):
 
 @dataclass(slots=True, eq=False)
 class _AskedNodes:
-    """
-    An out-of-tree plugin's answer for each node at a version of the change log; -1 for a node that it has to be asked
-    about.
-    """
+    """An out-of-tree plugin's answer for each node at a version of the change log; -1 if it has to be asked."""
 
     answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     version: int = 0

@@ -40,7 +40,7 @@ def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
 
 class NodeView:
     """
-    One node and what is on it, for rules that look at nodes one by one. Valid during the call that it is passed to.
+    One node and what is on it, for rules that look at one node at a time. Valid during the call that receives it.
 
     Amounts are in scheduler units: cpu in milli, all others in whole units.
     """
@@ -77,7 +77,7 @@ class NodeView:
 
     @property
     def created(self) -> str:
-        """The creationTimestamp, such as 2026-01-31T12:00:00Z: texts in the order of time."""
+        """The creationTimestamp, such as 2026-01-31T12:00:00Z; these texts sort in the order of time."""
         return self._node.created
 
     @property
@@ -132,7 +132,7 @@ class NodeColumns:
 
     @property
     def non_zero(self) -> Amounts:
-        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested, with defaults for none."""
+        """int64 array of shape (2, n_rows): cpu (milli) and memory (bytes) requested; a default if none is."""
         return read_only(self._nodes.non_zero)
 
     @property

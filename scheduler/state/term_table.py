@@ -2,8 +2,9 @@
 The affinity terms of placed pods as columns, to weigh very many of them against one label set at once.
 
 To try a selector on a label set takes 2 µs. An ordinary label set meets a few terms, but one namespace can declare
-200,000 that select every pod of all others: one by one they would take 0.5 s for every new label set. Here a term's
-selector and namespaces are found from the label set's own labels, and the sums are a few array operations: 20 ns each.
+200,000 terms, each of which selects the pods of all other namespaces: to try each would take 0.5 s for every new label
+set. Here a term's selector and namespaces are found from the label set's own labels, and the sums are a few array
+operations: 20 ns each.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class SelectorIndex:
     """
     Selectors by id, and which of them match given labels.
 
-    A selector matches labels if as many of its requirements In and Exists hold as it has, and none of its requirements
-    NotIn and DoesNotExist is broken. Both are looked up by the labels: terms that no label touches cost nothing. All
-    requirements In of a key count as one, whose values all of them have.
+    A selector matches labels if all of its requirements In and Exists hold, and none of its requirements NotIn and
+    DoesNotExist is broken. Both kinds are looked up by the labels, so that terms that no label touches cost nothing.
+    All requirements In of a key count as one requirement, with the values that are in every one of them.
     """
 
     def __init__(self) -> None:
@@ -83,9 +84,9 @@ class SelectorIndex:
 
     def read(self, labels: Mapping[str, str]) -> dict[str, str]:
         """
-        Return the labels that tell these from others for a selector: the same selectors match both. O(labels).
+        Return what selectors read of the labels: they match all labels alike of which they read the same. O(labels).
 
-        The value is `ANY_VALUE` where selectors read that there is the key alone.
+        The value is `ANY_VALUE` where selectors read only whether the key is there.
         """
         return {
             key: value if self._is_read((key, value)) else ANY_VALUE
@@ -101,24 +102,29 @@ class SelectorIndex:
 
 
 def _n_required(selector: Selector) -> int:
-    return len({(one.key, one.operator) for one in selector.requirements if one.operator in ("In", "Exists")})
+    return len(
+        {(key, operator) for key, operator, _ in selector.requirements if operator in ("In", "Exists")}
+    )
 
 
 def _holding(selector: Selector) -> set[Hashable]:
     """Return the labels and keys that hold a requirement In or Exists."""
-    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "Exists"}
-    values: dict[str, set[str]] = {}
-    for one in selector.requirements:
-        if one.operator == "In":
-            values[one.key] = values.get(one.key, set(one.values)) & set(one.values)
-    return found.union((key, value) for key, its in values.items() for value in its)
+    keys: set[Hashable] = {key for key, operator, _ in selector.requirements if operator == "Exists"}
+    values_by_key: dict[str, set[str]] = {}
+    for key, operator, values in selector.requirements:
+        if operator == "In":
+            values_by_key[key] = values_by_key.get(key, set(values)) & set(values)
+    return keys.union((key, value) for key, values in values_by_key.items() for value in values)
 
 
 def _breaking(selector: Selector) -> set[Hashable]:
     """Return the labels and keys that break a requirement NotIn or DoesNotExist."""
-    found: set[Hashable] = {one.key for one in selector.requirements if one.operator == "DoesNotExist"}
-    return found.union(
-        (one.key, value) for one in selector.requirements if one.operator == "NotIn" for value in one.values
+    keys: set[Hashable] = {key for key, operator, _ in selector.requirements if operator == "DoesNotExist"}
+    return keys.union(
+        (key, value)
+        for key, operator, values in selector.requirements
+        if operator == "NotIn"
+        for value in values
     )
 
 
@@ -248,14 +254,14 @@ class TermTable:
         places = place_by_key[key[term]]
         order = np.argsort(places, kind="stable")
         ends = np.searchsorted(places[order], np.arange(len(columns)), side="right").tolist()
-        found = {}
+        sums_by_key = {}
         for (name, column), first, end in zip(columns.items(), [0, *ends], ends, strict=False):
             if first < end:
                 own, ids = order[first:end], column.ids[:n_rows]
                 totals = np.bincount(ids[row[own]], weights=amounts[own], minlength=column.n_ids)
                 totals[ABSENT] = 0
-                found[name] = PerDomain(totals.astype(np.int64), ids)
-        return found
+                sums_by_key[name] = PerDomain(totals.astype(np.int64), ids)
+        return sums_by_key
 
     def _add_up(self) -> None:
         """Add up the entries of equal terms and rows, and drop sums of 0. O(entries), 0.1 µs each."""

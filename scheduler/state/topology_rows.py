@@ -1,4 +1,4 @@
-"""Which nodes can reach a volume, for thousands of volumes of which each has a topology of its own."""
+"""The nodes that can reach a volume, for thousands of volumes that each have a topology of their own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TopologyRows:
     """
     The rows that reach each topology, kept until nodes change.
 
-    Only labels are compared: a rule about node names is passed over, and a term of nothing else matches every node
+    Only labels are compared: a rule about node names is passed over, and a term with no other rule matches every node
     (component-helpers storage/volume, CheckNodeAffinity, kubernetes 1.36).
     """
 
@@ -43,9 +43,11 @@ class TopologyRows:
         return self._nbytes
 
     def same_as(self, _other: TopologyRows) -> bool:
-        """Return whether all rows are what they are when computed again; for the audit."""
+        """Return whether all rows are the same when computed again; for the audit."""
         fresh = TopologyRows(self._nodes, self._masks)
-        return all(np.array_equal(self.mask(one), fresh.mask(one)) for one in list(self._reached))
+        return all(
+            np.array_equal(self.mask(topology), fresh.mask(topology)) for topology in list(self._reached)
+        )
 
     def rows(self, topology: VolumeTopology) -> Reached:
         """Return the rows, 0.2 µs; at first O(rows), or O(1) for a term that names values of one label."""
@@ -97,5 +99,5 @@ class TopologyRows:
             self._by_domain[key] = order, np.searchsorted(ids[order], np.arange(column.n_ids + 1))
         order, starts = self._by_domain[key]
         domains = {column.id_by_value[value] for value in values if value in column.id_by_value}
-        found = [order[starts[domain] : starts[domain + 1]] for domain in domains]
-        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, dtype=np.intp), *found])
+        parts = [order[starts[domain] : starts[domain + 1]] for domain in domains]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.intp), *parts])

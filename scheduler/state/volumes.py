@@ -27,6 +27,7 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.assumed_objects import AssumedObjects
 from scheduler.state.attached_volumes import AttachedVolume, AttachedVolumes
+from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.free_volumes import FreeVolumes
 from scheduler.state.holders import Holders
@@ -116,12 +117,12 @@ class Volumes:
         return self._migrated.get(plugin, _NO_NODES)
 
     def limits(self, driver: str) -> Mapping[str, int]:
-        """Return by node name how many volumes of the driver it can attach; nodes without a limit are left out."""
+        """Return how many volumes of the driver a node can attach, by node name; nodes without a limit are left out."""
         return self._limits.get(driver, _NO_LIMITS)
 
     def attached_as(self, claim_key: str) -> AttachedVolume | None:
         """
-        Return what limits count the claim as, None if they do not.
+        Return the claim as limits count it, None if they do not count it.
 
         A claim without a volume, or whose volume is not known, counts through its class.
         Source: plugins/nodevolumelimits/csi.go, getCSIDriverInfo (kubernetes 1.36).
@@ -141,11 +142,11 @@ class Volumes:
         return _attached(driver, f"pending {claim_key}")
 
     def attached_by(self, pod: Pod) -> Iterator[AttachedVolume]:
-        """Yield what limits count each volume of the pod as, once for each time that the pod names it."""
+        """Yield each volume of the pod as limits count it, as often as the pod names it."""
         for claim_volume in pod.spec.claim_volumes:
-            found = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
-            if found is not None:
-                yield found
+            attached = self.attached_as(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}")
+            if attached is not None:
+                yield attached
         for disk in pod.spec.disks:
             if (named := disks.csi_volume(disk)) is not None:
                 yield _attached(*named)
@@ -285,7 +286,7 @@ class Volumes:
         return names
 
     def _join(self, claim: PersistentVolumeClaim | None, volume: PersistentVolume | None) -> None:
-        """Let a claim and a volume that name each other do so with one text: 350 bytes less, without an index."""
+        """Let a claim and a volume that name each other share the texts, and need no index: 350 bytes less."""
         if claim is None or volume is None or not _are_joined(claim, volume):
             return
         self._naming_claims.discard(volume.key, claim.key)
@@ -376,7 +377,7 @@ class Volumes:
         return _attached(attachment.attacher, volume.handle)
 
     def _in_use(self, claim_keys: Collection[str]) -> dict[str, AttachedVolume | None]:
-        """Return what each of the claims that pods use counts as."""
+        """Return, for each of these claims that a pod uses, the volume as which limits count it."""
         return {key: self.attached_as(key) for key in claim_keys if self._users.of(key)}
 
     def _recount(self, before: Mapping[str, AttachedVolume | None]) -> None:
@@ -393,10 +394,18 @@ class Volumes:
                         self.attached.use(new, node_name)
 
     def _note(self, node_name: str) -> None:
-        """Log that what volumes leave of the node has changed."""
+        """Log that the room of the node for volumes has changed."""
         row = self._nodes.row_by_name.get(node_name)
         if row is not None:
             self._log.append(Change(row))
+
+    def copy_pieces(self, copy: Volumes) -> Iterator[None]:
+        """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
+        copy.assumed = self.assumed.copy()
+        for few in batches([self.assumed.seen(obj.kind, obj.key) or obj for obj in self.objects()]):
+            for obj in few:
+                copy.upsert(obj)
+            yield
 
     # For the audit.
 
@@ -413,7 +422,7 @@ class Volumes:
 
 
 def _are_joined(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether they name each other."""
+    """Return whether the claim and the volume name each other."""
     return claim.volume_name == volume.key and volume.claim == (claim.key, claim.uid)
 
 

@@ -7,18 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.assembly.profiles import build_profiles, build_queue, new_state
+from scheduler.assembly.profiles import new_state
+from scheduler.assembly.worlds import new_world
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.core.machine import Machine
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeGone, PodGone, PodSeen, Stimulus
 from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.cluster import Cluster, completed
 from scheduler.testing.objects import JsonObject
-
-#: A pod that woke may be in its backoff; nothing else moves pods within this time.
-_TIMEOUT_S = 1e9
 
 
 class Change(NamedTuple):
@@ -76,16 +73,12 @@ class WaitingPods:
     """A scheduler without IO, whose pods wait for events, with the nodes and pods of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        settings = cluster.settings
         self._cluster = cluster
-        self._state = new_state(settings)
-        profiles = build_profiles(settings, ClusterView(self._state))
-        self._queue = build_queue(profiles, settings, max_in_unschedulable_s=_TIMEOUT_S)
-        self._machine = Machine(state=self._state, queue=self._queue, profiles=profiles, rng=random.Random(1))
-        (self._profile,) = profiles.values()
+        self._world = new_world(cluster.settings, new_state(cluster.settings), random.Random(1))
+        (self._profile,) = self._world.profiles.values()
         self._objects = {completed(one)["metadata"]["name"]: completed(one) for one in cluster.objects}
-        for one in self._objects.values():
-            self._handle(cluster.stimulus(one))
+        for document in self._objects.values():
+            self._handle(cluster.stimulus(document))
 
     @property
     def objects(self) -> list[JsonObject]:
@@ -103,7 +96,7 @@ class WaitingPods:
         if not self._fits(waiting):
             self._handle(CycleDue())
         self._apply(change)
-        oversleeps = self._fits(waiting) and self._queue.depths()["unschedulable"] > 0
+        oversleeps = self._fits(waiting) and self._world.queue.depths()["unschedulable"] > 0
         self._handle(PodGone(waiting.uid))
         return oversleeps
 
@@ -125,10 +118,10 @@ class WaitingPods:
         )
 
     def _fits(self, pod: Pod) -> bool:
-        view = ClusterView(self._state)
+        view = ClusterView(self._world.state)
         return isinstance(decide(pod, view, self._profile, random.Random(1), Unobserved()), ScheduleResult)
 
     def _handle(self, stimulus: Stimulus) -> None:
-        self._machine.handle(stimulus, now_s=1000.0)
-        while self._machine.has_backlog:
-            self._machine.step()
+        self._world.handle(stimulus)
+        while self._world.machine.has_backlog:
+            self._world.machine.step()

@@ -14,12 +14,11 @@ import numpy as np
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.profiles import build_profiles
+from scheduler.assembly.worlds import new_world
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.input_files import read_snapshot
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.node_scores import NodeScores, Refusal
-from scheduler.explain.simulation import place_replicas, zone_of
-from scheduler.explain.what_if import copy_state
 from scheduler.formats.manifests import Manifest, parse_manifest
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.observer import Unobserved
@@ -31,6 +30,7 @@ from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.resolved import Settings
+from scheduler.simulation.replicas import place_replicas, zone_of
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.decisions import Decision, Explained, Simulated
@@ -179,18 +179,17 @@ class Cluster:
 
     def decide(self, pod: PodLike) -> Decision:
         """Return the decision about the pod, or the first that an object creates; as if it were pending."""
-        read, decided = self._read, self._pod(pod)
-        if decided.uid in read.state.placed:
-            read = self._copy()
-            read.state.remove_pod(decided.uid)
-        view = ClusterView(read.state)
-        made = decide(
-            _pending(decided),
-            view,
-            self._profile(read, decided),
-            random.Random(self._seed),
-            Unobserved(),
-        )
+        decided, state = self._pod(pod), self._read.state
+        placed = state.remove_pod(decided.uid)
+        try:
+            return self._decision(_pending(decided))
+        finally:
+            if placed is not None:
+                state.upsert_pod(placed)
+
+    def _decision(self, pod: Pod) -> Decision:
+        read, rng = self._read, random.Random(self._seed)
+        made = decide(pod, ClusterView(read.state), self._profile(pod), rng, Unobserved())
         if isinstance(made, CycleError):
             return Decision(None, made.message, {}, {}, {}, {}, {}, error=not made.unschedulable)
         if isinstance(made, FitError):
@@ -201,7 +200,7 @@ class Cluster:
     def time_decision(self, pod: PodLike) -> float:
         """Return the seconds of CPU that the decision about the pod takes, without the reading of the pod."""
         decided, view = _pending(self._pod(pod)), ClusterView(self._read.state)
-        profile, rng, observer = self._profile(self._read, decided), random.Random(self._seed), Unobserved()
+        profile, rng, observer = self._profile(decided), random.Random(self._seed), Unobserved()
         began_s = time.process_time()
         decide(decided, view, profile, rng, observer)
         return time.process_time() - began_s
@@ -216,7 +215,7 @@ class Cluster:
 
         `replicas`: default: as many as the object asks for.
         """
-        read = self._copy()
+        read = self._read
         if isinstance(pod, str):
             first, wanted = _pending(self._pod(pod)), 1 if replicas is None else replicas
             pods = [_renamed(first, number) for number in range(wanted)]
@@ -224,13 +223,13 @@ class Cluster:
             manifest = self._manifest(pod)
             wanted = manifest.n_replicas if replicas is None else replicas
             pods = [_pending(read.create_pod(manifest, number)) for number in range(wanted)]
-        if not pods:
-            return Simulated(0, (), {}, None)
-        profile = self._profile(read, pods[0])
-        placed = place_replicas(pods, read.state, profile, random.Random(self._seed))
+        names = {pod.scheduler_name for pod in pods}
+        world = new_world(self.settings, read.state, random.Random(self._seed), names)
+        placed = place_replicas(pods, world)
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced
         why = None if unplaced is None else Explained(explain_pod(read, unplaced, None))
+        world.take_back()
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 
     def _pod(self, pod: PodLike) -> Pod:
@@ -245,21 +244,13 @@ class Cluster:
     def _manifest(self, document: Mapping[str, Any]) -> Manifest:
         return parse_manifest(document, namespace=_NAMESPACE, semantics=self.settings.semantics)
 
-    def _profile(self, read: LoadedCluster, pod: Pod) -> Profile:
-        """Return the pod's profile for the cluster, which is made once as in a scheduler, or for a copy of it."""
-        found = read.profile_for(pod)[0]
-        if read is not self._read:
-            return read.build_profile(found, ClusterView(read.state))
-        name = found.scheduler_name
+    def _profile(self, pod: Pod) -> Profile:
+        """Return the pod's profile, which is made once as in a scheduler."""
+        settings, _ = self._read.profile_for(pod)
+        name = settings.scheduler_name
         if name not in self._running:
-            self._running[name] = read.build_profile(found, ClusterView(read.state))
+            self._running[name] = self._read.build_profile(settings, ClusterView(self._read.state))
         return self._running[name]
-
-    def _copy(self) -> LoadedCluster:
-        copy = LoadedCluster(self.settings)
-        copy_state(self._read.state, copy.state)
-        copy.pods = dict(self._read.pods)
-        return copy
 
 
 def _loaded(plugins: Sequence[Plugin]) -> LoadedPlugins:

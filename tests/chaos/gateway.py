@@ -86,7 +86,7 @@ class Gateway:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         target = target_of(request.rel_url.raw_path)
-        watch = is_watch(request.path, request.query)
+        watch = is_watch(request.query)
         verb = (verb_of(request.method, target, watch=watch) if target else None) or request.method.lower()
         kind = target.kind.qualified if target else ""
         agent = self._agent(request.headers.get("User-Agent", ""))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from scheduler.devcluster.http.server import user_agent
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
-from scheduler.devcluster.storage.write_log import user_agent
 
 #: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}

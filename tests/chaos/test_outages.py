@@ -32,7 +32,7 @@ THE_REST = r"^/(api/v1|apis/(events|apps))"
 @asynccontextmanager
 async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance, DevCluster]]:
     """Run an instance with full caches, which leads if there is an election."""
-    async with DevCluster(nodes=4, write_log=True) as cluster:
+    async with DevCluster(nodes=4) as cluster:
         cluster.faults.add(*faults)
         instance = Instance(
             "one",
@@ -72,8 +72,13 @@ def n_bound(cluster: DevCluster) -> int:
 
 def n_bindings(cluster: DevCluster) -> int:
     """Return the number of binds that the server has stored."""
-    assert cluster.writes is not None
-    return sum(one.kind == "pods" and "node=" in one.summary for one in cluster.writes.writes)
+    with cluster.store.history.reader(POD, 0) as reader:
+        states = [
+            (change.previous.obj["spec"], change.revision.obj["spec"])
+            for change in reader.take(100_000)
+            if change.previous is not None
+        ]
+    return sum(before.get("nodeName") != after.get("nodeName") for before, after in states)
 
 
 def requests(instance: Instance, **labels: str) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.http.server import user_agent
 from scheduler.devcluster.kinds import LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
-from scheduler.devcluster.storage.write_log import user_agent
 from scheduler.shell.leader_election import ElectionSettings
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.nodes import Namespace
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -26,7 +24,7 @@ class _First:
 
 def assert_as_if_fresh(pod: Pod, state: ClusterState, profile: Profile, decision: Decision) -> None:
     """Raise AssertionError if the decision is another than that on a state of the same nodes and pods."""
-    fresh = rebuilt(state)
+    fresh = state.copy()
     wanted = decide(pod, ClusterView(fresh), profile, _First(), Unobserved())
     if isinstance(wanted, FitError):
         assert isinstance(decision, FitError), (pod.key, decision)
@@ -38,21 +36,6 @@ def assert_as_if_fresh(pod: Pod, state: ClusterState, profile: Profile, decision
         return
     assert isinstance(decision, ScheduleResult), (pod.key, decision)
     _assert_same_scores(pod, decision, state, wanted, fresh)
-
-
-def rebuilt(state: ClusterState) -> ClusterState:
-    """Return a state that has seen only what is there now, in the order of rows."""
-    fresh = ClusterState(state.terms._exempt_namespaces, annotating=state.terms._annotating)
-    for name, labels in state.label_sets.namespace_labels.items():
-        fresh.upsert_namespace(Namespace(name, "", labels))
-    for node in state.nodes.nodes:
-        if node is not None:
-            fresh.upsert_node(node)
-    for placed in state.placed.values():
-        fresh.upsert_pod(replace(placed.pod, node_name=state.nodes.name_of(placed.row)))
-    fresh.workloads = state.workloads
-    fresh.kubelet_refusals = state.kubelet_refusals
-    return fresh
 
 
 def _assert_same_scores(

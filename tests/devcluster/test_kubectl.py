@@ -1,5 +1,5 @@
 """
-Real kubectl against the embedded cluster, command by command.
+Real kubectl against the embedded cluster, session by session.
 
 `KUBECTL` names another binary than the one on PATH, to try other versions.
 """
@@ -34,8 +34,13 @@ WEB = """
           containers:
           - {name: c, image: "web:1", ports: [{containerPort: 80}], resources: {requests: {cpu: 100m}}}
 """
-
-OTHERS = """
+#: Name -> the manifest that a session applies.
+MANIFESTS = {
+    "web": WEB,
+    "web-2": WEB.replace("web:1", "web:2"),
+    "sidecar": f'{WEB.rstrip()}\n          - {{name: side, image: "side:1"}}\n',
+    "daemons": WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", ""),
+    "others": """
     apiVersion: v1
     kind: List
     items:
@@ -49,226 +54,8 @@ OTHERS = """
         replicas: 0
         selector: {app: r}
         template: {metadata: {labels: {app: r}}, spec: {containers: [{name: c, image: i}]}}
-    - apiVersion: apps/v1
-      kind: StatefulSet
-      metadata: {name: db}
-      spec:
-        replicas: 0
-        serviceName: db
-        selector: {matchLabels: {app: db}}
-        template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}
-"""
-COLUMNS = {
-    "get pods": "NAME READY STATUS RESTARTS AGE",
-    "get pods -A": "NAMESPACE NAME READY STATUS RESTARTS AGE",
-    "get pods --show-labels": "NAME READY STATUS RESTARTS AGE LABELS",
-    "get nodes": "NAME STATUS ROLES AGE VERSION",
-    "get deployments": "NAME READY UP-TO-DATE AVAILABLE AGE",
-    "get deploy -o wide": "NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR",
-    "get rs": "NAME DESIRED CURRENT READY AGE",
-    "get sts": "NAME READY AGE",
-    "get rc": "NAME DESIRED CURRENT READY AGE",
-    "get svc": "NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE",
-    "get ns": "NAME STATUS AGE",
-    "get leases": "NAME HOLDER AGE",
-    "get cm": "NAME DATA AGE",
-    "get sa": "NAME AGE",
-    "get sc": "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE",
-    "get csinodes": "NAME DRIVERS AGE",
-    "get deploy web --subresource=scale": "NAME DESIRED AVAILABLE AGE",
-}
-
-
-class Kubectl:
-    """Runs kubectl on one cluster."""
-
-    def __init__(self, home, kubeconfig):
-        self._env = {
-            "HOME": str(home),
-            "KUBECONFIG": str(kubeconfig),
-            "PATH": os.environ["PATH"],
-            "TZ": "UTC",
-        }
-
-    async def start(self, *args):
-        """Start kubectl as a process; its standard error goes to its output."""
-        return await asyncio.create_subprocess_exec(
-            KUBECTL or "kubectl",
-            *args,
-            env=self._env,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-
-    async def attempt(self, command, stdin=""):
-        """Return (exit code, output) of `kubectl <command>`."""
-        process = await self.start(*command.split())
-        async with asyncio.timeout(DEADLINE_S):
-            out, _ = await process.communicate(textwrap.dedent(stdin).encode())
-        return process.returncode, out.decode()
-
-    async def __call__(self, command, stdin=""):
-        """Return the output of `kubectl <command>`, which succeeds."""
-        code, out = await self.attempt(command, stdin)
-        assert code == 0, f"kubectl {command}: {out}"
-        return out
-
-    async def web(self):
-        """Apply the deployment of WEB and wait until it is rolled out."""
-        await self("apply -f -", WEB)
-        await self("rollout status deployment/web")
-
-
-@asynccontextmanager
-async def devcluster(tmp_path):
-    async with DevCluster(nodes=N_NODES, zones=3, controllers=True) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        binder = asyncio.create_task(bind_in_turn(cluster.store))
-        try:
-            yield Kubectl(tmp_path, tmp_path / "kubeconfig")
-            assert not binder.done()
-        finally:
-            binder.cancel()
-            await asyncio.gather(binder, return_exceptions=True)
-
-
-def rows(out):
-    """Return the lines of a table as lists of cells, header first."""
-    return [re.split(r" {2,}", line.strip()) for line in out.strip().splitlines() if line.strip()]
-
-
-def header(out):
-    return rows(out)[0]
-
-
-@pytest.mark.asyncio
-async def test_version_and_resources_are_shown(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        assert "Server Version: v1.36.0-devcluster" in await kubectl("version")
-        assert "control plane" in await kubectl("cluster-info")
-        resources = {row[0]: row[1:] for row in rows(await kubectl("api-resources"))}
-        assert resources["deployments"] == ["deploy", "apps/v1", "true", "Deployment"]
-        assert resources["nodes"] == ["no", "v1", "false", "Node"]
-        assert "policy/v1" in await kubectl("api-versions")
-        assert await kubectl("get --raw /readyz") == "ok"
-
-
-@pytest.mark.asyncio
-async def test_tables_have_the_usual_columns(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("apply -f -", WEB)
-        await kubectl("apply -f -", OTHERS)
-        shown = {command: " ".join(header(await kubectl(command))) for command in COLUMNS}
-        assert shown == COLUMNS
-
-
-@pytest.mark.asyncio
-async def test_columns_of_two_words(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        await kubectl("create pdb b --selector=app=web --min-available=2")
-        await kubectl("create priorityclass high --value=1000")
-        wide = ["IP", "NODE", "NOMINATED NODE", "READINESS GATES"]
-        assert header(await kubectl("get pods -o wide")) == [
-            "NAME",
-            "READY",
-            "STATUS",
-            "RESTARTS",
-            "AGE",
-            *wide,
-        ]
-        assert header(await kubectl("get events")) == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-        assert header(await kubectl("get events.events.k8s.io"))[0] == "LAST SEEN"
-        budgets = rows(await kubectl("get pdb"))
-        assert budgets[0] == ["NAME", "MIN AVAILABLE", "MAX UNAVAILABLE", "ALLOWED DISRUPTIONS", "AGE"]
-        assert budgets[1][:4] == ["b", "2", "N/A", "1"]
-        classes = rows(await kubectl("get pc"))
-        assert classes[0] == ["NAME", "VALUE", "GLOBAL-DEFAULT", "AGE", "PREEMPTIONPOLICY"]
-
-
-@pytest.mark.asyncio
-async def test_get_all_shows_a_deployment_from_top_to_bottom(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        out = await kubectl("get all")
-        assert re.findall(r"^(\w+[.\w]*)/web", out, re.MULTILINE) == [
-            *["pod"] * 3,
-            "deployment.apps",
-            "replicaset.apps",
-        ]
-        assert out.count("1/1     Running   0") == 3
-        assert "deployment.apps/web   3/3     3            3" in out
-
-
-@pytest.mark.asyncio
-async def test_apply_creates_changes_and_leaves_alone(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        assert await kubectl("apply -f -", WEB) == "deployment.apps/web created\n"
-        assert await kubectl("apply -f -", WEB) == "deployment.apps/web unchanged\n"
-        assert (
-            await kubectl("apply -f -", WEB.replace("web:1", "web:2")) == "deployment.apps/web configured\n"
-        )
-        code, out = await kubectl.attempt("diff -f -", WEB)
-        assert code == 1
-        assert "-      - image: web:2" in out
-        assert "+      - image: web:1" in out
-        sidecar = '- {name: side, image: "side:1"}'
-        await kubectl("apply -f -", f"{WEB.rstrip()}\n          {sidecar}\n")
-        images = await kubectl("get deploy web -o jsonpath={.spec.template.spec.containers[*].image}")
-        assert images == "web:1 side:1"
-        assert (
-            await kubectl("apply --server-side --force-conflicts -f -", WEB)
-            == "deployment.apps/web serverside-applied\n"
-        )
-
-
-@pytest.mark.asyncio
-async def test_create_makes_objects_of_every_kind_it_can_make_up(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        for command in (
-            "create namespace team",
-            "create deployment other --image=other:1 --replicas=2 --port=80",
-            "create configmap c --from-literal=a=b",
-            "create serviceaccount bot",
-            "create service clusterip s --tcp=80:8080",
-            "create service nodeport n --tcp=80",
-            "create pdb b --selector=app=web --max-unavailable=50%",
-            "create priorityclass high --value=1000",
-            "create job once --image=one:1",
-            "create cronjob nightly --image=one:1 --schedule=@daily",
-            "create secret generic key --from-literal=a=b",
-            "create role reader --verb=get --resource=pods",
-            "create rolebinding reads --role=reader --serviceaccount=default:bot",
-            "create clusterrole scraper --verb=get --non-resource-url=/metrics",
-            "create clusterrolebinding scrapes --clusterrole=scraper --user=me --group=us",
-            "create ingress way --rule=a.test/b*=s:http,tls=key --default-backend=n:80",
-            "run one --image=one:1",
-            "expose deployment other --port=80 --name=front",
-        ):
-            assert re.search(r"(created|exposed)$", await kubectl(command))
-        await kubectl("rollout status deployment/other")
-        assert await kubectl("get cm c -o jsonpath={.data.a}") == "b"
-        assert await kubectl("get pdb b -o jsonpath={.spec.maxUnavailable}") == "50%"
-        assert await kubectl("get svc s -o jsonpath={.spec.ports[0].targetPort}") == "8080"
-        assert await kubectl("get pc high -o jsonpath={.value}") == "1000"
-        assert await kubectl("get secret key -o jsonpath={.data.a}") == "Yg=="
-        assert await kubectl("get clusterrole scraper -o jsonpath={.rules}") == (
-            '[{"nonResourceURLs":["/metrics"],"verbs":["get"]}]'
-        )
-        assert await kubectl("get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}") == "me us"
-        assert await kubectl("get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}") == (
-            '{"service":{"name":"s","port":{"name":"http"}}}'
-        )
-        assert await kubectl("create token bot --duration=1h")
-        dry = await kubectl("create deployment dry --image=i --dry-run=server -o name")
-        assert dry == "deployment.apps/dry\n"
-        code, out = await kubectl.attempt("get deployment dry")
-        assert code == 1
-        assert 'deployments.apps "dry" not found' in out
-
-
-DATABASE = """
+    """,
+    "database": """
     apiVersion: apps/v1
     kind: StatefulSet
     metadata: {name: db}
@@ -283,42 +70,8 @@ DATABASE = """
       volumeClaimTemplates:
       - metadata: {name: data}
         spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
-    """
-
-
-@pytest.mark.asyncio
-async def test_a_stateful_set_comes_up_with_its_claims(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("apply -f -", DATABASE)
-        assert "3 new pods have been updated" in await kubectl("rollout status sts/db")
-        claims = rows(await kubectl("get pvc"))
-        bound = [[row[0], row[1], *row[3:6]] for row in claims[1:]]
-        assert bound == [[f"data-db-{n}", "Bound", "10Gi", "RWO", "standard"] for n in range(3)]
-        volumes = rows(await kubectl("get pv --sort-by=.spec.claimRef.name"))
-        own = [[*row[1:4], row[4], row[5]] for row in volumes[1:]]
-        assert own == [["10Gi", "RWO", "Delete", "Bound", f"default/data-db-{n}"] for n in range(3)]
-        assert "standard (default)" in await kubectl("get sc")
-        described = await kubectl("describe pvc data-db-0")
-        assert "Used By:       db-0" in described
-        await kubectl("delete sts db --cascade=foreground")
-        assert len(rows(await kubectl("get pvc"))) == 4
-        await kubectl("delete pvc --all")
-        assert "No resources found" in await kubectl("get pv")
-
-
-@pytest.mark.asyncio
-async def test_a_job_is_waited_for_and_a_daemon_set_followed(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("create job once --image=one:1")
-        await kubectl("wait --for=condition=complete job/once --timeout=30s")
-        assert rows(await kubectl("get jobs"))[1][:3] == ["once", "Complete", "1/1"]
-        daemons = WEB.replace("Deployment", "DaemonSet").replace("replicas: 3", "")
-        await kubectl("apply -f -", daemons)
-        await kubectl("rollout status ds/web")
-        assert rows(await kubectl("get ds"))[1][:7] == ["web", "3", "3", "3", "3", "3", "<none>"]
-
-
-WIDGETS = """
+    """,
+    "widgets": """
     apiVersion: apiextensions.k8s.io/v1
     kind: CustomResourceDefinition
     metadata: {name: widgets.example.com}
@@ -332,140 +85,459 @@ WIDGETS = """
         storage: true
         schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
         additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
-    """
-WIDGET = """
-    apiVersion: example.com/v1
-    kind: Widget
-    metadata: {name: w}
-    spec: {size: 3}
-    """
+    """,
+    "widget-3": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 3}}",
+    "widget-4": "---\n{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, spec: {size: 4}}",
+    "quota": """
+    apiVersion: v1
+    kind: ResourceQuota
+    metadata: {name: small}
+    spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
+    """,
+    "limited": """
+    apiVersion: v1
+    kind: Pod
+    metadata: {generateName: limited-, labels: {a: b}}
+    spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 500m}}}]}
+    """,
+}
+#: What is done in a new cluster -> its commands. `$` is a kubectl that succeeds, `!` one that fails. Each line below a
+#: command has to be a line of its output; `...` stands for any text, and blanks count once.
+SESSIONS = {
+    "versions and resources": """
+        $ version
+        Server Version: v1.36.0-devcluster
+        $ cluster-info
+        ...control plane...
+        $ api-resources
+        deployments deploy apps/v1 true Deployment
+        nodes no v1 false Node
+        $ api-versions
+        policy/v1
+        $ get --raw /readyz
+        ok
+    """,
+    "tables": """
+        $ apply -f web -f others -f database
+        $ rollout status deployment/web
+        $ create pdb b --selector=app=web --min-available=2
+        $ create priorityclass high --value=1000
+        $ get pods
+        NAME READY STATUS RESTARTS AGE
+        web-... 1/1 Running 0 ...
+        $ get pods -A
+        NAMESPACE NAME READY STATUS RESTARTS AGE
+        $ get pods --show-labels
+        NAME READY STATUS RESTARTS AGE LABELS
+        $ get pods -o wide
+        NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES
+        $ get nodes
+        NAME STATUS ROLES AGE VERSION
+        $ get deploy -o wide
+        NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR
+        web 3/3 3 3 ... c web:1 app=web
+        $ get rs
+        NAME DESIRED CURRENT READY AGE
+        $ get sts
+        NAME READY AGE
+        $ get rc
+        NAME DESIRED CURRENT READY AGE
+        $ get svc
+        NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE
+        $ get ns
+        NAME STATUS AGE
+        $ get leases
+        NAME HOLDER AGE
+        $ get cm
+        NAME DATA AGE
+        $ get sa
+        NAME AGE
+        $ get sc
+        NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE
+        $ get csinodes
+        NAME DRIVERS AGE
+        $ get deploy web --subresource=scale
+        NAME DESIRED AVAILABLE AGE
+        $ get events
+        LAST SEEN TYPE REASON OBJECT MESSAGE
+        $ get events.events.k8s.io
+        LAST SEEN TYPE REASON OBJECT MESSAGE
+        $ get pdb
+        NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE
+        b 2 N/A 1 ...
+        $ get pc
+        NAME VALUE GLOBAL-DEFAULT AGE PREEMPTIONPOLICY
+        $ get all
+        pod/web-... 1/1 Running 0 ...
+        deployment.apps/web 3/3 3 3 ...
+        replicaset.apps/web-... 3 3 3 ...
+    """,
+    "apply": """
+        $ apply -f web
+        deployment.apps/web created
+        $ apply -f web
+        deployment.apps/web unchanged
+        $ apply -f web-2
+        deployment.apps/web configured
+        ! diff -f web
+        - - image: web:2
+        + - image: web:1
+        $ apply -f sidecar
+        $ get deploy web -o jsonpath={.spec.template.spec.containers[*].image}
+        web:1 side:1
+        $ apply --server-side --force-conflicts -f web
+        deployment.apps/web serverside-applied
+        $ apply --server-side --field-manager=me -f others
+        configmap/c serverside-applied
+        $ apply --server-side --field-manager=me -f others
+        configmap/c serverside-applied
+    """,
+    "objects that kubectl makes up": """
+        $ create namespace team
+        $ create deployment other --image=other:1 --replicas=2 --port=80
+        $ create configmap c --from-literal=a=b
+        $ create serviceaccount bot
+        $ create service clusterip s --tcp=80:8080
+        $ create service nodeport n --tcp=80
+        $ create pdb b --selector=app=web --max-unavailable=50%
+        $ create priorityclass high --value=1000
+        $ create job once --image=one:1
+        $ create cronjob nightly --image=one:1 --schedule=@daily
+        $ create job --from=cronjob/nightly tonight
+        $ create secret generic key --from-literal=a=b
+        $ create role reader --verb=get --resource=pods
+        $ create rolebinding reads --role=reader --serviceaccount=default:bot
+        $ create clusterrole scraper --verb=get --non-resource-url=/metrics
+        $ create clusterrolebinding scrapes --clusterrole=scraper --user=me --group=us
+        $ create ingress way --rule=a.test/b*=s:http,tls=key --default-backend=n:80
+        $ create quota across --hard=pods=9 --scopes=CrossNamespacePodAffinity
+        $ run one --image=one:1
+        $ expose deployment other --port=80 --name=front
+        $ rollout status deployment/other
+        $ get cm c -o jsonpath={.data.a}
+        b
+        $ get pdb b -o jsonpath={.spec.maxUnavailable}
+        50%
+        $ get svc s -o jsonpath={.spec.ports[0].targetPort}
+        8080
+        $ get pc high -o jsonpath={.value}
+        1000
+        $ get secret key -o jsonpath={.data.a}
+        Yg==
+        $ get clusterrole scraper -o jsonpath={.rules}
+        [{"nonResourceURLs":["/metrics"],"verbs":["get"]}]
+        $ get clusterrolebinding scrapes -o jsonpath={.subjects[*].name}
+        me us
+        $ get ingress way -o jsonpath={.spec.rules[0].http.paths[0].backend}
+        {"service":{"name":"s","port":{"name":"http"}}}
+        $ describe quota across
+        ...CrossNamespacePodAffinity
+        $ create token bot --duration=1h
+        $ create deployment dry --image=i --dry-run=server -o name
+        deployment.apps/dry
+        ! get deployment dry
+        ...deployments.apps "dry" not found
+    """,
+    "a stateful set with claims": """
+        $ apply -f database
+        $ rollout status sts/db
+        ...3 new pods have been updated...
+        $ get pvc
+        data-db-0 Bound pvc-... 10Gi RWO standard ...
+        data-db-2 Bound pvc-... 10Gi RWO standard ...
+        $ get pv
+        pvc-... 10Gi RWO Delete Bound default/data-db-1 standard ...
+        $ get sc
+        standard (default) ...
+        $ describe pvc data-db-0
+        Used By: db-0
+        $ set image sts/db db=db:2
+        $ rollout status sts/db
+        $ get pods -o jsonpath={.items[*].spec.containers[0].image}
+        db:2 db:2 db:2
+        $ delete sts db --cascade=foreground
+        $ get pvc -o name
+        persistentvolumeclaim/data-db-2
+        $ delete pvc --all
+        $ get pv
+        No resources found
+    """,
+    "jobs and daemons": """
+        $ create job once --image=one:1
+        $ wait --for=condition=complete job/once --timeout=30s
+        $ get jobs
+        once Complete 1/1 ...
+        $ apply -f daemons
+        $ rollout status ds/web
+        $ get ds
+        web 3 3 3 3 3 <none> ...
+    """,
+    "custom resources": """
+        $ apply -f widgets
+        $ wait --for=condition=established crd/widgets.example.com
+        $ apply -f widget-3
+        widget.example.com/w created
+        $ apply -f widget-3
+        widget.example.com/w unchanged
+        $ apply -f widget-4
+        widget.example.com/w configured
+        $ get wd
+        NAME SIZE
+        w 4
+        $ delete crd widgets.example.com
+        ! get wd
+        ...the server could not find the requested resource...
+    """,
+    "rollouts": """
+        $ apply -f web
+        $ set image deployment/web c=web:2
+        $ rollout status deployment/web
+        deployment "web" successfully rolled out
+        $ rollout history deployment/web
+        1 <none>
+        2 <none>
+        $ rollout history deployment/web --revision=1
+        Image: web:1
+        $ rollout undo deployment/web
+        deployment.apps/web rolled back
+        $ rollout status deployment/web
+        $ get pods -o jsonpath={..containers[0].image}
+        web:1 web:1 web:1
+        $ rollout restart deployment/web
+        deployment.apps/web restarted
+        $ rollout status deployment/web
+        $ get rs -o jsonpath={.items[*].spec.template.spec.containers[0].image} --sort-by=.metadata.name
+        ...web:2...
+        $ rollout pause deployment/web
+        deployment.apps/web paused
+        $ rollout resume deployment/web
+        deployment.apps/web resumed
+        $ scale deployment web --replicas=5
+        deployment.apps/web scaled
+        $ rollout status deployment/web
+        $ get deploy web -o jsonpath={.status.readyReplicas}
+        5
+        $ scale deployment web --replicas=0
+        $ wait --for=delete pod -l app=web --timeout=20s
+        $ get pods
+        No resources found in default namespace.
+    """,
+    "labels, annotations and small changes": """
+        $ run one --image=i
+        $ label pod one tier=front
+        pod/one labeled
+        $ annotate pod one note=hello
+        pod/one annotated
+        $ get pods -l tier=front -L tier -o name
+        pod/one
+        ! label pod one tier=back
+        ...already has a value (front)...
+        $ label pod one tier-
+        pod/one unlabeled
+        $ label node node-0001 disk=ssd --overwrite
+        node/node-0001 labeled
+        $ patch pod one -p {"metadata":{"labels":{"a":"b"}}}
+        pod/one patched
+        $ wait --for=condition=Ready pod/one
+        pod/one condition met
+        $ events --for pod/one
+        No events found...
+    """,
+    "descriptions": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ describe pod -l app=web
+        Controlled By: ReplicaSet/web-...
+        Ready True
+        cpu: 100m
+        Node: node-000...
+        $ describe node node-0001
+        Unschedulable: false
+        Ready True ...
+        Non-terminated Pods: (1 in total)
+        cpu 100m (2%) ...
+        $ describe deployment web
+        Replicas: 3 desired | 3 updated | 3 total | 3 available | 0 unavailable
+        Available True MinimumReplicasAvailable
+        Progressing True NewReplicaSetAvailable
+        NewReplicaSet: web-... (3/3 replicas created)
+        ...ScalingReplicaSet ... deployment-controller Scaled up replica set web-... from 0 to 3
+        $ describe rs
+        Controlled By: Deployment/web
+        ...Created pod: web-...
+    """,
+    "deletions": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ delete deployment web --cascade=orphan
+        $ apply -f web
+        $ rollout status deployment/web
+        $ get rs -o jsonpath={.items[*].spec.replicas}
+        3
+        $ delete pod -l app=web
+        pod "web-..." deleted...
+        $ rollout status deployment/web
+        $ delete deployment web --cascade=foreground
+        $ get rs
+        No resources found in default namespace.
+        $ create namespace team
+        $ run one --image=i -n team
+        $ delete namespace team
+        namespace "team" deleted
+        ! get namespace team
+        ...(NotFound)...
+    """,
+    "a drained node": """
+        $ apply -f web
+        $ rollout status deployment/web
+        $ create pdb b --selector=app=web --min-available=3
+        ! drain node-0001 --timeout=1s
+        ...Cannot evict pod as it would violate the pod's disruption budget...
+        $ delete pdb b
+        $ drain node-0001
+        node/node-0001 drained
+        $ get node node-0001
+        node-0001 Ready,SchedulingDisabled ...
+        $ uncordon node-0001
+        node/node-0001 uncordoned
+        $ taint node node-0001 a=b:NoSchedule
+        node/node-0001 tainted
+    """,
+    "questions": """
+        $ auth can-i create pods
+        yes
+        $ auth can-i --list
+        *.* ...
+        $ auth whoami
+        Username devcluster-admin
+        $ explain deployment
+        spec <Object>
+        $ explain pod.metadata.labels
+        FIELD: labels <map[string]string>
+        $ explain secret
+        stringData <map[string]string>
+    """,
+    "refusals": """
+        ! get unicorns
+        error: the server doesn't have a resource type "unicorns"
+        ! get pod nope
+        Error from server (NotFound): pods "nope" not found
+        ! run one --image=i -n nope
+        Error from server (NotFound): namespaces "nope" not found
+        ! create namespace default
+        Error from server (AlreadyExists): namespaces "default" already exists
+        ! label pod nope a=b
+        Error from server (NotFound): pods "nope" not found
+        ! top pods
+        error: Metrics API not available
+        ! run Bad_Name --image=i
+        ...metadata.name: Invalid value...
+        ! logs nope
+        ...pods "nope" not found...
+    """,
+    "long lists": """
+        $ get nodes --chunk-size=2 --no-headers
+        node-0001 ...
+        node-0003 ...
+    """,
+    "a quota": """
+        $ apply -f quota
+        $ wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s
+        $ create -f limited
+        $ get quota
+        small pods: 1/1, requests.cpu: 500m/1500m limits.cpu: 500m/2 ...
+        ! create -f limited
+        ...exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1
+        $ describe quota small
+        pods 1 1
+        $ delete pod -l a=b --now
+        $ wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s
+    """,
+}
 
 
+class Kubectl:
+    """Runs kubectl on one cluster, in a folder with the manifests."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._env = {
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "PATH": os.environ["PATH"],
+            "TZ": "UTC",
+        }
+        for name, manifest in MANIFESTS.items():
+            (folder / name).write_text(textwrap.dedent(manifest))
+
+    async def start(self, *args):
+        """Start kubectl as a process; its standard error goes to its output."""
+        return await asyncio.create_subprocess_exec(
+            KUBECTL or "kubectl",
+            *args,
+            cwd=self._folder,
+            env=self._env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    async def __call__(self, command, stdin="", *, fails=False):
+        """Return the output of `kubectl <command>`, which succeeds unless it `fails`."""
+        process = await self.start(*command.split())
+        async with asyncio.timeout(DEADLINE_S):
+            out, _ = await process.communicate(stdin.encode())
+        assert (process.returncode != 0) == fails, f"kubectl {command}: {out.decode()}"
+        return out.decode()
+
+
+@asynccontextmanager
+async def devcluster(tmp_path):
+    async with DevCluster(nodes=N_NODES, zones=3, controllers=True) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        binder = asyncio.create_task(bind_in_turn(cluster.store))
+        try:
+            yield Kubectl(tmp_path)
+            assert not binder.done()
+        finally:
+            binder.cancel()
+            await asyncio.gather(binder, return_exceptions=True)
+
+
+def squeezed(line):
+    return " ".join(line.split())
+
+
+def is_shown(line, out):
+    """Return whether `line`, in which `...` stands for any text, is a line of the output."""
+    pattern = ".*".join(map(re.escape, squeezed(line).split("...")))
+    return any(re.fullmatch(pattern, squeezed(each)) for each in out.splitlines())
+
+
+@pytest.mark.parametrize("session", [pytest.param(text, id=name) for name, text in SESSIONS.items()])
 @pytest.mark.asyncio
-async def test_custom_resources_are_applied_and_listed(tmp_path):
+async def test_a_session_goes_as_on_a_real_cluster(tmp_path, session):
     async with devcluster(tmp_path) as kubectl:
-        await kubectl("apply -f -", WIDGETS)
-        await kubectl("wait --for=condition=established crd/widgets.example.com")
-        assert await kubectl("apply -f -", WIDGET) == "widget.example.com/w created\n"
-        assert await kubectl("apply -f -", WIDGET) == "widget.example.com/w unchanged\n"
-        larger = WIDGET.replace("size: 3", "size: 4")
-        assert await kubectl("apply -f -", larger) == "widget.example.com/w configured\n"
-        assert rows(await kubectl("get wd")) == [["NAME", "SIZE"], ["w", "4"]]
-        await kubectl("delete crd widgets.example.com")
-        code, out = await kubectl.attempt("get wd")
-        assert code == 1
-        assert "the server could not find the requested resource" in out
+        command, out = "", ""
+        for line in filter(None, map(str.strip, session.splitlines())):
+            if line.startswith(("$ ", "! ")):
+                command = line[2:]
+                out = await kubectl(command, fails=line.startswith("!"))
+            else:
+                assert is_shown(line, out), f"{line} after kubectl {command}:\n{out}"
 
 
 @pytest.mark.asyncio
-async def test_a_rollout_can_be_followed_undone_and_restarted(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        await kubectl("set image deployment/web c=web:2")
-        out = await kubectl("rollout status deployment/web")
-        assert out.endswith('deployment "web" successfully rolled out\n')
-        assert [row[0] for row in rows(await kubectl("rollout history deployment/web"))[2:]] == ["1", "2"]
-        assert "Image:	web:1" in await kubectl("rollout history deployment/web --revision=1")
-        undone = await kubectl("rollout undo deployment/web")
-        # kubectl 1.36 warns that `apply` has managed the deployment.
-        assert undone.endswith("deployment.apps/web rolled back\n")
-        await kubectl("rollout status deployment/web")
-        assert [row[0] for row in rows(await kubectl("rollout history deployment/web"))[2:]] == ["2", "3"]
-        assert set((await kubectl("get pods -o jsonpath={..image}")).split()) == {"web:1"}
-        assert await kubectl("rollout restart deployment/web") == "deployment.apps/web restarted\n"
-        await kubectl("rollout status deployment/web")
-        assert len(rows(await kubectl("get rs"))) == 4
-        assert await kubectl("rollout pause deployment/web") == "deployment.apps/web paused\n"
-        assert await kubectl("rollout resume deployment/web") == "deployment.apps/web resumed\n"
-
-
-@pytest.mark.asyncio
-async def test_scaling_ends_at_the_size_wanted(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        assert await kubectl("scale deployment web --replicas=5") == "deployment.apps/web scaled\n"
-        await kubectl("rollout status deployment/web")
-        assert await kubectl("get deploy web -o jsonpath={.status.readyReplicas}") == "5"
-        await kubectl("scale deployment web --replicas=0")
-        await kubectl("wait --for=delete pod -l app=web --timeout=20s")
-        assert "No resources found" in await kubectl("get pods")
-
-
-@pytest.mark.asyncio
-async def test_a_stateful_set_rolls(tmp_path):
-    manifest = """
-        apiVersion: apps/v1
-        kind: StatefulSet
-        metadata: {name: db}
-        spec:
-          serviceName: db
-          replicas: 2
-          selector: {matchLabels: {app: db}}
-          template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: "db:1"}]}}
-    """
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("apply -f -", manifest)
-        assert "2 new pods have been updated" in await kubectl("rollout status sts/db")
-        await kubectl("set image sts/db c=db:2")
-        await kubectl("rollout status sts/db")
-        assert await kubectl("get pods -o jsonpath={..image}") == "db:2 db:2 db:2 db:2"
-
-
-@pytest.mark.asyncio
-async def test_labels_and_annotations_are_put_on_and_taken_off(tmp_path):
+async def test_an_object_is_read_and_put_back(tmp_path):
     async with devcluster(tmp_path) as kubectl:
         await kubectl("run one --image=i")
-        assert await kubectl("label pod one tier=front") == "pod/one labeled\n"
-        assert await kubectl("annotate pod one note=hello") == "pod/one annotated\n"
-        assert await kubectl("get pods -l tier=front -L tier -o name") == "pod/one\n"
-        code, out = await kubectl.attempt("label pod one tier=back")
-        assert code == 1
-        assert "already has a value (front)" in out
-        assert await kubectl("label pod one tier-") == "pod/one unlabeled\n"
-        assert await kubectl("label node node-0001 disk=ssd --overwrite") == "node/node-0001 labeled\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "patterns"),
-    [
-        pytest.param(
-            "describe pod -l app=web",
-            [r"Controlled By: +ReplicaSet/web-", r"Ready +True", r"cpu: +100m", r"Node: +node-000\d/"],
-            id="pod",
-        ),
-        pytest.param(
-            "describe node node-0001",
-            [
-                r"Unschedulable: +false",
-                r"Ready +True",
-                r"Non-terminated Pods: +\(1 in total\)",
-                r"cpu +100m \(2%\)",
-            ],
-            id="node",
-        ),
-        pytest.param(
-            "describe deployment web",
-            [
-                r"Replicas: +3 desired \| 3 updated \| 3 total \| 3 available \| 0 unavailable",
-                r"Available +True +MinimumReplicasAvailable",
-                r"Progressing +True +NewReplicaSetAvailable",
-                r"NewReplicaSet: +web-\w+ \(3/3 replicas created\)",
-                r"ScalingReplicaSet .*deployment-controller +Scaled up replica set web-\w+ from 0 to 3",
-            ],
-            id="deployment",
-        ),
-        pytest.param(
-            "describe rs", [r"Controlled By: +Deployment/web", r"Created pod: web-"], id="replica set"
-        ),
-    ],
-)
-@pytest.mark.asyncio
-async def test_describe_shows_owners_conditions_and_events(tmp_path, command, patterns):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        out = await kubectl(command)
-        for pattern in patterns:
-            assert re.search(pattern, out), f"{pattern} in:\n{out}"
+        await kubectl("wait --for=condition=Ready pod/one")
+        yaml = await kubectl("get pod one -o yaml")
+        assert await kubectl("replace -f -", yaml) == "pod/one replaced\n"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}}
+        path = "/api/v1/namespaces/default/pods/one/eviction"
+        await kubectl(f"create --raw {path} -f -", json.dumps(eviction))
+        await kubectl("wait --for=delete pod/one")
 
 
 @pytest.mark.asyncio
@@ -486,153 +558,3 @@ async def test_watching_shows_changes_as_they_come(tmp_path):
         assert lines[0].split()[:2] == [b"NAME", b"READY"]
         assert lines[1].split()[:2] == [b"web", b"1/1"]
         assert [line for line in lines if line.startswith(b"NAME")] == lines[:1]
-
-
-@pytest.mark.asyncio
-async def test_deletion_takes_the_dependents_along(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        name = (await kubectl("get pods -o name")).split()[0]
-        assert "deleted" in await kubectl(f"delete {name}")
-        await kubectl("rollout status deployment/web")
-        assert "deleted" in await kubectl("delete -f -", WEB)
-        await kubectl("wait --for=delete pod -l app=web --timeout=20s")
-        assert "No resources found" in await kubectl("get all")
-        await kubectl("create namespace team")
-        await kubectl("run one --image=i -n team")
-        assert "deleted" in await kubectl("delete namespace team")
-        code, out = await kubectl.attempt("get namespace team")
-        assert (code, "NotFound" in out) == (1, True)
-
-
-@pytest.mark.asyncio
-async def test_foreground_deletion_waits_and_orphans_stay(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        await kubectl("delete deployment web --cascade=orphan")
-        assert len(rows(await kubectl("get rs"))) == 2
-        await kubectl("apply -f -", WEB)
-        await kubectl("rollout status deployment/web")
-        assert len(rows(await kubectl("get rs"))) == 2, "the orphan is adopted, not doubled"
-        await kubectl("delete deployment web --cascade=foreground")
-        assert "No resources found" in await kubectl("get rs")
-
-
-@pytest.mark.asyncio
-async def test_a_drained_node_is_empty_as_far_as_budgets_allow(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl.web()
-        await kubectl("create pdb b --selector=app=web --min-available=3")
-        name = (await kubectl("get pods -o jsonpath={.items[0].metadata.name}")).strip()
-        eviction = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}})
-        path = f"/api/v1/namespaces/default/pods/{name}/eviction"
-        code, out = await kubectl.attempt(f"create --raw {path} -f -", eviction)
-        assert code == 1
-        assert "Cannot evict pod as it would violate the pod's disruption budget" in out
-        await kubectl("delete pdb b")
-        assert "drained" in await kubectl("drain node-0001")
-        assert "Ready,SchedulingDisabled" in await kubectl("get node node-0001")
-        assert await kubectl("uncordon node-0001") == "node/node-0001 uncordoned\n"
-        assert await kubectl("taint node node-0001 a=b:NoSchedule") == "node/node-0001 tainted\n"
-
-
-@pytest.mark.asyncio
-async def test_small_commands_answer(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        assert await kubectl("auth can-i create pods") == "yes\n"
-        assert "*.*" in await kubectl("auth can-i --list")
-        assert "devcluster-admin" in await kubectl("auth whoami")
-        assert re.search(r"spec\s+<Object>", await kubectl("explain deployment"))
-        assert "FIELD: labels <map[string]string>" in await kubectl("explain pod.metadata.labels")
-        await kubectl("run one --image=i")
-        assert await kubectl("wait --for=condition=Ready pod/one") == "pod/one condition met\n"
-        assert "No events found" in await kubectl("events --for pod/one")
-        patched = await kubectl('patch pod one -p {"metadata":{"labels":{"a":"b"}}}')
-        assert patched == "pod/one patched\n"
-        yaml = await kubectl("get pod one -o yaml")
-        assert (await kubectl("replace -f -", yaml)) == "pod/one replaced\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("get unicorns", 'the server doesn\'t have a resource type "unicorns"'),
-        ("get pod nope", 'Error from server (NotFound): pods "nope" not found'),
-        ("run one --image=i -n nope", 'Error from server (NotFound): namespaces "nope" not found'),
-        (
-            "create namespace default",
-            'Error from server (AlreadyExists): namespaces "default" already exists',
-        ),
-        ("label pod nope a=b", 'pods "nope" not found'),
-        ("top pods", "Metrics API not available"),
-    ],
-)
-@pytest.mark.asyncio
-async def test_missing_things_are_reported_in_upstreams_words(tmp_path, command, message):
-    async with devcluster(tmp_path) as kubectl:
-        code, out = await kubectl.attempt(command)
-        assert code == 1
-        assert message in out
-
-
-@pytest.mark.asyncio
-async def test_an_invalid_object_is_refused_with_the_servers_words(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        code, out = await kubectl.attempt("run Bad_Name --image=i")
-        assert code == 1
-        assert "metadata.name: Invalid value" in out
-
-
-@pytest.mark.asyncio
-async def test_a_server_side_apply_creates_and_merges(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        for _ in range(2):
-            applied = await kubectl("apply --server-side -f -", WEB)
-            assert applied == "deployment.apps/web serverside-applied\n"
-
-
-@pytest.mark.asyncio
-async def test_long_lists_are_paged(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        for index in range(5):
-            await kubectl(f"create configmap c{index}")
-        assert len((await kubectl("get configmaps --chunk-size=2 --no-headers")).splitlines()) == 5
-
-
-QUOTA = """
-    apiVersion: v1
-    kind: ResourceQuota
-    metadata: {name: small}
-    spec: {hard: {pods: "1", limits.cpu: "2", requests.cpu: 1500m}}
-"""
-LIMITED = (
-    '--overrides={"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"500m"}}}]}}'
-)
-
-
-@pytest.mark.asyncio
-async def test_a_quota_is_counted_and_shown(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("apply -f -", QUOTA)
-        await kubectl("wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s")
-        await kubectl(f"run one --image=i {LIMITED}")
-        assert rows(await kubectl("get quota"))[1][:3] == [
-            "small",
-            "pods: 1/1, requests.cpu: 500m/1500m",
-            "limits.cpu: 500m/2",
-        ]
-        code, out = await kubectl.attempt(f"run two --image=i {LIMITED}")
-        assert code == 1
-        assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in out
-        assert ["pods", "1", "1"] in [
-            line.split() for line in (await kubectl("describe quota small")).splitlines()
-        ]
-        await kubectl("delete pod one --now")
-        await kubectl("wait --for=jsonpath={.status.used.pods}=0 quota/small --timeout=20s")
-
-
-@pytest.mark.asyncio
-async def test_a_quota_made_on_the_command_line_has_its_limits_and_scopes(tmp_path):
-    async with devcluster(tmp_path) as kubectl:
-        await kubectl("create quota across --hard=pods=0 --scopes=CrossNamespacePodAffinity")
-        assert "CrossNamespacePodAffinity" in await kubectl("describe quota across")

@@ -34,7 +34,6 @@ def explanation_of(cluster: Cluster, pod: build.Json) -> Explanation:
             state=state,
             new_profile=lambda snapshot: build_profiles(settings, snapshot)[profile.scheduler_name],
             rng=random.Random(1),
-            new_state=lambda: ClusterState(exempt_namespaces(settings), annotating=annotating),
         )
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import random
 
-from scheduler.assembly.profiles import build_profiles
-from scheduler.explain.simulation import place_replicas
+from scheduler.assembly.worlds import new_world
 from scheduler.model.fallback import FALLBACK, RELAXED
-from scheduler.state.cluster_view import ClusterView
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
+from scheduler.simulation.replicas import place_replicas
 from tests.support import build
 from tests.support.build import ZONE, Json
-from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, zoned
 
 RULE = "podAntiAffinity by topology.kubernetes.io/zone"
@@ -41,6 +40,17 @@ def test_a_pending_pod_is_told_what_relaxes_its_rule_and_how_long_it_has_waited(
     )
 
 
+def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
+    """As many seconds are saved on it as the fallback asks for."""
+    pod = web("third")
+    waited = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps({RULE: 300})}
+    pod["status"]["conditions"] = [waited]
+    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(pod)
+    assert answer.state == "schedulable"
+    why = "it kept the pod pending alone for 300 s"
+    assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
+
+
 def test_a_pod_that_no_fallback_would_help_is_told_so() -> None:
     answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(web("big", cpu="64"))
     assert (
@@ -61,10 +71,9 @@ def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:
 def test_a_simulation_counts_replicas_that_fit_only_with_a_relaxed_rule() -> None:
     """As if the time had come; what no fallback helps ends it."""
     cluster = Cluster(zoned("a1 b1"), [web("first", "a1")])
-    state = cluster.state()
-    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
+    world = new_world(SETTINGS, cluster.state(), random.Random(1), [DEFAULT_SCHEDULER_NAME])
     pods = [decoded(web(f"new-{n}")) for n in range(3)]
-    placed = place_replicas(pods, state, profile, random.Random(1))
+    placed = place_replicas(pods, world)
     assert placed.pods[0][1] == "b1"
     assert len(placed.pods) == 3
     assert placed.notes() == (

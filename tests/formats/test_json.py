@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.explain.simulation import NodeShare, Simulation, ZoneShare
 from scheduler.formats import explanation
 from scheduler.framework.explaining import Skew
 from scheduler.model.changes import (
@@ -24,6 +23,7 @@ from scheduler.model.changes import (
     TolerateTaint,
     Uncordon,
 )
+from scheduler.simulation.replicas import NodeShare, Simulation, ZoneShare
 from tests.support import build
 from tests.support.json_cluster import Cluster, alone_per_zone, as_json, web, zoned
 from tests.support.messages import no_victims

@@ -44,7 +44,7 @@ PROFILES = profiles(
 @asynccontextmanager
 async def embedded(folder: Path, **settings: Any) -> AsyncIterator[Cluster]:
     """Yield an embedded server with an empty cluster."""
-    async with DevCluster(write_log=True, **settings) as devcluster, Api(devcluster.url, {}) as api:
+    async with DevCluster(**settings) as devcluster, Api(devcluster.url, {}) as api:
         yield Cluster(api, str(account_kubeconfig(devcluster, "scheduler", folder)), devcluster)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import pytest_asyncio
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
+from scheduler.devcluster.kinds import POD, Kind
+from scheduler.devcluster.storage.history import Change
 from scheduler.framework.kinds import Asker
 from scheduler.settings.loading import default_settings
 from tests.integration.conftest import embedded
@@ -48,15 +50,18 @@ def devcluster(cluster: Cluster) -> DevCluster:
 @pytest.fixture(autouse=True)
 def _bound_once(devcluster: DevCluster) -> Iterator[None]:
     """Remove the faults after each test, and check that no pod ever got two nodes."""
+    nodes: defaultdict[str, set[str]] = defaultdict(set)
+
+    def note(kind: Kind, change: Change) -> None:
+        pod = change.revision.obj
+        if kind is POD and pod["spec"].get("nodeName"):
+            nodes[pod["metadata"]["uid"]].add(pod["spec"]["nodeName"])
+
+    end = devcluster.store.history.follow((), note)
     yield
+    end()
     devcluster.faults.clear()
-    assert devcluster.writes is not None
-    nodes = Counter(
-        one.uid for one in devcluster.writes.writes if one.kind == "pods" and "node=" in one.summary
-    )
-    # A deletion says `node=None`, so that a bound and deleted pod has two.
-    deleted = {one.uid for one in devcluster.writes.writes if one.verb == "delete"}
-    assert all(n == 1 or uid in deleted for uid, n in nodes.items())
+    assert all(len(names) == 1 for names in nodes.values())
 
 
 async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,7 +13,6 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles, default_spreading
 from scheduler.errors import SettingsError
-from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Evicted
 from scheduler.model.nodes import decode_workload
@@ -26,7 +25,6 @@ from scheduler.overview.survey import survey_pieces
 from scheduler.overview.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
 from scheduler.settings.loading import default_settings
 from scheduler.state.audit import differences
-from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
@@ -259,13 +257,13 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
 def rehearsal(driver: Driver) -> Rehearsal:
     """Return a rehearsal on a copy of the cluster."""
     settings = default_settings()
-    copy = ClusterState()
-    finished(copy_pieces(driver.state, copy))
 
-    def new_profile(name: str, view: ClusterView, _: bool) -> Profile:
-        return build_profiles(settings, view)[name]
+    def new_profiles(view: ClusterView, _: bool) -> Mapping[str, Profile]:
+        return build_profiles(settings, view)
 
-    return Rehearsal(state=copy, new_profile=new_profile, rng=random.Random(1), may_see=everything)
+    return Rehearsal(
+        state=driver.state.copy(), new_profiles=new_profiles, rng=random.Random(1), may_see=everything
+    )
 
 
 def test_a_label_that_no_node_has_is_told(driver: Driver) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
@@ -22,12 +21,12 @@ from scheduler.model.stimuli import (
     ObjectSeen,
     PodGone,
     PodSeen,
-    Stimulus,
     TimePassed,
 )
 from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
+from scheduler.simulation.world import World
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
@@ -35,32 +34,20 @@ from tests.support import build
 NAME = "affinity-scheduler"
 
 
-class Driver:
-    """Hands the machine stimuli made from JSON, at seconds that the test sets, and keeps every instruction."""
+class Driver(World):
+    """A world that hands its machine stimuli made from JSON, at seconds that the test sets, and does nothing else."""
 
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
-        self.state = new_state(settings)
-        self.profiles = build_profiles(settings, ClusterView(self.state))
-        self.queue = build_queue(
-            self.profiles,
-            settings,
-            max_in_unschedulable_s=300.0,
-            policy=QueuePolicy(namespace_share=namespace_share),
+        state = new_state(settings)
+        profiles = build_profiles(settings, ClusterView(state))
+        policy = QueuePolicy(namespace_share=namespace_share)
+        queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0, policy=policy)
+        super().__init__(
+            state, profiles, random.Random(seed), queue=queue, now_s=1000.0, semantics=settings.semantics
         )
-        self.machine = Machine(
-            state=self.state,
-            queue=self.queue,
-            profiles=self.profiles,
-            rng=random.Random(seed),
-            semantics=settings.semantics,
-        )
-        self.now_s = 1000.0
         self._decoder = PodDecoder(settings.semantics)
         self._version = 0
-
-    def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        return self.machine.handle(stimulus, self.now_s)
 
     def pod(self, *args: Any, **kwargs: Any) -> Pod:
         """Show the machine a new version of a pod of our profile (keywords of build.pod, status, gates, priority)."""

@@ -36,9 +36,7 @@ async def bind_in_turn(store: Store) -> None:
         if kind in _FOLLOWED:
             woken.set()
 
-    for revision in store.history.snapshot(POD).revisions:
-        follow(POD, Change("ADDED", revision, None))
-    store.history.listeners.append(follow)
+    end = store.history.follow((POD,), follow)
     try:
         while True:
             with contextlib.suppress(TimeoutError):
@@ -47,7 +45,7 @@ async def bind_in_turn(store: Store) -> None:
             woken.clear()
             binder.bind_pending()
     finally:
-        store.history.listeners.remove(follow)
+        end()
 
 
 class _Binder:
@@ -94,12 +92,9 @@ class _Binder:
         """Return the pod's claims; None if one does not exist."""
         claims: list[JsonObject] = []
         for volume in pod["spec"].get("volumes") or ():
-            if "ephemeral" in volume:
-                name = f"{pod['metadata']['name']}-{volume['name']}"
-            elif "persistentVolumeClaim" in volume:
-                name = volume["persistentVolumeClaim"]["claimName"]
-            else:
+            if "persistentVolumeClaim" not in volume:
                 continue
+            name = volume["persistentVolumeClaim"]["claimName"]
             claim = self._store.find(PERSISTENT_VOLUME_CLAIM, pod["metadata"]["namespace"], name)
             if claim is None:
                 return None

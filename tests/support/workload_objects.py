@@ -1,8 +1,14 @@
 """Builders of API objects: valid by default, only what matters is spelled out."""
 
+from collections.abc import Iterable
+from typing import TypeVar
+
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, Update, UpdateStatus
 from scheduler.devcluster.controllers.ownership import controller_ref
-from scheduler.devcluster.kinds import JsonObject
+from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.timestamps import rfc3339
+
+T = TypeVar("T")
 
 #: The time of every test of a plan, seconds since 1970.
 NOW_S = 1_800_000_000.0
@@ -87,3 +93,16 @@ def pod(
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "web:1"}]},
         "status": status,
     }
+
+
+def of(actions: Iterable[Action], action_type: type[T], kind: Kind | None = None) -> list[T]:
+    """Return the actions of this type, and of this kind if one is given."""
+    found = [each for each in actions if isinstance(each, action_type)]
+    writes = (Create, Update, UpdateStatus, Delete)
+    return [each for each in found if kind is None or (isinstance(each, writes) and each.kind is kind)]
+
+
+def status_after(actions: Iterable[Action], kind: Kind | None = None) -> JsonObject:
+    """Return the status that the actions write last."""
+    status: JsonObject = of(actions, UpdateStatus, kind)[-1].obj["status"]
+    return status

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.worlds import new_world
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
-from scheduler.explain.drain import (
+from scheduler.framework.interface import Rng
+from scheduler.model.terms import ZONE_KEY
+from scheduler.simulation.drain import (
     Drain,
+    Moves,
     Stay,
     StayingPods,
     empty_nodes,
@@ -22,11 +26,7 @@ from scheduler.explain.drain import (
     staying_pods,
     unbound,
 )
-from scheduler.framework.interface import Rng
-from scheduler.framework.profile import Profile
-from scheduler.model.pods import Pod
-from scheduler.model.terms import ZONE_KEY
-from scheduler.state.cluster_view import ClusterView
+from scheduler.simulation.world import World
 from scheduler.syntax.plurals import counted
 
 #: Pods in each table unless it is wide, and zones in an error.
@@ -51,21 +51,12 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
     Raises SettingsError for an unknown node or zone.
     """
     names = _known_nodes(cluster, drained) if zone is None else _nodes_of_zone(cluster, zone)
-    departures = empty_nodes(cluster.state, names, cordoned=zone is None)
-    profiles: dict[str, Profile] = {}
-    stand_ins: Counter[str] = Counter()
-    for pod in departures.leaving:
-        profile, notes = cluster.profile_for(pod)
-        stand_ins.update([pod.scheduler_name] if notes else [])
-        if pod.scheduler_name not in profiles:
-            profiles[pod.scheduler_name] = cluster.build_profile(profile, ClusterView(cluster.state))
-
-    def profile_of(pod: Pod) -> Profile:
-        return profiles[pod.scheduler_name]
-
+    departures = empty_nodes(cluster.state, names, stays=zone is None)
+    stand_ins = Counter(pod.scheduler_name for pod in departures.leaving if cluster.profile_for(pod)[1])
+    world = new_world(cluster.settings, cluster.state, rng, sorted(stand_ins))
     namespaces = () if zone is not None else {pod.namespace for pod in departures.leaving}
     budgets = [budget for name in namespaces for budget in cluster.state.budgets.within(name)]
-    moves = move_pods(departures.leaving, cluster.state, profile_of, rng, budgets)
+    moves = move_pods(departures.leaving, world, budgets)
     homeless = next((pod for pod in departures.leaving if pod.uid in moves.unplaced), None)
     return Drain(
         nodes=tuple(names),
@@ -77,10 +68,22 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
         staying=staying_pods(departures, _STAYING),
         next=None if homeless is None else explain_pod(cluster, unbound(homeless), None),
         notes=tuple(
-            f"{counted(count, 'pod')} of {name}: decided with profile {profiles[name].scheduler_name}"
+            f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
             for name, count in sorted(stand_ins.items())
-        ),
+        )
+        + _eviction_notes(moves, world),
     )
+
+
+def _eviction_notes(moves: Moves, world: World) -> tuple[str, ...]:
+    """Return a note about the pods of lower priority that make room, none if there are none."""
+    if not moves.evicted:
+        return ()
+    left = {pod.uid: pod for pod in moves.evicted if pod.uid not in moves.round_by_uid}
+    homeless = [pod.key for pod in left.values() if not world.node_of(pod.uid)]
+    named = ", ".join(homeless[:_NAMED]) + (", ..." if len(homeless) > _NAMED else "")
+    lost = f"; there is no other place for {len(homeless)} of them: {named}" if homeless else ""
+    return (f"{counted(len(moves.evicted), 'pod')} of lower priority would be evicted for these{lost}",)
 
 
 def _known_nodes(cluster: LoadedCluster, names: Sequence[str]) -> list[str]:

@@ -15,7 +15,6 @@ import msgspec
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.errors import SettingsError
-from scheduler.explain.new_claims import created
 from scheduler.formats.explanation import API_VERSION
 from scheduler.formats.manifests import Manifest
 from scheduler.formats.snapshot_file import KIND
@@ -23,6 +22,7 @@ from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
+from scheduler.simulation.new_claims import created
 
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.

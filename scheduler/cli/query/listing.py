@@ -63,7 +63,7 @@ async def list_kind(
     try:
         return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
     except (NotFound, Forbidden) as error:
-        if watched.is_optional and (watched.may_be_forbidden or isinstance(error, NotFound)):
+        if watched.may_lack(error):
             return None
         raise
 

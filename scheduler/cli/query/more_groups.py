@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final, NamedTuple
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.explain.groups import copy_of, place_group
+from scheduler.assembly.worlds import new_world
+from scheduler.cli.query.priority_class import PriorityClass
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GroupKey, GroupKind
-from scheduler.model.pods import Pod
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
+from scheduler.simulation.groups import copy_of
+from scheduler.simulation.replicas import place_replicas
+from scheduler.simulation.world import World
 from scheduler.syntax.plurals import counted
 
 #: Pods that are placed at most, 2 to 4 s at 5,000 nodes.
@@ -35,38 +38,41 @@ class MoreGroups(NamedTuple):
 
 
 def count_more(
-    cluster: LoadedCluster, key: GroupKey, members: Sequence[tuple[Manifest, int]], rng: Rng
+    cluster: LoadedCluster,
+    key: GroupKey,
+    members: Sequence[tuple[Manifest, int]],
+    rng: Rng,
+    priority_class: PriorityClass | None,
 ) -> MoreGroups:
     """
-    Place groups like this one until one does not fit, and take them off again.
+    Place groups like this one until one does not fit, or only with evictions, and take all of them off again.
 
-    `members`: the manifests, and how many pods of each the group has. A claim of a copy keeps what it reserved.
+    `members`: the manifests, and how many pods of each the group has.
     """
     n_groups, n_pods, why = 0, 0, ""
-    placed: list[str] = []
-    while n_pods < _MOST_PODS:
+    names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest, _ in members}
+    world = new_world(cluster.settings, cluster.state, rng, sorted(names))
+    while n_pods < _MOST_PODS and not why:
         pods: list[Pod] = []
         for manifest, n_replicas in members:
             pods += cluster.create_pods(copy_of(manifest, key, n_groups + 2), n_replicas)
-        profile, _ = cluster.profile_for(pods[0])
-        other = _create_group(cluster, key, pods[0])
-        found = place_group(other, pods, cluster.state, partial(cluster.build_profile, profile), rng)
-        cluster.state.groups.remove(other)
-        placed += [pod.uid for pod, _ in found.nodes]
-        if len(found.nodes) < len(pods):
-            why = found.message
-            break
-        n_groups += 1
-        n_pods += len(pods)
-    for uid in placed:
-        cluster.state.forget(uid)
+        if priority_class is not None:
+            pods = [priority_class.applied_to(pod) for pod in pods]
+        _create_group(world, key, pods[0])
+        placed = place_replicas(pods, world)
+        if placed.victims:
+            why = f"{counted(len(placed.victims), 'pod')} of lower priority would be evicted for it"
+        elif len(placed.pods) < len(pods):
+            why = placed.message
+        else:
+            n_groups, n_pods = n_groups + 1, n_pods + len(pods)
+    world.take_back()
     return MoreGroups(n_groups, why)
 
 
-def _create_group(cluster: LoadedCluster, key: GroupKey, member: Pod) -> GroupKey:
-    """Add a PodGroup for the member like the one of this group, if that has one. Return the member's group."""
-    groups = cluster.state.groups
+def _create_group(world: World, key: GroupKey, member: Pod) -> None:
+    """Add a PodGroup for the member like the one of this group, if that has one."""
     other = key if member.group is None else member.group.key
-    if other.kind is not GroupKind.OWN and other != key and (group := groups.get(key)) is not None:
-        groups.upsert(replace(group, key=other, conditions=()))
-    return other
+    group = world.state.groups.get(key)
+    if other.kind is not GroupKind.OWN and other != key and group is not None:
+        world.create_group(replace(group, key=other, conditions=()))

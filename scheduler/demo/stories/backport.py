@@ -48,7 +48,7 @@ async def _expect_merged(stage: Stage, pods: list[Pod]) -> None:
             len(terms) == 1 and [own in one.match_expressions for one in merged] == [True],
             f"one term in {pod.metadata.name}, with {own.key} In {own.values} in its selector; found {terms}",
         )
-    zone_by_node = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zone_by_node = await stage.region_by_node()
     zones = [zone_by_node[pod.spec.node_name] for pod in pods]
     stage.expect(len(set(zones)) == len(zones) == _N_PODS, f"one pod in each zone, found {sorted(zones)}")
 

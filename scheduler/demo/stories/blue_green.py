@@ -38,7 +38,7 @@ async def _play(stage: Stage) -> None:
     await stage.wait_rolled_out("shop", "shop", _ZONES, before=before)
     show.step("green is up and blue is gone")
     pods = await stage.check()
-    zone_by_node = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zone_by_node = await stage.region_by_node()
     zones = {zone_by_node[pod.spec.node_name] for pod in pods}
     stage.expect(_count(pods, _GREEN) == len(zones) == _ZONES, f"one green pod in each of {_ZONES} zones")
     await stage.draw(pods, _group)

@@ -47,7 +47,7 @@ async def _move(stage: Stage) -> None:
     )
     await stage.wait_ready(_REPLICAS)
     after = await _replica(stage)
-    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zones = await stage.region_by_node()
     stage.expect(
         zones[before.spec.node_name] == zones[after.spec.node_name],
         f"{after.metadata.name} in the zone of its volume, found {zones[after.spec.node_name]}",

@@ -29,7 +29,7 @@ async def _play(stage: Stage) -> None:
     async with stage.enforcing():
         before = frozenset(pod.metadata.uid for pod in pods if _group(pod) == _FRONT)
         (cache,) = (pod for pod in pods if _group(pod) == _CACHE)
-        zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+        zones = await stage.region_by_node()
         elsewhere = min(zone for zone in zones.values() if zone != zones[cache.spec.node_name])
         await stage.relabel_node(cache.spec.node_name, _ZONE, elsewhere)
         (note, *_) = await stage.wait_for_events(_REASON, "is broken")
@@ -40,7 +40,7 @@ async def _play(stage: Stage) -> None:
         show.quote(note)
         await _replaced(stage, before)
     pods = await stage.check()
-    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zones = await stage.region_by_node()
     found = {zones[pod.spec.node_name] for pod in pods}
     stage.expect(found == {elsewhere}, f"everything in {elsewhere}, found {sorted(found)}")
     show.good("their successors run in the cache's zone")

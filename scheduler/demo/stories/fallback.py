@@ -39,7 +39,7 @@ async def _play(stage: Stage) -> None:
     stage.expect(len(relaxed) == 1, f"one replica with a mark, found {len(relaxed)}")
     (mark,) = msgspec.json.decode(relaxed[0].metadata.annotations[_MARK])
     stage.expect(mark["rule"] == _RULE, f"the mark names the rule, found {mark}")
-    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zones = await stage.region_by_node()
     hard = Counter(zones[pod.spec.node_name] for pod in pods if not _is_relaxed(pod))
     stage.expect(len(hard) == _N_ZONES, f"the other three in a zone each, found {dict(hard)}")
     show.good("the fourth runs beside another one; the three before it have a zone each")
@@ -52,7 +52,7 @@ async def _play(stage: Stage) -> None:
         show.quote(note)
         await stage.wait_ready(_N_ZONES + 1)
     pods = await stage.check()
-    zones = {node.metadata.name: node.zone for node in await stage.nodes()}
+    zones = await stage.region_by_node()
     count = Counter(zones[pod.spec.node_name] for pod in pods)
     stage.expect(len(count) == _N_ZONES + 1, f"a zone for each replica, found {dict(count)}")
     stage.expect(not any(map(_is_relaxed, pods)), "no replica with a mark")

@@ -48,7 +48,7 @@ async def _play(stage: Stage) -> None:
     await stage.label_nodes(nodes[4:], _RACK, "rack-2")
     await stage.wait_ready(_N_WORKERS)
     pods = await stage.check()
-    racks = {node.metadata.name: node.metadata.labels.get(_RACK) for node in await stage.nodes()}
+    racks = await stage.region_by_node(_RACK)
     stage.expect({racks[pod.spec.node_name] for pod in pods} == {"rack-2"}, "all workers in rack-2")
     show.good("all eight share rack-2, although each of them would rather be in rack-1")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from scheduler.demo.display import Group
-from scheduler.demo.objects import Pod
 from scheduler.demo.stage import Stage, Story, ready_node
 
 _NAMESPACE: Final = "teams"
@@ -23,13 +21,10 @@ _BLUE: Final = Group("B", "team blue")
 async def _play(stage: Stage) -> None:
     show = stage.show
     show.step("the scheduler runs with --plugins manifests/examples/plugins: three files of 30 to 60 lines")
-    nodes = sorted(node.metadata.name for node in await stage.nodes())
-    size = len(nodes) // _N_RACKS
-    for i in range(_N_RACKS):
-        await stage.label_nodes(nodes[i * size : (i + 1) * size], _RACK, f"rack-{i + 1}")
+    await stage.label_shares(_RACK, "rack", _N_RACKS)
     await stage.apply("10-own-rules.yaml")
     await stage.wait_ready(_N_RACKS * _PER_RACK)
-    await _expect_limit(stage, await stage.check())
+    await stage.expect_at_most(_PER_RACK, await stage.check(), "rack", _RACK)
     show.good("TeamPerRack: six pods of team blue, two in each of three racks")
 
     await stage.scale(_NAMESPACE, "blue", _N_RACKS * _PER_RACK + 1)
@@ -45,7 +40,7 @@ async def _play(stage: Stage) -> None:
     await stage.scale(_NAMESPACE, "blue", _N_RACKS * _PER_RACK + 2)
     await stage.wait_ready(_N_RACKS * _PER_RACK + 2)
     pods = await stage.check()
-    await _expect_limit(stage, pods)
+    await stage.expect_at_most(_PER_RACK, pods, "rack", _RACK)
     on_cheap = sum(pod.spec.node_name == _CHEAP for pod in pods)
     stage.expect(on_cheap == _PER_RACK, f"both new pods on the cheap node {_CHEAP}, found {on_cheap}")
     show.good(f"CheaperNodes: the eighth pod is on {_CHEAP} too, although {_DEAR} is empty")
@@ -58,12 +53,6 @@ async def _add_node(stage: Stage, name: str, *, rack: str, price: str) -> None:
     node["metadata"]["labels"][_RACK] = rack
     node["metadata"]["annotations"] = {_PRICE: price}
     await stage.add_nodes([node])
-
-
-async def _expect_limit(stage: Stage, pods: list[Pod]) -> None:
-    rack_by_node = {node.metadata.name: node.metadata.labels.get(_RACK, "") for node in await stage.nodes()}
-    count = Counter(rack_by_node[pod.spec.node_name] for pod in pods)
-    stage.expect(max(count.values()) <= _PER_RACK, f"at most {_PER_RACK} pods in a rack, found {dict(count)}")
 
 
 STORY: Final = Story(

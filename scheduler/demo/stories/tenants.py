@@ -18,11 +18,7 @@ _EACH: Final = 4
 
 async def _play(stage: Stage) -> None:
     show = stage.show
-    nodes = sorted(node.metadata.name for node in await stage.nodes())
-    size = len(nodes) // len(_TENANTS)
-    pools = [nodes[i * size : (i + 1) * size] for i in range(len(_TENANTS))]
-    for i, names in enumerate(pools, 1):
-        await stage.label_nodes(names, _POOL, f"pool-{i}")
+    await stage.label_shares(_POOL, "pool", len(_TENANTS))
     for i, tenant in enumerate(_TENANTS, 1):
         await _apply(stage, tenant)
         await stage.wait_ready(i * _EACH)
@@ -49,11 +45,11 @@ async def _apply(stage: Stage, tenant: str) -> None:
 
 
 async def _expect_exclusive(stage: Stage, pods: list[Pod]) -> None:
-    pool_by_node = {node.metadata.name: node.metadata.labels.get(_POOL) for node in await stage.nodes()}
+    pool_by_node = await stage.region_by_node(_POOL)
     homes = {(pod.metadata.labels["tenant"], pool_by_node[pod.spec.node_name]) for pod in pods}
     stage.expect(
         len(homes) == len(dict(homes)) == len({pool for _, pool in homes}) == len(_TENANTS),
-        f"one pool for each tenant, and one tenant in each pool; found {sorted(map(str, homes))}",
+        f"one pool for each tenant, and one tenant in each pool; found {sorted(homes)}",
     )
 
 

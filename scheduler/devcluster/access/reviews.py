@@ -7,12 +7,13 @@ Source: pkg/registry/authorization, pkg/registry/authentication, pkg/apis/author
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from scheduler.devcluster import status
 from scheduler.devcluster.access.authentication import AUDIENCE, Authenticator, User
 from scheduler.devcluster.access.rbac import Attributes, authorize, rules_for
-from scheduler.devcluster.kinds import JsonObject, Kind
+from scheduler.devcluster.kinds import JsonObject, Kind, built_in
 from scheduler.devcluster.storage.store import Store
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
@@ -20,20 +21,16 @@ from scheduler.syntax.field_errors import FieldError
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
 #: Kinds that are answered when they are created, and never stored.
-REVIEWS: Final = (
-    Kind(_AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview", False,
-         verbs=("create",)),
-    Kind(_AUTHENTICATION, "v1", "TokenReview", "tokenreviews", "tokenreview", False, verbs=("create",)),
-    *(
-        Kind(_AUTHORIZATION, "v1", kind, f"{kind.lower()}s", kind.lower(), namespaced, verbs=("create",))
-        for kind, namespaced in (
-            ("LocalSubjectAccessReview", True),
-            ("SelfSubjectAccessReview", False),
-            ("SelfSubjectRulesReview", False),
-            ("SubjectAccessReview", False),
-        )
-    ),
-)  # fmt: skip
+REVIEWS: Final = tuple(
+    replace(built_in(kind, group, "", "cluster"), verbs=("create",))
+    for kind, group in (
+        ("SelfSubjectReview", _AUTHENTICATION),
+        ("TokenReview", _AUTHENTICATION),
+        ("SelfSubjectAccessReview", _AUTHORIZATION),
+        ("SelfSubjectRulesReview", _AUTHORIZATION),
+        ("SubjectAccessReview", _AUTHORIZATION),
+    )
+)
 _ALL: Final = ["*"]
 #: Upstream names no kind when it refuses an invalid review.
 _NAMELESS: Final = Kind(_AUTHORIZATION, "v1", "", "", "")
@@ -46,14 +43,7 @@ _EVERYTHING: Final[JsonObject] = {
 
 def review_at(path: str) -> Kind | None:
     """Return the kind of review that a POST to `path` creates; None if there is none."""
-    for kind in REVIEWS:
-        head, _, rest = path.partition(f"{kind.path}/")
-        if head or not rest:
-            continue
-        parts = rest.split("/")
-        if parts == [kind.plural] or (kind.namespaced and parts[::2] == ["namespaces", kind.plural]):
-            return kind
-    return None
+    return next((kind for kind in REVIEWS if path == f"{kind.path}/{kind.plural}"), None)
 
 
 def answer_review(

@@ -99,14 +99,16 @@ def default_template(spec: JsonObject) -> None:
 def default_deployment(obj: JsonObject) -> None:
     """Fill in a Deployment: its strategy, its history limit and its deadline."""
     default_workload(obj)
-    spec = obj["spec"]
-    strategy = spec.setdefault("strategy", {})
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.get("rollingUpdate") or {}
-        strategy["rollingUpdate"] = {"maxUnavailable": "25%", "maxSurge": "25%"} | rolling
+    _default_strategy(obj["spec"], "strategy", maxUnavailable="25%", maxSurge="25%")
+    obj["spec"].setdefault("progressDeadlineSeconds", 600)
+
+
+def _default_strategy(spec: JsonObject, name: str, **rolling: int | str) -> None:
+    """Fill in how a workload replaces its pods; `rolling` are the defaults of a rolling update."""
+    strategy = spec.setdefault(name, {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy["rollingUpdate"] = rolling | (strategy.get("rollingUpdate") or {})
     spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
 
 
 def default_stateful_set(obj: JsonObject) -> None:
@@ -116,10 +118,7 @@ def default_stateful_set(obj: JsonObject) -> None:
     spec.setdefault("podManagementPolicy", "OrderedReady")
     retained = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     spec.setdefault("persistentVolumeClaimRetentionPolicy", retained)
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy["rollingUpdate"] = {"partition": 0} | (strategy.get("rollingUpdate") or {})
-    spec.setdefault("revisionHistoryLimit", 10)
+    _default_strategy(spec, "updateStrategy", partition=0)
     for claim in spec.get("volumeClaimTemplates") or []:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
         default_claim_spec(claim.setdefault("spec", {}))
@@ -129,12 +128,7 @@ def default_daemon_set(obj: JsonObject) -> None:
     """Fill in a DaemonSet: how it replaces pods."""
     spec = obj.setdefault("spec", {})
     default_template(spec)
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1} | (
-            strategy.get("rollingUpdate") or {}
-        )
-    spec.setdefault("revisionHistoryLimit", 10)
+    _default_strategy(spec, "updateStrategy", maxSurge=0, maxUnavailable=1)
 
 
 def default_job(obj: JsonObject) -> None:

@@ -9,6 +9,7 @@ is created, names may clash, and the objects are data: no schema is applied and 
 from collections.abc import Iterator
 from typing import Final
 
+from scheduler.devcluster.admission.checks import one_of, stated
 from scheduler.devcluster.admission.strategy import Strategy, View
 from scheduler.devcluster.kinds import JsonObject, Kind, PrinterColumn
 from scheduler.syntax import field_errors
@@ -84,31 +85,18 @@ def _accepted(definition: JsonObject) -> JsonObject:
 def _definition_errors(definition: JsonObject) -> Iterator[FieldError]:
     spec = definition["spec"]
     names, versions = spec["names"], spec.get("versions") or []
-    name, wanted = (
-        definition["metadata"].get("name", ""),
-        f"{names.get('plural', '')}.{spec.get('group', '')}",
-    )
-    if name != wanted:
+    name = definition["metadata"].get("name", "")
+    if name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         detail = 'must be spec.names.plural+"."+spec.group'
         yield field_errors.invalid("metadata.name", name, detail)
-    for key in ("plural", "kind"):
-        if not names.get(key):
-            yield field_errors.required(f"spec.names.{key}")
-    if not spec.get("group"):
-        yield field_errors.required("spec.group")
-    if spec.get("scope") not in ("Cluster", "Namespaced"):
-        yield field_errors.not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
+    yield from stated(names, "spec.names.", "plural", "kind")
+    yield from stated(spec, "spec.", "group")
+    yield from one_of(spec.get("scope") or "", "spec.scope", ("Cluster", "Namespaced"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         yield field_errors.invalid("spec.versions", versions, detail)
     for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            yield field_errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
-
-
-def _drop_status(obj: JsonObject, view: View) -> None:
-    del view
-    obj.pop("status", None)
+        yield from stated(version.get("schema") or {}, f"spec.versions[{index}].schema.", "openAPIV3Schema")
 
 
 DEFINITIONS: Final = Strategy(
@@ -121,5 +109,8 @@ DEFINITIONS: Final = Strategy(
 )
 CUSTOM: Final = Strategy(has_generation=True, unconditional_update=False)
 CUSTOM_WITH_STATUS: Final = Strategy(
-    has_generation=True, has_status=True, unconditional_update=False, prepare_create=_drop_status
+    has_generation=True,
+    has_status=True,
+    unconditional_update=False,
+    prepare_create=lambda obj, _: obj.pop("status", None),
 )

@@ -7,6 +7,7 @@ Source: pkg/apis/core/validation/events.go (kubernetes 1.36).
 from collections.abc import Iterator
 from typing import Final
 
+from scheduler.devcluster.admission.checks import stated, well_formed
 from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
@@ -48,12 +49,9 @@ def _legacy_errors(event: JsonObject, controller_field: str) -> Iterator[FieldEr
     controller = event.get("reportingComponent") or ""
     if not controller:
         yield field_errors.required(controller_field)
-    yield from (
-        field_errors.invalid(controller_field, controller, fault) for fault in label_key_faults(controller)
-    )
+    yield from well_formed(controller, controller_field, label_key_faults)
     for name in ("reportingInstance", "action", "reason"):
-        if not event.get(name):
-            yield field_errors.required(name)
+        yield from stated(event, "", name)
         yield from _length_errors(event, name, _SHORT_BYTES)
     yield from _length_errors(event, "message", _NOTE_BYTES)
 
@@ -65,8 +63,7 @@ def _length_errors(event: JsonObject, name: str, limit: int) -> Iterator[FieldEr
 
 def _v1_create_errors(event: JsonObject) -> Iterator[FieldError]:
     yield from _series_errors(event)
-    if not event.get("eventTime"):
-        yield field_errors.required("eventTime")
+    yield from stated(event, "", "eventTime")
     if event.get("type") not in _TYPES:
         yield field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}")
     for name in _DEPRECATED:
@@ -90,8 +87,7 @@ def _series_errors(event: JsonObject) -> Iterator[FieldError]:
         return
     if (series.get("count") or 0) < 2:
         yield field_errors.invalid("series.count", "", "should be at least 2")
-    if not series.get("lastObservedTime"):
-        yield field_errors.required("series.lastObservedTime")
+    yield from stated(series, "series.", "lastObservedTime")
 
 
 EVENTS: Final = Strategy(create_on_update=True, validate=_core_errors)

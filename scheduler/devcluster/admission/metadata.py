@@ -6,6 +6,7 @@ Source: apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validati
 
 from collections.abc import Callable, Iterator
 
+from scheduler.devcluster.admission.checks import well_formed
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
@@ -22,8 +23,7 @@ def metadata_errors(metadata: JsonObject, name_faults: Callable[[str], list[str]
     if not metadata.get("name"):
         yield field_errors.required("metadata.name", "name or generateName is required")
     else:
-        for fault in name_faults(metadata["name"]):
-            yield field_errors.invalid("metadata.name", metadata["name"], fault)
+        yield from well_formed(metadata["name"], "metadata.name", name_faults)
     yield from label_errors(metadata.get("labels") or {}, "metadata.labels")
     for key in sorted(metadata.get("annotations") or {}):
         for fault in label_key_faults(key.lower()):
@@ -34,10 +34,8 @@ def metadata_errors(metadata: JsonObject, name_faults: Callable[[str], list[str]
 def label_errors(labels: JsonObject, path: str) -> Iterator[FieldError]:
     """Yield the rules that a map of labels breaks."""
     for key in sorted(labels):
-        for fault in label_key_faults(key):
-            yield field_errors.invalid(path, key, fault)
-        for fault in label_value_faults(labels[key]):
-            yield field_errors.invalid(path, labels[key], fault)
+        yield from well_formed(key, path, label_key_faults)
+        yield from well_formed(labels[key], path, label_value_faults)
 
 
 def _owner_errors(owners: list[JsonObject]) -> Iterator[FieldError]:

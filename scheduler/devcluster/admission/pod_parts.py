@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission.amounts import quantity
+from scheduler.devcluster.admission.checks import at_least_zero, one_of, stated, well_formed
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
@@ -28,29 +29,21 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def container_errors(container: JsonObject, path: str) -> Iterator[FieldError]:
     """Yield the rules that one container breaks."""
-    name = container.get("name") or ""
-    if not name:
-        yield field_errors.required(f"{path}.name")
-    else:
-        for fault in dns_label_faults(name):
-            yield field_errors.invalid(f"{path}.name", name, fault)
-    if not container.get("image"):
-        yield field_errors.required(f"{path}.image")
+    yield from stated(container, f"{path}.", "name")
+    if container.get("name"):
+        yield from well_formed(container["name"], f"{path}.name", dns_label_faults)
+    yield from stated(container, f"{path}.", "image")
     for index, port in enumerate(container.get("ports") or []):
         yield from _port_errors(port, f"{path}.ports[{index}]")
     yield from _resource_errors(container.get("resources") or {}, f"{path}.resources")
 
 
 def _port_errors(port: JsonObject, path: str) -> Iterator[FieldError]:
-    number, host_port = port.get("containerPort") or 0, port.get("hostPort") or 0
-    if not number:
-        yield field_errors.required(f"{path}.containerPort")
-    elif not 1 <= number <= _MAX_PORT:
-        yield field_errors.invalid(f"{path}.containerPort", number, _PORT_RANGE)
-    if host_port and not 1 <= host_port <= _MAX_PORT:
-        yield field_errors.invalid(f"{path}.hostPort", host_port, _PORT_RANGE)
-    if port.get("protocol") not in _PROTOCOLS:
-        yield field_errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS)
+    yield from stated(port, f"{path}.", "containerPort")
+    for name in ("containerPort", "hostPort"):
+        if port.get(name) and not 1 <= port[name] <= _MAX_PORT:
+            yield field_errors.invalid(f"{path}.{name}", port[name], _PORT_RANGE)
+    yield from one_of(port.get("protocol"), f"{path}.protocol", _PROTOCOLS)
 
 
 def _resource_errors(resources: JsonObject, path: str) -> Iterator[FieldError]:
@@ -59,16 +52,13 @@ def _resource_errors(resources: JsonObject, path: str) -> Iterator[FieldError]:
         for name, amount in amounts.items():
             where = f"{path}.{side}[{name}]"
             yield from _resource_name_errors(name, where)
-            stated = quantity(amount)
-            if stated is not None and stated.nano < 0:
-                yield field_errors.invalid(where, amount, "must be greater than or equal to 0")
+            yield from at_least_zero(amount, where)
             if side == "requests":
                 yield from _request_errors(name, amount, limits, path)
 
 
 def _resource_name_errors(name: str, path: str) -> Iterator[FieldError]:
-    for fault in label_key_faults(name):
-        yield field_errors.invalid(path, name, fault)
+    yield from well_formed(name, path, label_key_faults)
     if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
         yield field_errors.invalid(path, name, "must be a standard resource type or fully qualified")
         yield field_errors.invalid(path, name, "must be a standard resource for containers")
@@ -103,8 +93,7 @@ def toleration_errors(tolerations: list[JsonObject]) -> Iterator[FieldError]:
         key, operator, value, effect = (
             toleration.get(name) or "" for name in ("key", "operator", "value", "effect")
         )
-        for fault in label_key_faults(key) if key else ():
-            yield field_errors.invalid(f"{path}.key", key, fault)
+        yield from well_formed(key, f"{path}.key", label_key_faults) if key else ()
         if not key and operator != "Exists":
             detail = (
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -114,8 +103,7 @@ def toleration_errors(tolerations: list[JsonObject]) -> Iterator[FieldError]:
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             yield field_errors.invalid(f"{path}.effect", effect, detail)
         yield from _toleration_operator_errors(operator, value, f"{path}.operator")
-        if effect and effect not in _EFFECTS:
-            yield field_errors.not_supported(f"{path}.effect", effect, _EFFECTS)
+        yield from one_of(effect, f"{path}.effect", _EFFECTS) if effect else ()
 
 
 def _toleration_operator_errors(operator: str, value: str, path: str) -> Iterator[FieldError]:
@@ -159,8 +147,7 @@ def _node_term_errors(term: JsonObject, path: str) -> Iterator[FieldError]:
     for index, one in enumerate(term.get("matchExpressions") or []):
         where, key = f"{path}.matchExpressions[{index}]", one.get("key") or ""
         yield from _node_operator_errors(one.get("operator") or "", one.get("values") or [], where)
-        for fault in label_key_faults(key):
-            yield field_errors.invalid(f"{where}.key", key, fault)
+        yield from well_formed(key, f"{where}.key", label_key_faults)
     for index, one in enumerate(term.get("matchFields") or []):
         if one.get("key") != "metadata.name":
             where = f"{path}.matchFields[{index}].key"

@@ -2,7 +2,7 @@
 The rules of a pod's spec, for new pods and for changes.
 
 Source: pkg/apis/core/validation/validation.go, ValidatePodSpec and ValidatePodUpdate (kubernetes 1.36), as far as
-schedulers and their tests meet them.
+schedulers and their tests meet them. Difference: the node affinity of a gated pod is as fixed as that of any other.
 """
 
 import difflib
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission.affinity import affinity_errors, constraint_errors
+from scheduler.devcluster.admission.checks import one_of, unused, well_formed
 from scheduler.devcluster.admission.metadata import label_errors
 from scheduler.devcluster.admission.pod_parts import container_errors, node_affinity_errors, toleration_errors
 from scheduler.devcluster.kinds import JsonObject
@@ -38,12 +39,8 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
         for index, container in enumerate(spec.get(list_name) or []):
             path = f"spec.{list_name}[{index}]"
             yield from container_errors(container, path)
-            name = container.get("name") or ""
-            if name in seen:
-                yield field_errors.duplicate(f"{path}.name", name)
-            seen.add(name)
-    if spec.get("restartPolicy") not in _RESTART_POLICIES:
-        yield field_errors.not_supported("spec.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
+            yield from unused(container.get("name") or "", f"{path}.name", seen)
+    yield from one_of(spec.get("restartPolicy"), "spec.restartPolicy", _RESTART_POLICIES)
     yield from label_errors(spec.get("nodeSelector") or {}, "spec.nodeSelector")
     affinity = spec.get("affinity") or {}
     yield from node_affinity_errors(affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity")
@@ -51,8 +48,7 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     yield from _gate_errors(spec.get("schedulingGates") or [])
     yield from constraint_errors(spec.get("topologySpreadConstraints") or [])
     if spec.get("nodeName"):
-        for fault in subdomain_faults(spec["nodeName"]):
-            yield field_errors.invalid("spec.nodeName", spec["nodeName"], fault)
+        yield from well_formed(spec["nodeName"], "spec.nodeName", subdomain_faults)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
@@ -63,12 +59,9 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
 def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
-        name = gate.get("name") or ""
-        for fault in label_key_faults(name):
-            yield field_errors.invalid(f"spec.schedulingGates[{index}]", name, fault)
-        if name in seen:
-            yield field_errors.duplicate(f"spec.schedulingGates[{index}]", name)
-        seen.add(name)
+        name, path = gate.get("name") or "", f"spec.schedulingGates[{index}]"
+        yield from well_formed(name, path, label_key_faults)
+        yield from unused(name, path, seen)
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -90,7 +83,7 @@ def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     munged = _with_updatable_fields_of(old, new)
     if old.get("schedulingGates"):
         yield from _gated_change_errors(munged, old)
-        munged = _with_node_choice_of(old, munged)
+        munged = _normal({**munged, "nodeSelector": old.get("nodeSelector")})
     if munged != _normal(old):
         detail = f"pod updates may not change fields other than {_UPDATABLE}\n{_diff(old, munged)}"
         yield field_errors.forbidden("spec", detail)
@@ -136,47 +129,11 @@ def _with_updatable_fields_of(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def _gated_change_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    """Yield an error if node selector or node affinity of a gated pod changed in any way but narrowing."""
+    """Yield an error if the node selector of a gated pod changed in any way but narrowing."""
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     if any(after.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         yield field_errors.invalid("spec.nodeSelector", after, detail)
-    old_terms, new_terms = _node_terms(old), _node_terms(new)
-    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    if old_terms and len(old_terms) != len(new_terms):
-        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        yield field_errors.invalid(path, new_terms or None, detail)
-        return
-    for index, (term_before, term_after) in enumerate(zip(old_terms, new_terms, strict=False)):
-        if not _only_adds(term_before, term_after):
-            detail = "only additions are allowed (no mutations or deletions)"
-            yield field_errors.invalid(f"{path}[{index}]", term_after, detail)
-
-
-def _node_terms(spec: JsonObject) -> list[JsonObject]:
-    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    selector = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms: list[JsonObject] = selector.get("nodeSelectorTerms") or []
-    return terms
-
-
-def _only_adds(before: JsonObject, after: JsonObject) -> bool:
-    lists = ("matchExpressions", "matchFields")
-    if not any(before.get(name) for name in lists):
-        return not any(after.get(name) for name in lists)
-    return all(
-        (after.get(name) or [])[: len(before.get(name) or [])] == (before.get(name) or []) for name in lists
-    )
-
-
-def _with_node_choice_of(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return the new spec with the old node selector and node affinity."""
-    affinity = {key: value for key, value in (new.get("affinity") or {}).items() if key != "nodeAffinity"}
-    if (old.get("affinity") or {}).get("nodeAffinity"):
-        affinity["nodeAffinity"] = old["affinity"]["nodeAffinity"]
-    return _normal(
-        {**new, "nodeSelector": old.get("nodeSelector"), "affinity": affinity or old.get("affinity")}
-    )
 
 
 def _diff(old: JsonObject, new: JsonObject) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from scheduler.devcluster.admission.affinity import merged_affinity, merged_constraints
 from scheduler.devcluster.admission.amounts import quantity
+from scheduler.devcluster.admission.checks import well_formed
 from scheduler.devcluster.admission.defaults import add_default_tolerations, default_pod_spec
 from scheduler.devcluster.admission.pod_validation import spec_errors, update_errors
 from scheduler.devcluster.admission.strategy import Strategy, View
@@ -81,8 +82,7 @@ def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
 
 def _status_errors(pod: JsonObject) -> Iterator[FieldError]:
     if node := (pod.get("status") or {}).get("nominatedNodeName"):
-        for fault in subdomain_faults(node):
-            yield field_errors.invalid("status.nominatedNodeName", node, fault)
+        yield from well_formed(node, "status.nominatedNodeName", subdomain_faults)
 
 
 def _grace_period_s(pod: JsonObject, asked_s: int | None) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from scheduler.devcluster.admission.amounts import Amount
-from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.admission.checks import at_least_zero
+from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
@@ -59,11 +60,6 @@ def _set_defaults(quota: JsonObject) -> None:
     quota.setdefault("spec", {})
 
 
-def _prepare_create(quota: JsonObject, view: View) -> None:
-    del view
-    quota["status"] = {}  # until the controller has counted
-
-
 def _errors(quota: JsonObject) -> list[FieldError]:
     spec = quota["spec"]
     hard = spec.get("hard") or {}
@@ -96,8 +92,7 @@ def _amount_errors(amounts: Mapping[str, object], path: str) -> Iterator[FieldEr
         where = f"{path}[{name}]"
         yield from _name_errors(name, where)
         stated = Amount.of(amount)
-        if stated.nano < 0:
-            yield field_errors.invalid(where, str(stated), "must be greater than or equal to 0")
+        yield from at_least_zero(str(stated), where)
         must_be_whole = name in _POD_COUNT | _OBJECTS or ("/" in name and not name.startswith(_REQUESTS))
         if must_be_whole and not stated.is_whole:
             yield field_errors.invalid(where, str(stated), "must be an integer")
@@ -179,8 +174,8 @@ def _requirement_errors(requirement: JsonObject, scope: str, path: str) -> Itera
 
 QUOTAS: Final = Strategy(
     has_status=True,
+    initial_status={},  # until the controller has counted
     set_defaults=_set_defaults,
-    prepare_create=_prepare_create,
     validate=_errors,
     validate_update=_update_errors,
     validate_status=_status_errors,

@@ -9,6 +9,7 @@ Source: pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go (ku
 from collections.abc import Iterator
 from typing import Final
 
+from scheduler.devcluster.admission.checks import one_of, stated
 from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
@@ -59,18 +60,14 @@ def _default_binding(binding: JsonObject) -> None:
 def _binding_errors(binding: JsonObject) -> Iterator[FieldError]:
     role, is_namespaced = binding["roleRef"], bool(binding["metadata"].get("namespace"))
     kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
-    if role.get("kind") not in kinds:
-        yield field_errors.not_supported("roleRef.kind", role.get("kind") or "", kinds)
-    if not role.get("name"):
-        yield field_errors.required("roleRef.name")
+    yield from one_of(role.get("kind") or "", "roleRef.kind", kinds)
+    yield from stated(role, "roleRef.", "name")
     for index, subject in enumerate(binding.get("subjects") or []):
         path, kind = f"subjects[{index}]", subject.get("kind")
-        if not subject.get("name"):
-            yield field_errors.required(f"{path}.name")
-        if kind not in _SUBJECT_KINDS:
-            yield field_errors.not_supported(f"{path}.kind", kind or "", _SUBJECT_KINDS)
-        elif kind == "ServiceAccount" and not subject.get("namespace") and not is_namespaced:
-            yield field_errors.required(f"{path}.namespace")
+        yield from stated(subject, f"{path}.", "name")
+        yield from one_of(kind or "", f"{path}.kind", _SUBJECT_KINDS)
+        if kind == "ServiceAccount" and not is_namespaced:
+            yield from stated(subject, f"{path}.", "namespace")
 
 
 def _binding_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

@@ -7,8 +7,15 @@ Source: pkg/apis/storage/validation/validation.go, pkg/apis/storage/v1/defaults.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from scheduler.devcluster.admission.amounts import quantity
-from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.admission.checks import (
+    at_least_zero,
+    one_of,
+    stated,
+    unchanged,
+    unused,
+    well_formed,
+)
+from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
@@ -33,13 +40,7 @@ _DRIVER_DEFAULTS: Final = {
 
 def _fixed(*names: str) -> Callable[[JsonObject, JsonObject], Iterator[FieldError]]:
     """Return the rule that top-level fields of these names never change."""
-
-    def errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-        for name in names:
-            if new.get(name) != old.get(name):
-                yield field_errors.invalid(name, new.get(name), _FIXED)
-
-    return errors
+    return lambda new, old: unchanged(new, old, "", *names)
 
 
 # -- storage classes -----------------------------------------------------------------------------------------
@@ -51,21 +52,18 @@ def _default_class(storage_class: JsonObject) -> None:
 
 
 def _class_errors(storage_class: JsonObject) -> Iterator[FieldError]:
-    provisioner = storage_class.get("provisioner") or ""
-    if not provisioner:
-        yield field_errors.required("provisioner")
-    for fault in label_key_faults(provisioner.lower()) if provisioner else ():
-        yield field_errors.invalid("provisioner", provisioner, fault)
-    for name, supported in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
-        if storage_class[name] not in supported:
-            yield field_errors.not_supported(name, storage_class[name], supported)
+    yield from stated(storage_class, "", "provisioner")
+    if storage_class.get("provisioner"):
+        yield from well_formed(
+            storage_class["provisioner"], "provisioner", lambda text: label_key_faults(text.lower())
+        )
+    yield from one_of(storage_class["reclaimPolicy"], "reclaimPolicy", _RECLAIM_POLICIES)
+    yield from one_of(storage_class["volumeBindingMode"], "volumeBindingMode", _BINDING_MODES)
     for index, term in enumerate(storage_class.get("allowedTopologies") or []):
-        for number, one in enumerate(term.get("matchLabelExpressions") or []):
+        for number, expression in enumerate(term.get("matchLabelExpressions") or []):
             path = f"allowedTopologies[{index}].matchLabelExpressions[{number}]"
-            if not one.get("values"):
-                yield field_errors.required(f"{path}.values")
-            for fault in label_key_faults(one.get("key") or ""):
-                yield field_errors.invalid(f"{path}.key", one.get("key") or "", fault)
+            yield from stated(expression, f"{path}.", "values")
+            yield from well_formed(expression.get("key") or "", f"{path}.key", label_key_faults)
 
 
 # -- drivers and their nodes ---------------------------------------------------------------------------------
@@ -79,11 +77,9 @@ def _default_driver(driver: JsonObject) -> None:
 
 def _driver_errors(driver: JsonObject) -> Iterator[FieldError]:
     spec = driver["spec"]
-    if spec["fsGroupPolicy"] not in _FS_GROUP_POLICIES:
-        yield field_errors.not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], _FS_GROUP_POLICIES)
+    yield from one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", _FS_GROUP_POLICIES)
     for mode in spec["volumeLifecycleModes"]:
-        if mode not in _LIFECYCLE_MODES:
-            yield field_errors.not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLE_MODES)
+        yield from one_of(mode, "spec.volumeLifecycleModes", _LIFECYCLE_MODES)
 
 
 def _driver_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -99,19 +95,10 @@ def _driver_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldErr
 def _csi_node_errors(csi_node: JsonObject) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, driver in enumerate((csi_node.get("spec") or {}).get("drivers") or []):
-        path, name = f"spec.drivers[{index}]", driver.get("name") or ""
-        if not name:
-            yield field_errors.required(f"{path}.name")
-        if not driver.get("nodeID"):
-            yield field_errors.required(f"{path}.nodeID")
-        count = (driver.get("allocatable") or {}).get("count")
-        if count is not None and count < 0:
-            yield field_errors.invalid(
-                f"{path}.allocatable.count", count, "must be greater than or equal to 0"
-            )
-        if name in seen:
-            yield field_errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        path = f"spec.drivers[{index}]"
+        yield from stated(driver, f"{path}.", "name", "nodeID")
+        yield from at_least_zero((driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count")
+        yield from unused(driver.get("name") or "", f"{path}.name", seen)
 
 
 def _csi_node_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
@@ -131,28 +118,18 @@ def _identity(driver: JsonObject) -> tuple[object, list[str]]:
 
 
 def _capacity_errors(capacity: JsonObject) -> Iterator[FieldError]:
-    for fault in subdomain_faults(capacity.get("storageClassName") or ""):
-        yield field_errors.invalid("storageClassName", capacity.get("storageClassName") or "", fault)
+    yield from well_formed(capacity.get("storageClassName") or "", "storageClassName", subdomain_faults)
     for name in ("capacity", "maximumVolumeSize"):
-        amount = quantity(capacity.get(name))
-        if amount is not None and amount.nano < 0:
-            yield field_errors.invalid(name, capacity[name], "must be greater than or equal to 0")
-
-
-def _prepare_attachment(attachment: JsonObject, view: View) -> None:
-    del view
-    attachment["status"] = {"attached": False}
+        yield from at_least_zero(capacity.get(name), name)
 
 
 def _attachment_errors(attachment: JsonObject) -> Iterator[FieldError]:
     spec = attachment.get("spec") or {}
-    if not spec.get("attacher"):
-        yield field_errors.required("spec.attacher")
+    yield from stated(spec, "spec.", "attacher")
     if len(spec.get("source") or {}) != 1:
         detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
         yield field_errors.required("spec.source", detail)
-    for fault in subdomain_faults(spec.get("nodeName") or ""):
-        yield field_errors.invalid("spec.nodeName", spec.get("nodeName") or "", fault)
+    yield from well_formed(spec.get("nodeName") or "", "spec.nodeName", subdomain_faults)
 
 
 STORAGE_CLASSES: Final = Strategy(
@@ -176,7 +153,7 @@ CSI_STORAGE_CAPACITIES: Final = Strategy(
 VOLUME_ATTACHMENTS: Final = Strategy(
     has_status=True,
     returns_deleted=True,
-    prepare_create=_prepare_attachment,
+    initial_status={"attached": False},
     validate=_attachment_errors,
     validate_update=_fixed("spec"),
 )

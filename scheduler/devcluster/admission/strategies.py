@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from scheduler.devcluster.admission import defaults
+from scheduler.devcluster.admission.checks import one_of, unchanged, well_formed
 from scheduler.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
 from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
 from scheduler.devcluster.admission.jobs import CRON_JOBS, JOBS
@@ -48,12 +49,11 @@ def _label_with_name(namespace: JsonObject) -> None:
 
 def _prepare_namespace(namespace: JsonObject, view: View) -> None:
     del view
-    namespace["status"] = {"phase": "Active"}
     namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
 
 
 def _keep_finalizers(new: JsonObject, old: JsonObject, view: View) -> None:
-    """Keep spec.finalizers, which only the finalize subresource writes."""
+    """Keep spec.finalizers, which the end of the namespace alone empties."""
     del view
     new["spec"] = {**(new.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers")}
 
@@ -72,12 +72,9 @@ def _taint_errors(node: JsonObject) -> Iterator[FieldError]:
     for index, taint in enumerate((node.get("spec") or {}).get("taints") or []):
         path = f"metadata.taints[{index}]"
         key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
-        for fault in label_key_faults(key):
-            yield field_errors.invalid(f"{path}.key", key, fault)
-        for fault in label_value_faults(value):
-            yield field_errors.invalid(f"{path}.value", value, fault)
-        if effect not in _TAINT_EFFECTS:
-            yield field_errors.not_supported(f"{path}.effect", effect, _TAINT_EFFECTS)
+        yield from well_formed(key, f"{path}.key", label_key_faults)
+        yield from well_formed(value, f"{path}.value", label_value_faults)
+        yield from one_of(effect, f"{path}.effect", _TAINT_EFFECTS)
         if (key, effect) in seen:
             taint_text = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
             detail = "taints must be unique by key and effect pair"
@@ -98,7 +95,6 @@ def _prepare_service(service: JsonObject, view: View) -> None:
         spec["clusterIPs"] = [spec["clusterIP"]]
         spec["ipFamilies"] = ["IPv4"]
         spec["ipFamilyPolicy"] = "SingleStack"
-    service["status"] = {"loadBalancer": {}}
 
 
 def _keep_cluster_ip(new: JsonObject, old: JsonObject, view: View) -> None:
@@ -136,15 +132,7 @@ def _priority_class_errors(priority_class: JsonObject) -> Iterator[FieldError]:
 def _priority_class_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     if new["value"] != old["value"]:
         yield field_errors.forbidden("value", "may not be changed in an update.")
-    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield field_errors.invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable")
-
-
-def _prepare_budget(budget: JsonObject, view: View) -> None:
-    """Allow no disruption before the controller has counted."""
-    del view
-    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-    budget["status"] = dict.fromkeys(counts, 0)
+    yield from unchanged(new, old, "", "preemptionPolicy")
 
 
 def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
@@ -154,24 +142,14 @@ def _budget_errors(budget: JsonObject) -> Iterator[FieldError]:
         yield field_errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
 
 
-def _prepare_replication_controller(controller: JsonObject, view: View) -> None:
-    del view
-    controller["status"] = {"replicas": 0}
-
-
-def _prepare_ingress(ingress: JsonObject, view: View) -> None:
-    del view
-    ingress["status"] = {"loadBalancer": {}}
-
-
-def _prepare_autoscaler(autoscaler: JsonObject, view: View) -> None:
-    del view
-    autoscaler["status"] = {"desiredReplicas": 0}
-
-
 # -- the table -----------------------------------------------------------------------------------------------
 
 _PLAIN: Final = Strategy()
+_BALANCER: Final[JsonObject] = {"loadBalancer": {}}
+#: No disruption is allowed before the controller has counted.
+_NO_DISRUPTION: Final[JsonObject] = dict.fromkeys(
+    ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+)
 _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "pods": PODS,
     "nodes": Strategy(
@@ -182,6 +160,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         name_faults=dns_label_faults,
         set_defaults=_label_with_name,
+        initial_status={"phase": "Active"},
         prepare_create=_prepare_namespace,
         prepare_update=_keep_finalizers,
     ),
@@ -190,6 +169,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         name_faults=dns_label_faults,
         set_defaults=defaults.default_service,
+        initial_status=_BALANCER,
         prepare_create=_prepare_service,
         prepare_update=_keep_cluster_ip,
     ),
@@ -199,7 +179,7 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         has_generation=True,
         has_status=True,
         set_defaults=defaults.default_replication_controller,
-        prepare_create=_prepare_replication_controller,
+        initial_status={"replicas": 0},
     ),
     "deployments.apps": DEPLOYMENTS,
     "replicasets.apps": REPLICA_SETS,
@@ -233,20 +213,18 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
         has_generation=True,
         has_status=True,
         unconditional_update=False,
-        prepare_create=_prepare_budget,
+        initial_status=_NO_DISRUPTION,
         validate=_budget_errors,
     ),
     "customresourcedefinitions.apiextensions.k8s.io": DEFINITIONS,
     "networkpolicies.networking.k8s.io": Strategy(
         has_generation=True, set_defaults=defaults.default_network_policy
     ),
-    "ingresses.networking.k8s.io": Strategy(
-        has_generation=True, has_status=True, prepare_create=_prepare_ingress
-    ),
+    "ingresses.networking.k8s.io": Strategy(has_generation=True, has_status=True, initial_status=_BALANCER),
     "ingressclasses.networking.k8s.io": Strategy(has_generation=True),
     "endpointslices.discovery.k8s.io": Strategy(has_generation=True),
     "horizontalpodautoscalers.autoscaling": Strategy(
-        has_status=True, set_defaults=defaults.default_autoscaler, prepare_create=_prepare_autoscaler
+        has_status=True, set_defaults=defaults.default_autoscaler, initial_status={"desiredReplicas": 0}
     ),
     "flowschemas.flowcontrol.apiserver.k8s.io": Strategy(has_generation=True, has_status=True),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Strategy(

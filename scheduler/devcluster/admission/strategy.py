@@ -64,8 +64,10 @@ class Strategy:
     grace_period_s: Callable[[JsonObject, int | None], int] = _no_grace
     #: metadata.generation is 1 at creation and grows when anything but metadata and status changes.
     has_generation: bool = False
-    #: `status` belongs to the status subresource: creation drops it and updates keep the stored one.
+    #: `status` belongs to the status subresource: updates keep the stored one.
     has_status: bool = False
+    #: The status of a new object, whatever the client wrote; None keeps the client's.
+    initial_status: JsonObject | None = None
     #: A deletion answers with the deleted object, not with a Status.
     returns_deleted: bool = False
     #: An update without resourceVersion is accepted.

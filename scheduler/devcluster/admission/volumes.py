@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.devcluster.admission.amounts import quantity
+from scheduler.devcluster.admission.checks import one_of, stated, unchanged, well_formed
 from scheduler.devcluster.admission.defaults import default_claim_spec
 from scheduler.devcluster.admission.pod_parts import node_selector_errors
 from scheduler.devcluster.admission.strategy import Strategy, View
@@ -50,7 +51,6 @@ def _default_claim(claim: JsonObject) -> None:
 
 def _prepare_claim(claim: JsonObject, view: View) -> None:
     """Give the claim the default class if it names none, and protect it from deletion while pods use it."""
-    claim["status"] = {"phase": "Pending"}
     _add_finalizer(claim, CLAIM_PROTECTION)
     annotations = claim["metadata"].get("annotations") or {}
     if claim["spec"].get("storageClassName") is None and CLASS_ANNOTATION not in annotations:
@@ -105,22 +105,20 @@ def claim_spec_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
         yield field_errors.required(f"{path}.resources[storage]")
     elif found.nano <= 0:
         yield field_errors.invalid(f"{path}.resources[storage]", requested, "must be greater than zero")
-    for fault in subdomain_faults(spec["storageClassName"]) if spec.get("storageClassName") else ():
-        yield field_errors.invalid(f"{path}.storageClassName", spec["storageClassName"], fault)
-    yield from _volume_mode_errors(spec, path)
+    yield from _class_and_mode_errors(spec, path)
 
 
 def _access_mode_errors(modes: list[str], path: str) -> Iterator[FieldError]:
     for mode in modes:
-        if mode not in _ACCESS_MODES:
-            yield field_errors.not_supported(path, mode, _ACCESS_MODES)
+        yield from one_of(mode, path, _ACCESS_MODES)
     if "ReadWriteOncePod" in modes and set(modes) <= set(_ACCESS_MODES) and len(modes) > 1:
         yield field_errors.forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def _volume_mode_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
-    if spec.get("volumeMode") not in _VOLUME_MODES:
-        yield field_errors.not_supported(f"{path}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES)
+def _class_and_mode_errors(spec: JsonObject, path: str) -> Iterator[FieldError]:
+    if spec.get("storageClassName"):
+        yield from well_formed(spec["storageClassName"], f"{path}.storageClassName", subdomain_faults)
+    yield from one_of(spec.get("volumeMode"), f"{path}.volumeMode", _VOLUME_MODES)
 
 
 def _claim_errors(claim: JsonObject) -> Iterator[FieldError]:
@@ -183,11 +181,9 @@ def _prepare_volume_update(new: JsonObject, old: JsonObject, view: View) -> None
 def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
     spec = volume["spec"]
     modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
-    if not modes:
-        yield field_errors.required("spec.accessModes")
+    yield from stated(spec, "spec.", "accessModes")
     yield from _access_mode_errors(modes, "spec.accessModes")
-    if not capacity:
-        yield field_errors.required("spec.capacity")
+    yield from stated(spec, "spec.", "capacity")
     if list(capacity) != ["storage"]:
         yield field_errors.not_supported("spec.capacity", capacity or None, ("storage",))
     for name, amount in capacity.items():
@@ -195,8 +191,7 @@ def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
         if found is not None and found.nano <= 0:
             yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
     policy = spec["persistentVolumeReclaimPolicy"]
-    if policy not in _RECLAIM_POLICIES:
-        yield field_errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+    yield from one_of(policy, "spec.persistentVolumeReclaimPolicy", _RECLAIM_POLICIES)
     if spec.get("nodeAffinity") is not None:
         required = spec["nodeAffinity"].get("required")
         if required is None:
@@ -205,9 +200,7 @@ def _volume_errors(volume: JsonObject) -> Iterator[FieldError]:
         else:
             yield from node_selector_errors(required, "spec.nodeAffinity.required")
     yield from _source_errors(source_of(volume))
-    for fault in subdomain_faults(spec["storageClassName"]) if spec.get("storageClassName") else ():
-        yield field_errors.invalid("spec.storageClassName", spec["storageClassName"], fault)
-    yield from _volume_mode_errors(spec, "spec")
+    yield from _class_and_mode_errors(spec, "spec")
 
 
 def _source_errors(source: JsonObject) -> Iterator[FieldError]:
@@ -216,24 +209,21 @@ def _source_errors(source: JsonObject) -> Iterator[FieldError]:
     for name in list(source)[1:]:
         yield field_errors.forbidden(f"spec.{name}", "may not specify more than 1 volume type")
     if isinstance(csi := source.get("csi"), dict):
-        driver = csi.get("driver") or ""
-        if not driver:
-            yield field_errors.required("spec.csi.driver")
-        for fault in subdomain_faults(driver.lower()) if driver else ():
-            yield field_errors.invalid("spec.csi.driver", driver, fault)
-        if not csi.get("volumeHandle"):
-            yield field_errors.required("spec.csi.volumeHandle")
+        yield from stated(csi, "spec.csi.", "driver", "volumeHandle")
+        if csi.get("driver"):
+            yield from well_formed(
+                csi["driver"], "spec.csi.driver", lambda text: subdomain_faults(text.lower())
+            )
     for name in ("hostPath", "local"):
-        if isinstance(source.get(name), dict) and not source[name].get("path"):
-            yield field_errors.required(f"spec.{name}.path")
+        if isinstance(source.get(name), dict):
+            yield from stated(source[name], f"spec.{name}.", "path")
 
 
 def _volume_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     if source_of(new) != source_of(old):
         detail = "spec.persistentvolumesource is immutable after creation"
         yield field_errors.forbidden("spec.persistentvolumesource", detail)
-    if new["spec"].get("volumeMode") != old["spec"].get("volumeMode"):
-        yield field_errors.invalid("volumeMode", new["spec"].get("volumeMode"), "field is immutable")
+    yield from unchanged(new["spec"], old["spec"], "", "volumeMode")
     affinity = old["spec"].get("nodeAffinity")
     if affinity is not None and new["spec"].get("nodeAffinity") != affinity:
         detail = "field is immutable, except for updating from beta label to GA"
@@ -244,6 +234,7 @@ CLAIMS: Final = Strategy(
     has_status=True,
     returns_deleted=True,
     set_defaults=_default_claim,
+    initial_status={"phase": "Pending"},
     prepare_create=_prepare_claim,
     prepare_update=_prepare_claim_update,
     validate=_claim_errors,

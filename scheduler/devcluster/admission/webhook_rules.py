@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from scheduler.devcluster.admission.checks import one_of, stated, unused
 from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import MUTATING_WEBHOOKS, JsonObject
 from scheduler.syntax import field_errors
@@ -74,12 +75,10 @@ def _errors(configuration: JsonObject) -> Iterator[FieldError]:
     for index, webhook in enumerate(configuration.get("webhooks") or []):
         path, name = f"webhooks[{index}]", webhook.get("name") or ""
         yield from _webhook_errors(webhook, name, path)
-        choice = webhook.get("reinvocationPolicy")
-        if _is_mutating(configuration) and choice not in _REINVOCATIONS:
-            yield field_errors.not_supported(f"{path}.reinvocationPolicy", choice, _REINVOCATIONS)
-        if name and name in seen:
-            yield field_errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        if _is_mutating(configuration):
+            policy = webhook.get("reinvocationPolicy")
+            yield from one_of(policy, f"{path}.reinvocationPolicy", _REINVOCATIONS)
+        yield from unused(name, f"{path}.name", seen) if name else ()
 
 
 def _webhook_errors(webhook: JsonObject, name: str, path: str) -> Iterator[FieldError]:
@@ -89,8 +88,8 @@ def _webhook_errors(webhook: JsonObject, name: str, path: str) -> Iterator[Field
     for field, choices in _CHOICES:
         if webhook.get(field) is None:
             yield field_errors.required(f"{path}.{field}", f"must specify one of {', '.join(choices)}")
-        elif webhook[field] not in choices:
-            yield field_errors.not_supported(f"{path}.{field}", webhook[field], choices)
+        else:
+            yield from one_of(webhook[field], f"{path}.{field}", choices)
     if not 1 <= webhook["timeoutSeconds"] <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
         yield field_errors.invalid(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], detail)
@@ -114,16 +113,11 @@ def _name_errors(name: str, path: str) -> Iterator[FieldError]:
 
 def _rule_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
     operations = rule.get("operations") or []
-    if not operations:
-        yield field_errors.required(f"{path}.operations")
+    yield from stated(rule, f"{path}.", "operations")
     for index, operation in enumerate(operations):
-        if operation not in _OPERATIONS:
-            yield field_errors.not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
-    for field in ("apiGroups", "apiVersions", "resources"):
-        if not rule.get(field):
-            yield field_errors.required(f"{path}.{field}")
-    if rule["scope"] not in _SCOPES:
-        yield field_errors.not_supported(f"{path}.scope", rule["scope"], _SCOPES)
+        yield from one_of(operation, f"{path}.operations[{index}]", _OPERATIONS)
+    yield from stated(rule, f"{path}.", "apiGroups", "apiVersions", "resources")
+    yield from one_of(rule["scope"], f"{path}.scope", _SCOPES)
 
 
 def _client_errors(client: JsonObject, path: str) -> Iterator[FieldError]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from scheduler.devcluster.admission import defaults
-from scheduler.devcluster.admission.strategy import Strategy, View
+from scheduler.devcluster.admission.checks import stated, unchanged
+from scheduler.devcluster.admission.strategy import Strategy
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.label_selectors import selects
 from scheduler.syntax import field_errors
@@ -28,16 +29,11 @@ def _workload(
     **initial_counts: int,
 ) -> Strategy:
     """Return the strategy of one kind; `initial_counts` are the counts that its empty status prints."""
-
-    def prepare_create(workload: JsonObject, view: View) -> None:
-        del view
-        workload["status"] = dict(initial_counts)
-
     return Strategy(
         has_generation=True,
         has_status=True,
         set_defaults=set_defaults,
-        prepare_create=prepare_create,
+        initial_status=initial_counts,
         validate=_errors,
         validate_update=update_errors,
     )
@@ -56,8 +52,7 @@ def _errors(workload: JsonObject) -> Iterator[FieldError]:
     if selector is None or (not errors and not selects(selector, labels or {})):
         detail = "`selector` does not match template `labels`"
         yield field_errors.invalid("spec.template.metadata.labels", labels, detail)
-    if not (template.get("spec") or {}).get("containers"):
-        yield field_errors.required("spec.template.spec.containers")
+    yield from stated(template.get("spec") or {}, "spec.template.spec.", "containers")
 
 
 def _selector_errors(selector: JsonObject | None, kind_name: str) -> Iterator[FieldError]:
@@ -71,8 +66,7 @@ def _selector_errors(selector: JsonObject | None, kind_name: str) -> Iterator[Fi
 
 
 def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
-    if new["spec"].get("selector") != old["spec"].get("selector"):
-        yield field_errors.invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
+    yield from unchanged(new["spec"], old["spec"], "spec.", "selector")
 
 
 def _stateful_set_update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

@@ -1,7 +1,7 @@
 """
 Controllers: deployments roll, replica sets and stateful sets keep their pods, bound pods run.
 
-    deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs, disruption, quotas, claims, volumes, ephemeral
+    deployments, replicasets, statefulsets, daemonsets, jobs, disruption, quotas, claims, volumes
                          one `plan` each: objects and a time in, actions out
     provisioning         the provisioner of every storage class
     actions, execution   the actions of a plan, and their execution as writes

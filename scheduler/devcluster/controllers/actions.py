@@ -39,7 +39,6 @@ class Delete:
 
     kind: Kind
     obj: JsonObject
-    grace_s: int | None = None
     owner: JsonObject | None = None
 
 
@@ -61,3 +60,10 @@ class Revisit:
 
 
 Action = Create | Update | UpdateStatus | Delete | Emit | Revisit
+
+
+def status_written(kind: Kind, obj: JsonObject, status: JsonObject) -> list[Action]:
+    """Return the write of the object's status; nothing if the object has that status."""
+    if status == (obj.get("status") or {}):
+        return []
+    return [UpdateStatus(kind, {**obj, "status": status})]

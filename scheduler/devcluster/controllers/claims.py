@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.admission.volumes import CLAIM_PROTECTION, class_name
-from scheduler.devcluster.controllers.actions import Action, Emit, Revisit, Update, UpdateStatus
+from scheduler.devcluster.controllers.actions import (
+    Action,
+    Emit,
+    Revisit,
+    Update,
+    UpdateStatus,
+    status_written,
+)
 from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminal, node_name
@@ -45,8 +52,6 @@ class ClaimView:
     #: Return the volumes of the claim's class that have no claim.
     list_free: Callable[[], Iterable[JsonObject]]
     storage_class: JsonObject | None
-    #: CSIStorageCapacity objects of the class.
-    pools: Sequence[JsonObject]
     pods: Sequence[JsonObject]
     find_node: Callable[[str], JsonObject | None]
     list_nodes: Callable[[], Iterable[JsonObject]]
@@ -117,15 +122,8 @@ def bind(claim: JsonObject, volume: JsonObject) -> list[Action]:
         actions.append(Update(PERSISTENT_VOLUME_CLAIM, taken))
     spec = volume["spec"]
     status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
-    if _differs(claim, status):
-        merged = {**(claim.get("status") or {}), **status}
-        actions.append(UpdateStatus(PERSISTENT_VOLUME_CLAIM, replaced(taken, ("status",), merged)))
-    return actions
-
-
-def _differs(claim: JsonObject, status: JsonObject) -> bool:
-    stored = claim.get("status") or {}
-    return any(stored.get(key) != value for key, value in status.items())
+    merged = {**(claim.get("status") or {}), **status}
+    return [*actions, *status_written(PERSISTENT_VOLUME_CLAIM, taken, merged)]
 
 
 def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
@@ -140,11 +138,10 @@ def _release(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Action]:
 
 def _keep(claim: JsonObject, volume: JsonObject | None) -> list[Action]:
     """Keep a bound claim bound, or say that it lost its volume."""
-    if not (claim.get("spec") or {}).get("volumeName"):
-        why = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-        return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
     if volume is None:
-        why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+        is_named = (claim.get("spec") or {}).get("volumeName")
+        what = "its PersistentVolume" if is_named else "reference to PersistentVolume"
+        why = f"Bound claim has lost {what}. Data on the volume is lost!"
         return _phase(claim, "Lost", Emit(claim, "ClaimLost", why, "Warning"))
     reference = volume["spec"].get("claimRef")
     if reference and reference.get("uid") != uid(claim):
@@ -203,7 +200,7 @@ def _provision(claim: JsonObject, storage_class: JsonObject, view: ClaimView) ->
     elif selected and node is None:
         made = f'error getting selected node: node "{selected}" not found'
     else:
-        made = provision(claim, storage_class, view.pools, node=node, nodes=view.list_nodes)
+        made = provision(claim, storage_class, node, view.list_nodes)
     if isinstance(made, str):
         return _failed(claim, storage_class, made)
     text = f"Successfully provisioned volume pvc-{uid(claim)}"
@@ -234,8 +231,5 @@ def _failed(claim: JsonObject, storage_class: JsonObject, why: str) -> list[Acti
 
 def _phase(claim: JsonObject, phase: str, *events: Emit) -> list[Action]:
     """Return the write of another phase, with `events` about it; nothing if the claim has that phase."""
-    status = claim.get("status") or {}
-    if status.get("phase") == phase:
-        return []
-    changed = replaced(claim, ("status",), {**status, "phase": phase})
-    return [UpdateStatus(PERSISTENT_VOLUME_CLAIM, changed), *events]
+    written = status_written(PERSISTENT_VOLUME_CLAIM, claim, {**(claim.get("status") or {}), "phase": phase})
+    return [*written, *events] if written else []

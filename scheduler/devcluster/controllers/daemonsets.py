@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, status_written
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
@@ -20,6 +20,7 @@ from scheduler.devcluster.controllers.pods import (
     is_terminating,
     node_name,
     ready_since_s,
+    revisit_when_available,
 )
 from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import scaled
@@ -61,12 +62,8 @@ def plan(
     if not daemon_set["metadata"].get("deletionTimestamp"):
         actions += _management(daemon_set, pods_on, wanted) or _update(daemon_set, pods_on, wanted, now_s)
     status = _status(daemon_set, pods_on, wanted, now_s)
-    if status != (daemon_set.get("status") or {}):
-        actions.append(UpdateStatus(DAEMON_SET, replaced(daemon_set, ("status",), status)))
-    waits = [available_in_s(pod, min_ready_s(daemon_set), now_s) for pod in claim.owned]
-    if soon := [wait for wait in waits if wait]:
-        actions.append(Revisit(min(soon)))
-    return actions
+    actions += status_written(DAEMON_SET, daemon_set, status)
+    return [*actions, *revisit_when_available(claim.owned, min_ready_s(daemon_set), now_s)]
 
 
 def target_node(pod: JsonObject) -> str:

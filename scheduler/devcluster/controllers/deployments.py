@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.devcluster.conditions import condition, condition_of, with_condition
 from scheduler.devcluster.controllers.actions import (
     Action,
     Create,
@@ -23,7 +24,6 @@ from scheduler.devcluster.controllers.actions import (
     Update,
     UpdateStatus,
 )
-from scheduler.devcluster.controllers.conditions import condition, condition_of, with_condition
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.controllers.ownership import claim_dependents, controller_uid, uid
 from scheduler.devcluster.controllers.pods import is_terminal

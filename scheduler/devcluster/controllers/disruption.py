@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import condition_of, without_condition
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.conditions import with_condition
+from scheduler.devcluster.controllers.actions import Action, Revisit, status_written
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.pods import is_terminating, ready_since_s
 from scheduler.devcluster.controllers.rollout import replicas, scaled
@@ -53,9 +52,7 @@ def plan(budget: JsonObject, pods: Sequence[JsonObject], scaler_of: ScalerOf, no
     }
     if evicted:
         status["disruptedPods"] = evicted
-    actions: list[Action] = []
-    if status != (budget.get("status") or {}):
-        actions.append(UpdateStatus(POD_DISRUPTION_BUDGET, replaced(budget, ("status",), status)))
+    actions = status_written(POD_DISRUPTION_BUDGET, budget, status)
     if evicted:
         actions.append(Revisit(_EVICTION_TIMEOUT_S))
     return actions
@@ -91,16 +88,13 @@ def _still_awaited(budget: JsonObject, pods: Sequence[JsonObject], now_s: float)
 
 
 def _conditions(budget: JsonObject, *, is_allowed: bool, now_s: float) -> list[JsonObject]:
-    old = list((budget.get("status") or {}).get("conditions") or ())
-    current = condition_of(old, "DisruptionAllowed") or {}
-    state = "True" if is_allowed else "False"
-    since = current.get("lastTransitionTime") if current.get("status") == state else None
     added = {
         "type": "DisruptionAllowed",
-        "status": state,
+        "status": "True" if is_allowed else "False",
         "reason": "SufficientPods" if is_allowed else "InsufficientPods",
         "message": "",
-        "lastTransitionTime": since or rfc3339(now_s),
+        "lastTransitionTime": rfc3339(now_s),
         "observedGeneration": budget["metadata"].get("generation", 0),
     }
-    return [*without_condition(old, "DisruptionAllowed"), added]
+    old = list((budget.get("status") or {}).get("conditions") or ())
+    return with_condition(old, added, refresh=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from scheduler.devcluster.controllers.actions import (
     Action,
@@ -15,41 +14,13 @@ from scheduler.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
-from scheduler.devcluster.kinds import (
-    CRON_JOB,
-    DAEMON_SET,
-    DEPLOYMENT,
-    JOB,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    REPLICA_SET,
-    RESOURCE_QUOTA,
-    STATEFUL_SET,
-    JsonObject,
-    Kind,
-)
+from scheduler.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
-
-#: Kind that is planned -> the name under which its controller records events.
-COMPONENTS: Final = {
-    DEPLOYMENT: "deployment-controller",
-    REPLICA_SET: "replicaset-controller",
-    STATEFUL_SET: "statefulset-controller",
-    POD_DISRUPTION_BUDGET: "controllermanager",
-    RESOURCE_QUOTA: "resourcequota-controller",
-    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
-    PERSISTENT_VOLUME: "persistentvolume-controller",
-    DAEMON_SET: "daemonset-controller",
-    JOB: "job-controller",
-    CRON_JOB: "cronjob-controller",
-    POD: "ephemeral-volume-controller",
-}
 
 
 class Executor:
@@ -133,20 +104,13 @@ class Executor:
 
     def _delete(self, action: Delete) -> None:
         metadata = action.obj["metadata"]
-        self._store.delete(
-            action.kind,
-            metadata.get("namespace", ""),
-            metadata["name"],
-            uid=uid(action.obj),
-            grace_period_s=action.grace_s,
-        )
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        self._store.delete(action.kind, namespace, name, uid=uid(action.obj))
         if action.owner is None:
             return
-        text = f"Deleted {action.kind.singular}: {metadata['name']}"
+        text = f"Deleted {action.kind.singular}: {name}"
         if self._kind is STATEFUL_SET:
-            text = (
-                f"delete Pod {metadata['name']} in StatefulSet {action.owner['metadata']['name']} successful"
-            )
+            text = f"delete Pod {name} in StatefulSet {action.owner['metadata']['name']} successful"
         self._recorder.record(Emit(action.owner, "SuccessfulDelete", text))
 
     def _record_refusal(self, action: Action, refused: StatusError) -> None:

@@ -6,14 +6,12 @@ Cost per write: O(1) for owned objects; O(owners in the namespace) for an orphan
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
+from scheduler.devcluster.controllers.ownership import controller_uid, key_of, owner_selects, uid
 from scheduler.devcluster.kinds import (
-    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
@@ -31,18 +29,23 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
-_LOG: Final = logging.getLogger(__name__)
-
 #: Kind -> the kinds that may adopt its orphans.
 OWNER_KINDS: Final = {
     POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB),
     REPLICA_SET: (DEPLOYMENT,),
-    JOB: (CRON_JOB,),
 }
-_INDEXED: Final = (
-    DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA,
-    PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD,
-)  # fmt: skip
+#: Kind that is planned -> the name under which its controller records events.
+COMPONENTS: Final = {
+    DEPLOYMENT: "deployment-controller",
+    REPLICA_SET: "replicaset-controller",
+    STATEFUL_SET: "statefulset-controller",
+    POD_DISRUPTION_BUDGET: "controllermanager",
+    RESOURCE_QUOTA: "resourcequota-controller",
+    PERSISTENT_VOLUME_CLAIM: "persistentvolume-controller",
+    PERSISTENT_VOLUME: "persistentvolume-controller",
+    DAEMON_SET: "daemonset-controller",
+    JOB: "job-controller",
+}
 
 Objects = dict[tuple[str, str], JsonObject]
 
@@ -65,18 +68,10 @@ class OwnerIndex:
             kind: defaultdict(dict) for kind in OWNER_KINDS
         }
         #: Kind -> namespace -> the objects that are planned.
-        self._owners: dict[Kind, defaultdict[str, Objects]] = {
-            kind: defaultdict(dict) for kind in _INDEXED if kind is not POD
-        }
+        self._owners: dict[Kind, defaultdict[str, Objects]] = {kind: defaultdict(dict) for kind in COMPONENTS}
         self._owner_by_uid: dict[str, tuple[Kind, JsonObject]] = {}
-        for kind in _INDEXED:
-            for revision in store.history.snapshot(kind).revisions:
-                self.follow(kind, Change("ADDED", revision, None))
-        store.history.listeners.append(self.follow)
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self.follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow((*COMPONENTS, POD), self._follow)
 
     def owned(self, kind: Kind, owner: JsonObject) -> Iterable[JsonObject]:
         """Return the objects of `kind` that `owner` controls."""
@@ -96,28 +91,24 @@ class OwnerIndex:
         owner = self.owner(controller_uid(pod))
         return (self.owner(controller_uid(owner)) or owner) if owner else None
 
-    def follow(self, kind: Kind, change: Change) -> None:
+    def _follow(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store, and call `on_dirty` for every owner that it concerns."""
-        try:
-            if kind in self._owners:
-                self._follow_owner(kind, change)
-            if kind in self._dependents:
-                self._follow_dependent(kind, change)
-            if kind is NODE:
-                self._notify_daemon_sets(change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+        if kind in self._owners:
+            self._follow_owner(kind, change)
+        if kind in self._dependents:
+            self._follow_dependent(kind, change)
+        if kind is NODE:
+            self._notify_daemon_sets(change)
 
     def _follow_owner(self, kind: Kind, change: Change) -> None:
         obj, previous = change.revision.obj, change.previous
         owners = self._owners[kind][obj["metadata"].get("namespace", "")]
         if change.type == "DELETED":
-            owners.pop(_key(obj), None)
+            owners.pop(key_of(obj), None)
             self._owner_by_uid.pop(uid(obj), None)
             self._on_dirty(kind, obj, with_orphans=False)
             return
-        owners[_key(obj)] = obj
+        owners[key_of(obj)] = obj
         self._owner_by_uid[uid(obj)] = kind, obj
         is_new = previous is None or previous.obj.get("spec") != obj.get("spec")
         self._on_dirty(kind, obj, with_orphans=is_new)
@@ -129,7 +120,7 @@ class OwnerIndex:
             places.add(_owner_key(previous.obj))
             self._remove_dependent(kind, previous.obj)
         if change.type != "DELETED":
-            self._dependents[kind][_owner_key(obj)][_key(obj)] = obj
+            self._dependents[kind][_owner_key(obj)][key_of(obj)] = obj
         for place in places:
             if owner := self._owner_by_uid.get(place):
                 self._on_dirty(*owner, with_orphans=False)
@@ -161,7 +152,7 @@ class OwnerIndex:
     def _remove_dependent(self, kind: Kind, obj: JsonObject) -> None:
         objects = self._dependents[kind].get(_owner_key(obj))
         if objects is not None:
-            objects.pop(_key(obj), None)
+            objects.pop(key_of(obj), None)
             if not objects:
                 del self._dependents[kind][_owner_key(obj)]
 
@@ -174,10 +165,6 @@ class OwnerIndex:
             for owner in self._owners[owner_kind].get(orphan["metadata"].get("namespace", ""), {}).values():
                 if owner_selects(owner, orphan):
                     self._on_dirty(owner_kind, owner, with_orphans=True)
-
-
-def _key(obj: JsonObject) -> tuple[str, str]:
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _place(node: JsonObject) -> tuple[object, object]:

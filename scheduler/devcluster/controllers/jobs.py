@@ -2,7 +2,8 @@
 The Job controller: runs pods until enough of them succeeded.
 
 Source: pkg/controller/job/job_controller.go, indexed_job_utils.go (kubernetes 1.36). Differences: pods carry no
-finalizer that tracks them, a replacement comes at once, and there are no failure or success policies.
+finalizer that tracks them, a replacement comes at once, and a Job neither fails, since no container here does, nor
+goes by itself.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Emit, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import condition_of
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.conditions import condition_of
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, Emit, status_written
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import is_active, phase, ready_since_s
 from scheduler.devcluster.controllers.templates import pod_from_template
 from scheduler.devcluster.kinds import JOB, POD, JsonObject
-from scheduler.devcluster.timestamps import epoch_s, rfc3339
+from scheduler.devcluster.timestamps import rfc3339
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 #: The most pods that one plan creates.
@@ -35,63 +35,51 @@ def plan(job: JsonObject, pods: Iterable[JsonObject], now_s: float) -> list[Acti
     """
     claim = claim_dependents(job, POD, pods)
     actions = claim.actions
-    if job["metadata"].get("deletionTimestamp"):
+    if job["metadata"].get("deletionTimestamp") or is_finished(job):
         return actions
-    if is_finished(job):
-        return [*actions, *_expire(job, now_s)]
     status = _status(job, claim.owned, now_s)
     active = [pod for pod in claim.owned if is_active(pod)]
-    ended = _ending(job, claim.owned, status, now_s)
-    if ended:
+    is_done = _is_done(job, claim.owned)
+    if is_done:
+        ended = _completed(rfc3339(now_s))
         status = {**status, "conditions": [*(status.get("conditions") or ()), ended]}
+        status |= {"completionTime": ended["lastTransitionTime"]}
         status.pop("active", None)
-        if ended["type"] == "Complete":
-            status["completionTime"] = rfc3339(now_s)
         actions.append(Emit(job, ended["reason"], ended["message"]))
-    if ended or job["spec"].get("suspend"):
+    if is_done or job["spec"].get("suspend"):
         actions += [Delete(POD, pod, owner=job) for pod in active]
     else:
         actions += _created(job, claim.owned, active)
-    if status != (job.get("status") or {}):
-        actions.append(UpdateStatus(JOB, replaced(job, ("status",), status)))
-    deadline_s = job["spec"].get("activeDeadlineSeconds")
-    if deadline_s is not None and not ended and (began_s := epoch_s(status.get("startTime"))) is not None:
-        actions.append(Revisit(max(began_s + deadline_s - now_s, 0.0)))
-    return actions
+    return [*actions, *status_written(JOB, job, status)]
 
 
 def is_finished(job: JsonObject) -> bool:
-    """Return whether the job is complete or failed."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    found = (condition_of(conditions, name) for name in ("Complete", "Failed"))
-    return any(one is not None and one.get("status") == "True" for one in found)
+    """Return whether the job is complete."""
+    complete = condition_of((job.get("status") or {}).get("conditions") or (), "Complete")
+    return complete is not None and complete.get("status") == "True"
 
 
 def _in_phase(pods: Iterable[JsonObject], name: str) -> list[JsonObject]:
     return [pod for pod in pods if phase(pod) == name]
 
 
-def _ending(
-    job: JsonObject, pods: Sequence[JsonObject], status: JsonObject, now_s: float
-) -> JsonObject | None:
-    """Return the condition with which the job ends now; None if it goes on."""
-    spec = job["spec"]
-    succeeded, failed = _succeeded(job, pods), len(_in_phase(pods, "Failed"))
-    completions, began_s = spec.get("completions"), epoch_s(status.get("startTime"))
-    name, reason, text = "Failed", "", ""
-    if failed > int(spec.get("backoffLimit", 6)):
-        reason, text = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    elif began_s is not None and now_s >= began_s + spec.get("activeDeadlineSeconds", float("inf")):
-        reason, text = "DeadlineExceeded", "Job was active longer than specified deadline"
-    elif (completions is not None and succeeded >= completions) or (
-        completions is None and succeeded and not any(is_active(pod) for pod in pods)
-    ):
-        name, reason, text = "Complete", "CompletionsReached", "Reached expected number of succeeded pods"
-    if not reason:
-        return None
-    now = rfc3339(now_s)
-    own = {"type": name, "status": "True", "lastProbeTime": now, "lastTransitionTime": now}
-    return {**own, "reason": reason, "message": text}
+def _is_done(job: JsonObject, pods: Sequence[JsonObject]) -> bool:
+    """Return whether enough pods succeeded; one is enough for a work queue once no pod is active."""
+    succeeded, completions = _succeeded(job, pods), job["spec"].get("completions")
+    if completions is not None:
+        return succeeded >= int(completions)
+    return succeeded > 0 and not any(is_active(pod) for pod in pods)
+
+
+def _completed(now: str) -> JsonObject:
+    return {
+        "type": "Complete",
+        "status": "True",
+        "lastProbeTime": now,
+        "lastTransitionTime": now,
+        "reason": "CompletionsReached",
+        "message": "Reached expected number of succeeded pods",
+    }
 
 
 def _succeeded(job: JsonObject, pods: Iterable[JsonObject]) -> int:
@@ -144,13 +132,3 @@ def _status(job: JsonObject, pods: Sequence[JsonObject], now_s: float) -> JsonOb
     }
     status |= {name: count for name, count in counts.items() if count}
     return {**status, "ready": sum(ready_since_s(pod) is not None for pod in active)}
-
-
-def _expire(job: JsonObject, now_s: float) -> list[Action]:
-    """Delete a finished job once its time to live is over."""
-    lasts_s = job["spec"].get("ttlSecondsAfterFinished")
-    ended_s = max(epoch_s(one.get("lastTransitionTime")) or 0.0 for one in job["status"]["conditions"])
-    if lasts_s is None:
-        return []
-    left_s = ended_s + lasts_s - now_s
-    return [Revisit(left_s)] if left_s > 0 else [Delete(JOB, job)]

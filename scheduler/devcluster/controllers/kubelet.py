@@ -6,7 +6,7 @@ Source: pkg/kubelet/kubelet_pods.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from scheduler.devcluster.controllers.conditions import condition_of, without_condition
+from scheduler.devcluster.conditions import condition_of
 from scheduler.devcluster.controllers.copies import replaced
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import rfc3339
@@ -59,20 +59,18 @@ def _conditions(pod: JsonObject, now: str) -> list[JsonObject]:
     gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
     unmet = [gate for gate in gates if (condition_of(conditions, gate) or {}).get("status") != "True"]
     own = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    conditions = [condition for condition in conditions if condition.get("type") not in own]
     for name in own:
-        conditions = without_condition(conditions, name)
-    for name in own[:4]:
         added: JsonObject = {"type": name, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+        if name == "PodScheduled" and scheduled is not None and scheduled.get("status") == "True":
+            added = scheduled
         if name == "Ready" and unmet:
             unmet_text = "; ".join(
                 f'corresponding condition of pod readiness gate "{g}" does not exist.' for g in unmet
             )
             added |= {"status": "False", "reason": "ReadinessGatesNotReady", "message": unmet_text}
         conditions.append(added)
-    if scheduled is not None and scheduled.get("status") == "True":
-        return [*conditions, scheduled]
-    added = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    return [*conditions, added]
+    return conditions
 
 
 def _container_status(container: JsonObject, state: JsonObject) -> JsonObject:

@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.kubelet import running, succeeded
-from scheduler.devcluster.controllers.ownership import uid
+from scheduler.devcluster.controllers.ownership import key_of, uid
 from scheduler.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
 from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
@@ -53,9 +53,8 @@ class KubeletLoop:
         #: Node -> its pods by (namespace, name).
         self._pods_on: defaultdict[str, dict[tuple[str, str], JsonObject]] = defaultdict(dict)
         self._woken = asyncio.Event()
-        for revision in store.history.snapshot(POD).revisions:
-            self._follow(POD, Change("ADDED", revision, None))
-        store.history.listeners.append(self._follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow((POD,), self._note)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -66,10 +65,6 @@ class KubeletLoop:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self._follow)
 
     async def _work(self) -> None:
         began_s = time.monotonic()
@@ -82,13 +77,6 @@ class KubeletLoop:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
 
-    def _follow(self, kind: Kind, change: Change) -> None:
-        try:
-            self._note(kind, change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
-
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
             for pod in list(self._pods_on.get(change.revision.obj["metadata"]["name"], {}).values()):
@@ -100,14 +88,14 @@ class KubeletLoop:
             self._remove_pod(previous.obj)
         if change.type == "DELETED" or not node_name(pod):
             return
-        self._pods_on[node_name(pod)][_key(pod)] = pod
+        self._pods_on[node_name(pod)][key_of(pod)] = pod
         is_news = previous is None or not node_name(previous.obj)
         if is_news or is_terminating(pod) != is_terminating(previous.obj if previous else pod):
             self._schedule(pod)
 
     def _remove_pod(self, pod: JsonObject) -> None:
         pods = self._pods_on[node_name(pod)]
-        pods.pop(_key(pod), None)
+        pods.pop(key_of(pod), None)
         if not pods:
             del self._pods_on[node_name(pod)]
 
@@ -120,7 +108,7 @@ class KubeletLoop:
     def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
         if after_s is None:
             after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
-        entry = (time.monotonic() + after_s, next(self._order), *_key(pod), uid(pod))
+        entry = (time.monotonic() + after_s, next(self._order), *key_of(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
 
@@ -129,7 +117,7 @@ class KubeletLoop:
         metadata = pod["metadata"]
         try:
             if is_terminating(pod):
-                namespace, name = _key(pod)
+                namespace, name = key_of(pod)
                 self._store.delete(POD, namespace, name, uid=uid(pod), grace_period_s=0)
             elif phase(pod) == "Pending" and not self._has_volumes(pod):
                 self._schedule(pod, _VOLUME_RETRY_S)
@@ -160,7 +148,3 @@ def _is_of_job(pod: JsonObject) -> bool:
     """Return whether the pod is one that ends by itself."""
     references = pod["metadata"].get("ownerReferences") or ()
     return any(one.get("kind") == "Job" and one.get("controller") for one in references)
-
-
-def _key(pod: JsonObject) -> tuple[str, str]:
-    return pod["metadata"].get("namespace", ""), pod["metadata"]["name"]

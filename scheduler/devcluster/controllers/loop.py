@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create
-from scheduler.devcluster.controllers.execution import COMPONENTS, Executor
+from scheduler.devcluster.controllers.execution import Executor
+from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.planning import Planner
@@ -196,7 +197,7 @@ class ControllerLoop:
         if pods and refused is None and self._admission is not None:
             creating = self._create_pods(key, item, pods, self._admission, revisit_s)
             self._creating[key] = asyncio.create_task(creating, name=f"pods of {item.name}")
-            self._creating[key].add_done_callback(_log_failure)
+            self._creating[key].add_done_callback(log_failure)
             return
         self._finish(key, item, refused, revisit_s, is_held=is_held)
 
@@ -246,7 +247,7 @@ class ControllerLoop:
             self._schedule(key, replace(item, with_orphans=False), revisit_s)
 
 
-def _log_failure(creating: asyncio.Task[None]) -> None:
-    """Log why creating pods failed, unless it was cancelled."""
-    if not creating.cancelled() and (error := creating.exception()) is not None:
-        _LOG.error("%s: %s", creating.get_name(), error, exc_info=error)
+def log_failure(task: asyncio.Task[None]) -> None:
+    """Log why a task failed, unless it was cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("%s: %s", task.get_name(), error, exc_info=error)

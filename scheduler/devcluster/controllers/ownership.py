@@ -28,6 +28,11 @@ def uid(obj: JsonObject) -> str:
     return str(obj["metadata"].get("uid", ""))
 
 
+def key_of(obj: JsonObject) -> tuple[str, str]:
+    """Return namespace and name of an object."""
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
 def controller_ref(owner: JsonObject) -> JsonObject:
     """Return the owner reference by which `owner` controls an object."""
     return {

@@ -10,11 +10,9 @@ from typing import Final
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers import (
     claims,
-    cronjobs,
     daemonsets,
     deployments,
     disruption,
-    ephemeral,
     jobs,
     quotas,
     replicasets,
@@ -27,7 +25,6 @@ from scheduler.devcluster.controllers.ownership import controller_uid, owner_sel
 from scheduler.devcluster.controllers.rollout import is_rolling
 from scheduler.devcluster.controllers.volume_index import VolumeIndex
 from scheduler.devcluster.kinds import (
-    CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
@@ -77,10 +74,8 @@ class Planner:
             RESOURCE_QUOTA: self._quota,
             PERSISTENT_VOLUME_CLAIM: self._claim,
             PERSISTENT_VOLUME: self._volume,
-            POD: self._pod,
             DAEMON_SET: self._daemon_set,
             JOB: self._job,
-            CRON_JOB: self._cron_job,
         }
         self._owners = OwnerIndex(store, on_dirty)
         self._volumes = VolumeIndex(store, on_dirty)
@@ -108,7 +103,11 @@ class Planner:
 
     def _stateful_set(self, task: _Task) -> Sequence[Action]:
         pods = self._dependents(POD, task)
-        return statefulsets.plan(task.obj, pods, self._find_claim(task.namespace), task.now_s)
+
+        def find_claim(name: str) -> JsonObject | None:
+            return self._store.find(PERSISTENT_VOLUME_CLAIM, task.namespace, name)
+
+        return statefulsets.plan(task.obj, pods, find_claim, task.now_s)
 
     def _daemon_set(self, task: _Task) -> Sequence[Action]:
         nodes, _ = self._store.list(NODE)
@@ -117,9 +116,6 @@ class Planner:
     def _job(self, task: _Task) -> Sequence[Action]:
         return jobs.plan(task.obj, self._dependents(POD, task), task.now_s)
 
-    def _cron_job(self, task: _Task) -> Sequence[Action]:
-        return cronjobs.plan(task.obj, list(self._owners.owned(JOB, task.obj)), task.now_s)
-
     def _budget(self, task: _Task) -> Sequence[Action]:
         in_namespace, _ = self._store.list(POD, task.namespace)
         matching = [pod for pod in in_namespace if owner_selects(task.obj, pod)]
@@ -127,9 +123,6 @@ class Planner:
 
     def _quota(self, task: _Task) -> Sequence[Action]:
         return quotas.plan(task.obj, self._store.list(POD, task.namespace)[0], task.now_s)
-
-    def _pod(self, task: _Task) -> Sequence[Action]:
-        return ephemeral.plan(task.obj, self._find_claim(task.namespace))
 
     def _claim(self, task: _Task) -> Sequence[Action]:
         claim = task.obj
@@ -140,7 +133,6 @@ class Planner:
             promised=self._volumes.promised(claim),
             list_free=lambda: self._volumes.free(class_name(claim)),
             storage_class=storage_class,
-            pools=self._volumes.pools(class_name(claim)),
             pods=self._volumes.pods(claim),
             find_node=lambda name: self._store.find(NODE, "", name),
             list_nodes=lambda: self._store.list(NODE)[0],
@@ -152,7 +144,7 @@ class Planner:
         reference = task.obj["spec"].get("claimRef") or {}
         namespace, name = reference.get("namespace", ""), reference.get("name", "")
         claim = self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
-        return volumes.plan(task.obj, claim, self._volumes.pools(class_name(task.obj)))
+        return volumes.plan(task.obj, claim)
 
     def _waited_s(self, claim: JsonObject, storage_class: JsonObject | None) -> float:
         """Return how long the claim has been waiting for a volume on its selected node."""
@@ -164,9 +156,6 @@ class Planner:
         if self._provisioning.get(key, ("", 0.0))[0] != node or key not in self._provisioning:
             self._provisioning[key] = node, now_s
         return now_s - self._provisioning[key][1]
-
-    def _find_claim(self, namespace: str) -> Callable[[str], JsonObject | None]:
-        return lambda name: self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
 
     def _dependents(self, kind: Kind, task: _Task) -> list[JsonObject]:
         orphans = self._owners.orphans(kind, task.obj) if task.with_orphans else ()

@@ -1,7 +1,8 @@
 """
 What controllers read of a pod.
 
-Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36).
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: neither a cost of
+deletion nor restarts decide which pod goes first.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.devcluster.controllers.conditions import condition_of
+from scheduler.devcluster.conditions import condition_of
+from scheduler.devcluster.controllers.actions import Action, Revisit
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import epoch_s
 
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -73,11 +74,17 @@ def available_in_s(pod: JsonObject, min_ready_s: int, now_s: float) -> float | N
     return max(since_s + min_ready_s - now_s, 0.0) if since_s else float(min_ready_s)
 
 
+def revisit_when_available(pods: Iterable[JsonObject], min_ready_s: int, now_s: float) -> list[Action]:
+    """Return the wait until the next pod that is ready becomes available; nothing if none does."""
+    waits = [wait_s for pod in pods if (wait_s := available_in_s(pod, min_ready_s, now_s))]
+    return [Revisit(min(waits))] if waits else []
+
+
 def deletion_order(
     pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
 ) -> list[JsonObject]:
     """
-    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
+    Return `pods` in deletion order: unassigned, pending, not ready, doubled up and young ones first.
 
     Args:
         pods: active pods of one controller.
@@ -88,16 +95,14 @@ def deletion_order(
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
-    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, int, str]:
+    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, str]:
         ready_s = ready_since_s(pod)
         return (
             node_name(pod) != "",
             _PHASE_ORDER.get(phase(pod), 0),
             ready_s is not None,
-            _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
             -1 if ready_s is None else _age_rank(ready_s, now_s),
-            -_restarts(pod),
             _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
             str(pod["metadata"].get("uid", "")),
         )
@@ -109,13 +114,3 @@ def _age_rank(since_s: float, now_s: float) -> int:
     """Return the power of two of an age in nanoseconds, -1 for none."""
     age_ns = (now_s - since_s) * 1e9
     return int(math.log2(age_ns)) if age_ns >= 1 else -1
-
-
-def _deletion_cost(pod: JsonObject) -> int:
-    text = str((pod["metadata"].get("annotations") or {}).get(_DELETION_COST, "0"))
-    return int(text) if text.removeprefix("-").isdecimal() else 0
-
-
-def _restarts(pod: JsonObject) -> int:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return max((int(one.get("restartCount") or 0) for one in statuses), default=0)

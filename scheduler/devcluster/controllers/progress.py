@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.conditions import (
+from scheduler.devcluster.conditions import (
     Conditions,
     condition,
     condition_of,
@@ -106,7 +106,9 @@ def _progressing(
     has_all_updated = status.get("replicas", 0) == status.get("updatedReplicas", 0)
     if has_all_updated and current is not None and current["reason"] == "NewReplicaSetAvailable":
         return conditions
-    subject = f'ReplicaSet "{new["metadata"]["name"]}"' if new else f'Deployment "{_name(deployment)}"'
+    subject = (
+        f'ReplicaSet "{new["metadata"]["name"]}"' if new else f'Deployment "{deployment["metadata"]["name"]}"'
+    )
     if is_complete(deployment, status):
         text = f"{subject} has successfully progressed."
         added = condition("Progressing", "True", "NewReplicaSetAvailable", text, now_s=now_s)
@@ -146,7 +148,3 @@ def _failure(replica_sets: Sequence[JsonObject], new: JsonObject | None) -> Json
         if found is not None:
             return {**found, "lastUpdateTime": found["lastTransitionTime"]}
     return None
-
-
-def _name(obj: JsonObject) -> str:
-    return str(obj["metadata"]["name"])

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.devcluster.admission.quotas import expires_in_s, recount
-from scheduler.devcluster.controllers.actions import Action, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.actions import Action, Revisit, status_written
 from scheduler.devcluster.kinds import RESOURCE_QUOTA, JsonObject
 
 #: Seconds after the grace of a terminating pod until its quota is counted again.
@@ -27,10 +26,7 @@ def plan(quota: JsonObject, pods: Sequence[JsonObject], now_s: float) -> list[Ac
         pods: of its namespace.
         now_s: seconds since 1970.
     """
-    status = recount(quota, pods, now_s)
-    actions: list[Action] = []
-    if status != (quota.get("status") or {}):
-        actions.append(UpdateStatus(RESOURCE_QUOTA, replaced(quota, ("status",), status)))
+    actions = status_written(RESOURCE_QUOTA, quota, recount(quota, pods, now_s))
     waits = [wait_s for pod in pods if (wait_s := expires_in_s(pod, now_s)) is not None and wait_s > 0]
     if waits:
         actions.append(Revisit(min(waits) + _LATE_S))

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.conditions import condition_of, without_condition
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.conditions import condition_of, without_condition
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, status_written
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     deletion_order,
     is_active,
     is_terminating,
+    revisit_when_available,
 )
 from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
@@ -55,12 +55,8 @@ def plan(
         actions += _management(replica_set, active, related, now_s)
     n_terminating = sum(is_terminating(pod) for pod in claim.owned)
     status = _status(replica_set, active, now_s=now_s, n_terminating=n_terminating, failure=failure)
-    if status != (replica_set.get("status") or {}):
-        actions.append(UpdateStatus(REPLICA_SET, replaced(replica_set, ("status",), status)))
-    waits = [available_in_s(pod, min_ready_s(replica_set), now_s) for pod in active]
-    if soon := [wait for wait in waits if wait]:
-        actions.append(Revisit(min(soon)))
-    return actions
+    actions += status_written(REPLICA_SET, replica_set, status)
+    return [*actions, *revisit_when_available(active, min_ready_s(replica_set), now_s)]
 
 
 def _management(

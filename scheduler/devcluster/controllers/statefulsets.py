@@ -2,37 +2,34 @@
 The StatefulSet controller: pods with ordinals, created in order and replaced from the highest down.
 
 Source: pkg/controller/statefulset/stateful_set_control.go, stateful_set_utils.go (kubernetes 1.36). Differences: no
-ControllerRevision objects (the template's hash is the revision), maxUnavailable 1.
+ControllerRevision objects (the template's hash is the revision), maxUnavailable 1, and claims stay whatever their
+retention policy says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from scheduler.devcluster.controllers.actions import Action, Create, Delete, Revisit, UpdateStatus
-from scheduler.devcluster.controllers.copies import replaced
+from scheduler.devcluster.controllers.actions import Action, Create, Delete, status_written
 from scheduler.devcluster.controllers.ownership import claim_dependents
 from scheduler.devcluster.controllers.pods import (
     available_in_s,
     is_terminal,
     is_terminating,
     ready_since_s,
+    revisit_when_available,
 )
 from scheduler.devcluster.controllers.revisions import min_ready_s
 from scheduler.devcluster.controllers.rollout import replicas
-from scheduler.devcluster.controllers.stateful_claims import (
-    FindClaim,
-    missing_claims,
-    owned_claims,
-    with_claims,
-)
 from scheduler.devcluster.controllers.templates import pod_from_template, template_hash
-from scheduler.devcluster.kinds import POD, STATEFUL_SET, JsonObject
+from scheduler.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, JsonObject
 
 REVISION_LABEL: Final = "controller-revision-hash"
 NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+#: Find a claim of the set's namespace by name.
+FindClaim = Callable[[str], JsonObject | None]
 
 
 def plan(
@@ -51,16 +48,10 @@ def plan(
     pod_at = {ordinal(pod): pod for pod in claim.owned if ordinal(pod) >= 0}
     actions = claim.actions
     if not stateful_set["metadata"].get("deletionTimestamp"):
-        wanted = _ordinals(stateful_set)
-        actions += owned_claims(stateful_set, sorted(pod_at.items()), wanted, find_claim)
         actions += _management(stateful_set, pod_at, find_claim, now_s)
     status = _status(stateful_set, pod_at, now_s)
-    if status != (stateful_set.get("status") or {}):
-        actions.append(UpdateStatus(STATEFUL_SET, replaced(stateful_set, ("status",), status)))
-    waits = [available_in_s(pod, min_ready_s(stateful_set), now_s) for pod in pod_at.values()]
-    if soon := [wait for wait in waits if wait]:
-        actions.append(Revisit(min(soon)))
-    return actions
+    actions += status_written(STATEFUL_SET, stateful_set, status)
+    return [*actions, *revisit_when_available(pod_at.values(), min_ready_s(stateful_set), now_s)]
 
 
 def ordinal(pod: JsonObject) -> int:
@@ -88,7 +79,7 @@ def _management(
     for number in wanted:
         pod = pod_at.get(number)
         if pod is None:
-            actions += missing_claims(stateful_set, number, find_claim)
+            actions += _missing_claims(stateful_set, number, find_claim)
             actions.append(Create(POD, _pod(stateful_set, number), owner=stateful_set))
         elif is_terminal(pod) and not is_terminating(pod):
             actions.append(Delete(POD, pod, owner=stateful_set))
@@ -133,7 +124,7 @@ def _pod(stateful_set: JsonObject, number: int) -> JsonObject:
     }
     metadata = {key: value for key, value in pod["metadata"].items() if key != "generateName"}
     own = {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName", "")}
-    spec = with_claims({**pod["spec"], **own}, stateful_set, number)
+    spec = _with_claims({**pod["spec"], **own}, stateful_set, number)
     return {**pod, "metadata": {**metadata, "name": name, "labels": labels}, "spec": spec}
 
 
@@ -166,3 +157,52 @@ def _status(stateful_set: JsonObject, pod_at: dict[int, JsonObject], now_s: floa
         "collisionCount": 0,
         **{name: count for name, count in counts.items() if count},
     }
+
+
+# -- claims --------------------------------------------------------------------------------------------------
+
+
+def _claim_names(stateful_set: JsonObject, number: int) -> dict[str, str]:
+    """Return the name of each claim of the pod with this ordinal, by the name of its template."""
+    templates = stateful_set["spec"].get("volumeClaimTemplates") or ()
+    names = (template["metadata"]["name"] for template in templates)
+    return {name: f"{name}-{stateful_set['metadata']['name']}-{number}" for name in names}
+
+
+def _with_claims(spec: JsonObject, stateful_set: JsonObject, number: int) -> JsonObject:
+    """Return a pod's spec with its claims as volumes; they replace volumes of the same name."""
+    claims = _claim_names(stateful_set, number)
+    if not claims:
+        return spec
+    own = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for name, claim in sorted(claims.items())
+    ]
+    others = [volume for volume in spec.get("volumes") or () if volume.get("name") not in claims]
+    return {**spec, "volumes": [*own, *others]}
+
+
+def _missing_claims(stateful_set: JsonObject, number: int, find_claim: FindClaim) -> list[Action]:
+    """Return the creation of every claim that the pod with this ordinal lacks."""
+    metadata, names = stateful_set["metadata"], _claim_names(stateful_set, number)
+    actions: list[Action] = []
+    for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
+        given = template["metadata"]
+        name = names[given["name"]]
+        if find_claim(name) is not None:
+            continue
+        selected = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
+        own = {
+            **{key: given[key] for key in ("annotations", "finalizers") if given.get(key)},
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {**(given.get("labels") or {}), **selected},
+        }
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": own,
+            "spec": template["spec"],
+        }
+        actions.append(Create(PERSISTENT_VOLUME_CLAIM, claim, owner=stateful_set))
+    return actions

@@ -2,14 +2,15 @@
 Pod templates: their equality, the hash that names a revision, and the pods that they make.
 
 Source: pkg/controller/controller_utils.go (ComputeHash, GetPodFromTemplate) and
-pkg/controller/deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash is taken over
-JSON where upstream takes it over a Go dump: the same alphabet and length, other letters.
+pkg/controller/deployment/util/deployment_util.go (EqualIgnoreHash), kubernetes 1.36. The hash is a CRC of
+JSON where upstream's is of another kind and of a Go dump: the same alphabet and length, other letters.
 """
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
+from zlib import crc32
 
 from scheduler.devcluster.controllers.copies import without
 from scheduler.devcluster.controllers.ownership import controller_ref
@@ -19,8 +20,6 @@ HASH_LABEL: Final = "pod-template-hash"
 
 #: Upstream's: without vowels, 0, 1 and 3 no hash reads as a word.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_FNV_OFFSET: Final = 2166136261
-_FNV_PRIME: Final = 16777619
 
 
 def canonical(template: JsonObject | None) -> JsonObject:
@@ -40,7 +39,7 @@ def same_template(one: JsonObject | None, other: JsonObject | None) -> bool:
 def template_hash(template: JsonObject) -> str:
     """Return at most ten letters and digits that name `template`."""
     text = json.dumps(canonical(template), sort_keys=True, separators=(",", ":")).encode()
-    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(_fnv32a(text)))
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(crc32(text)))
 
 
 def pod_from_template(owner: JsonObject) -> JsonObject:
@@ -63,10 +62,3 @@ def _pruned(value: Any) -> Any:  # noqa: ANN401 - any JSON value, and back
         # An empty object can have a meaning (a namespaceSelector that selects all), an empty list has none.
         return {k: _pruned(v) for k, v in value.items() if v is not None and v != []}
     return [_pruned(item) for item in value] if isinstance(value, list) else value
-
-
-def _fnv32a(data: bytes) -> int:
-    value = _FNV_OFFSET
-    for byte in data:
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return value

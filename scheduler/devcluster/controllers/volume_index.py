@@ -6,16 +6,15 @@ Cost per write: O(claims of a pod) for pods; O(unbound claims of the class) for 
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import Final, TypeVar
 
 from scheduler.devcluster.admission.volumes import class_name
 from scheduler.devcluster.controllers.claims import is_bound
 from scheduler.devcluster.controllers.index import OnDirty
-from scheduler.devcluster.controllers.pods import claim_names, is_active, is_terminal, node_name
+from scheduler.devcluster.controllers.ownership import key_of
+from scheduler.devcluster.controllers.pods import claim_names, is_terminal, node_name
 from scheduler.devcluster.kinds import (
-    CSI_STORAGE_CAPACITY,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -26,8 +25,7 @@ from scheduler.devcluster.kinds import (
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 
-_LOG: Final = logging.getLogger(__name__)
-_FOLLOWED: Final = (STORAGE_CLASS, CSI_STORAGE_CAPACITY, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
+_FOLLOWED: Final = (STORAGE_CLASS, POD, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
 
 #: Namespace and name.
 Key = tuple[str, str]
@@ -49,57 +47,38 @@ class VolumeIndex:
         self._free: defaultdict[str, Objects] = defaultdict(dict)
         #: Claim -> the volumes that refer to it.
         self._promised: defaultdict[Key, Objects] = defaultdict(dict)
-        #: Class -> its CSIStorageCapacity objects.
-        self._pools: defaultdict[str, Objects] = defaultdict(dict)
         self._followers = {
             POD: self._follow_pod,
             PERSISTENT_VOLUME: self._follow_volume,
             PERSISTENT_VOLUME_CLAIM: self._follow_claim,
             STORAGE_CLASS: self._follow_class,
-            CSI_STORAGE_CAPACITY: self._follow_pool,
         }
-        for kind in _FOLLOWED:
-            for revision in store.history.snapshot(kind).revisions:
-                self.follow(kind, Change("ADDED", revision, None))
-        store.history.listeners.append(self.follow)
-
-    def close(self) -> None:
-        """Stop following the store."""
-        self._store.history.listeners.remove(self.follow)
+        #: Stop following the store.
+        self.close: Final = store.history.follow(_FOLLOWED, self._follow)
 
     def pods(self, claim: JsonObject) -> list[JsonObject]:
         """Return the pods that use the claim."""
-        return list(self._pods.get(_key(claim), {}).values())
+        return list(self._pods.get(key_of(claim), {}).values())
 
     def promised(self, claim: JsonObject) -> list[JsonObject]:
         """Return the volumes that refer to the claim."""
-        return list(self._promised.get(_key(claim), {}).values())
+        return list(self._promised.get(key_of(claim), {}).values())
 
     def free(self, of_class: str) -> list[JsonObject]:
         """Return the volumes of a class without a claim. Cost: O(volumes returned)."""
         return list(self._free.get(of_class, {}).values())
 
-    def pools(self, of_class: str) -> list[JsonObject]:
-        """Return the CSIStorageCapacity objects of a class, by name."""
-        return [pool for _, pool in sorted(self._pools.get(of_class, {}).items())]
-
-    def follow(self, kind: Kind, change: Change) -> None:
+    def _follow(self, kind: Kind, change: Change) -> None:
         """Apply a change of the store, and call `on_dirty` for everything that it concerns."""
-        follower = self._followers.get(kind)
-        if follower is None:
-            return
-        try:
-            follower(change)
-        except (AttributeError, KeyError, TypeError) as malformed:
-            # This runs within a write, which must not fail because of it.
-            _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+        if kind in self._followers:
+            self._followers[kind](change)
 
     def _follow_pod(self, change: Change) -> None:
         pod, previous = change.revision.obj, change.previous
         names = claim_names(pod)
         if not names:
             return
-        key = _key(pod)
+        key = key_of(pod)
         is_news = change.type != "MODIFIED" or previous is None or _use(pod) != _use(previous.obj)
         for name in names:
             claim = (key[0], name)
@@ -109,12 +88,10 @@ class VolumeIndex:
                 self._pods[claim][key] = pod
             if is_news:
                 self._mark(PERSISTENT_VOLUME_CLAIM, *claim)
-        if change.type == "ADDED" and is_active(pod):
-            self._on_dirty(POD, pod, with_orphans=False)
 
     def _follow_volume(self, change: Change) -> None:
         volume, previous = change.revision.obj, change.previous
-        key = _key(volume)
+        key = key_of(volume)
         if previous is not None:
             _discard(self._free, class_name(previous.obj), key)
             _discard(self._promised, _claim_key(previous.obj), key)
@@ -131,24 +108,14 @@ class VolumeIndex:
     def _follow_claim(self, change: Change) -> None:
         claim, previous = change.revision.obj, change.previous
         if previous is not None:
-            _discard(self._unbound, class_name(previous.obj), _key(claim))
+            _discard(self._unbound, class_name(previous.obj), key_of(claim))
         if change.type != "DELETED" and not is_bound(claim):
-            self._unbound[class_name(claim)][_key(claim)] = claim
-        for _, name in self._promised.get(_key(claim), ()):
+            self._unbound[class_name(claim)][key_of(claim)] = claim
+        for _, name in self._promised.get(key_of(claim), ()):
             self._mark(PERSISTENT_VOLUME, "", name)
-        for pod in self.pods(claim) if change.type == "DELETED" else ():
-            # A claim of an ephemeral volume is made again.
-            self._on_dirty(POD, pod, with_orphans=False)
 
     def _follow_class(self, change: Change) -> None:
         self._mark_unbound(change.revision.obj["metadata"]["name"])
-
-    def _follow_pool(self, change: Change) -> None:
-        pool = change.revision.obj
-        if change.type == "DELETED":
-            _discard(self._pools, pool.get("storageClassName", ""), _key(pool))
-        else:
-            self._pools[pool.get("storageClassName", "")][_key(pool)] = pool
 
     def _offer(self, of_class: str) -> None:
         """Plan the claims that may take a free volume of this class; for delayed ones the scheduler chooses."""
@@ -164,10 +131,6 @@ class VolumeIndex:
         found = self._store.find(kind, namespace, name)
         if found is not None:
             self._on_dirty(kind, found, with_orphans=False)
-
-
-def _key(obj: JsonObject) -> Key:
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _claim_key(volume: JsonObject) -> Key:

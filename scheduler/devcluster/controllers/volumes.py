@@ -7,28 +7,19 @@ pkg/controller/volume/pvprotection (kubernetes 1.36). Difference: Recycle retain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from scheduler.devcluster.admission.volumes import VOLUME_PROTECTION
-from scheduler.devcluster.controllers.actions import Action, Delete, Update, UpdateStatus
+from scheduler.devcluster.controllers.actions import Action, Delete, Update, status_written
 from scheduler.devcluster.controllers.claims import BOUND_BY_CONTROLLER, annotation
 from scheduler.devcluster.controllers.copies import replaced, without
 from scheduler.devcluster.controllers.ownership import uid
-from scheduler.devcluster.controllers.provisioning import PROVISIONED_BY, returned_space
+from scheduler.devcluster.controllers.provisioning import PROVISIONED_BY
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME, JsonObject
 
 
-def plan(volume: JsonObject, claim: JsonObject | None, pools: Iterable[JsonObject]) -> list[Action]:
-    """
-    Return the next step of a volume.
-
-    Args:
-        volume: as stored.
-        claim: the one that its claimRef names, whatever its uid.
-        pools: the CSIStorageCapacity objects of its class.
-    """
+def plan(volume: JsonObject, claim: JsonObject | None) -> list[Action]:
+    """Return the next step of a volume; `claim` has the name in its claimRef, whatever its uid."""
     if volume["metadata"].get("deletionTimestamp") and _phase_of(volume) != "Bound":
-        return _end(volume, pools)
+        return _end(volume)
     reference = volume["spec"].get("claimRef")
     if not reference or not reference.get("uid"):
         return _phase(volume, "Available")
@@ -50,10 +41,7 @@ def _phase_of(volume: JsonObject) -> str:
 
 
 def _phase(volume: JsonObject, phase: str) -> list[Action]:
-    if _phase_of(volume) == phase:
-        return []
-    status = {**(volume.get("status") or {}), "phase": phase}
-    return [UpdateStatus(PERSISTENT_VOLUME, replaced(volume, ("status",), status))]
+    return status_written(PERSISTENT_VOLUME, volume, {**(volume.get("status") or {}), "phase": phase})
 
 
 def _reclaim(volume: JsonObject) -> list[Action]:
@@ -65,15 +53,13 @@ def _reclaim(volume: JsonObject) -> list[Action]:
     return [Delete(PERSISTENT_VOLUME, volume)]
 
 
-def _end(volume: JsonObject, pools: Iterable[JsonObject]) -> list[Action]:
-    """Let a deleted volume that no claim has go, and its space back into the pool."""
+def _end(volume: JsonObject) -> list[Action]:
+    """Let a deleted volume that no claim has go."""
     finalizers = volume["metadata"].get("finalizers") or []
     if VOLUME_PROTECTION not in finalizers:
         return []
     left = [name for name in finalizers if name != VOLUME_PROTECTION]
-    gone = Update(PERSISTENT_VOLUME, replaced(volume, ("metadata", "finalizers"), left))
-    was_made = annotation(volume, PROVISIONED_BY)
-    return [*(returned_space(volume, pools) if was_made else ()), gone]
+    return [Update(PERSISTENT_VOLUME, replaced(volume, ("metadata", "finalizers"), left))]
 
 
 def _free(volume: JsonObject) -> list[Action]:

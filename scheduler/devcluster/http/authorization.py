@@ -47,10 +47,7 @@ class Authorizer:
         if kind is None:
             self._check(user, Attributes(method.lower(), path=path), None)
             return
-        namespace = path.split("/")[5] if kind.namespaced else ""
-        self._check(
-            user, Attributes("create", group=kind.group, resource=kind.plural, namespace=namespace), kind
-        )
+        self._check(user, Attributes("create", group=kind.group, resource=kind.plural), kind)
 
     def _check(self, user: User, attributes: Attributes, kind: Kind | None) -> None:
         if user is ADMIN:

@@ -1,7 +1,8 @@
 """
-Discovery: the kinds that are served, in the three forms that clients ask for. Pure functions of the kinds.
+Discovery: the kinds that are served, group by group. Pure functions of the kinds.
 
-Source: apiserver pkg/endpoints/discovery, apidiscovery.k8s.io/v2 (kubernetes 1.36).
+Source: apiserver pkg/endpoints/discovery (kubernetes 1.36). Difference: no aggregated documents (apidiscovery.k8s.io);
+clients that ask for them take these.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from scheduler.devcluster.access.reviews import REVIEWS
+from scheduler.devcluster.http.routes import POSTED
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 
 #: The release whose behaviour is mirrored; the suffix tells it from a real cluster.
 GIT_VERSION: Final = "v1.36.0-devcluster"
-#: Media type parameters by which a client asks for aggregated discovery, newest first.
-_AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
 #: Subresources that carry an object of another kind, as (group, version, kind).
 _SUBRESOURCE_KINDS: Final = {
@@ -25,12 +25,6 @@ _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
-}
-_SUBRESOURCE_VERBS: Final = {
-    "binding": ["create"],
-    "eviction": ["create"],
-    "finalize": ["update"],
-    "token": ["create"],
 }
 
 #: Everything that discovery lists: the stored kinds, and the access reviews.
@@ -90,42 +84,6 @@ def api_resource_list(group: str, version: str, served: Sequence[Kind] = SERVED)
     }
 
 
-def aggregated_version(accept: str) -> str | None:
-    """Return the first version of aggregated discovery that a client takes; None if it wants plain documents."""
-    for offer in accept.split(","):
-        media_type, *parameters = (part.strip() for part in offer.split(";"))
-        if "as=APIGroupDiscoveryList" in parameters and media_type == "application/json":
-            for part in parameters:
-                if part.startswith("v=") and part[2:] in _AGGREGATED_VERSIONS:
-                    return part[2:]
-        elif media_type in ("application/json", "*/*"):
-            return None
-    return None
-
-
-def aggregated(*, core: bool, api: str = "v2", served: Sequence[Kind] = SERVED) -> JsonObject:
-    """Return the APIGroupDiscoveryList of version `api` that answers /api (`core`) or /apis in one request."""
-    items = []
-    for group, versions in _versions(served).items():
-        if bool(group) == core:
-            continue
-        metadata: JsonObject = {"creationTimestamp": None, **({"name": group} if group else {})}
-        shown = [_aggregated_version(group, version, served) for version in versions]
-        items.append({"metadata": metadata, "versions": shown})
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{api}",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def _aggregated_version(group: str, version: str, served: Sequence[Kind]) -> JsonObject:
-    members = [kind for kind in served if (kind.group, kind.version) == (group, version)]
-    resources = [_aggregated_resource(kind) for kind in sorted(members, key=lambda kind: kind.plural)]
-    return {"version": version, "resources": resources, "freshness": "Current"}
-
-
 def _versions(served: Sequence[Kind]) -> dict[str, list[str]]:
     """Return the versions of every group, the most stable and newest first."""
     found: dict[str, set[str]] = {}
@@ -150,61 +108,23 @@ def _group_body(group: str, versions: Sequence[str]) -> JsonObject:
 
 def _resources(kind: Kind) -> list[JsonObject]:
     """Return the entries of a kind and its subresources."""
-    resource = {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(kind.verbs),
-        **_names_of(kind),
-    }
-    entries: list[JsonObject] = [resource]
-    for name in sorted(kind.subresources):
-        group, of_version, of_kind = _subresource_kind(kind, name)
-        entry: JsonObject = {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": of_kind,
-            "verbs": _subresource_verbs(name),
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    common = {"namespaced": kind.namespaced, "kind": kind.kind}
+    entries: list[JsonObject] = [
+        {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            **common,
+            "verbs": list(kind.verbs),
+            **{key: value for key, value in names.items() if value},
         }
-        if (group, of_version) != (kind.group, kind.version):
-            entry |= {"group": group, "version": of_version}
+    ]
+    for name in sorted(kind.subresources):
+        entry = {"name": f"{kind.plural}/{name}", "singularName": "", **common}
+        if name in _SUBRESOURCE_KINDS:
+            group, version, entry["kind"] = _SUBRESOURCE_KINDS[name]
+            if (group, version) != (kind.group, kind.version):
+                entry |= {"group": group, "version": version}
+        entry["verbs"] = ["create"] if name in POSTED else ["get", "patch", "update"]
         entries.append(entry)
     return entries
-
-
-def _aggregated_resource(kind: Kind) -> JsonObject:
-    entry: JsonObject = {
-        "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "scope": "Namespaced" if kind.namespaced else "Cluster",
-        "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
-        **_names_of(kind),
-    }
-    if kind.subresources:
-        entry["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
-    return entry
-
-
-def _aggregated_subresource(kind: Kind, name: str) -> JsonObject:
-    group, of_version, of_kind = _subresource_kind(kind, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": group, "version": of_version, "kind": of_kind},
-        "verbs": _subresource_verbs(name),
-    }
-
-
-def _names_of(kind: Kind) -> JsonObject:
-    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
-    return {key: value for key, value in names.items() if value}
-
-
-def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str]:
-    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind))
-
-
-def _subresource_verbs(name: str) -> list[str]:
-    return list(_SUBRESOURCE_VERBS.get(name, ["get", "patch", "update"]))

@@ -28,6 +28,7 @@ from scheduler.devcluster.http.negotiation import (
 from scheduler.devcluster.http.routes import Target
 from scheduler.devcluster.kinds import BINDING, POD, JsonObject, Kind, ServedKinds
 from scheduler.devcluster.storage.binding import bind
+from scheduler.devcluster.storage.deletion import Deletion
 from scheduler.devcluster.storage.eviction import evict
 from scheduler.devcluster.storage.history import Revision
 from scheduler.devcluster.storage.lists import list_page, parse_options
@@ -204,19 +205,9 @@ class Handlers:
         target = call.target
         name = target.name or ""
         if target.subresource == "scale":
-            scale = set_scale(
-                self._store,
-                target.kind,
-                target.scope,
-                name,
-                scale=call.object(SCALE, self._store.kinds),
-                dry_run=call.dry_run,
-            )
-            return _answer(scale, call.form)
+            return self._scaled(call, call.object(SCALE, self._store.kinds))
         obj = call.object(target.kind, self._store.kinds)
         _check_names(obj, target)
-        if target.subresource == "finalize":
-            return self._shaped(call, self._store.finalize(obj))
         existed = self._store.find(target.kind, target.scope, name) is not None
         stored = self._store.update(
             target.kind, obj, subresource=target.subresource or None, dry_run=call.dry_run
@@ -258,27 +249,18 @@ class Handlers:
         merging = PatchType.JSON if patch_type is PatchType.JSON else PatchType.MERGE
         scale = patched(stored, patch, merging, SCALE)
         check_request(SCALE.kind, scale)
-        result = set_scale(
-            self._store, target.kind, target.scope, target.name or "", scale=scale, dry_run=call.dry_run
-        )
-        return _answer(result, call.form)
+        return self._scaled(call, scale)
+
+    def _scaled(self, call: Call, scale: JsonObject) -> web.Response:
+        kind, name = call.target.kind, call.target.name or ""
+        stored = set_scale(self._store, kind, call.target.scope, name, scale=scale, dry_run=call.dry_run)
+        return _answer(stored, call.form)
 
     # -- deleting --------------------------------------------------------------------------------------------
 
     def _delete(self, call: Call) -> web.Response:
         target = call.target
-        options = _delete_options(call)
-        preconditions = options.get("preconditions") or {}
-        deletion = self._store.delete(
-            target.kind,
-            target.scope,
-            target.name or "",
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            grace_period_s=options.get("gracePeriodSeconds"),
-            propagation=options.get("propagationPolicy"),
-            dry_run=bool(options.get("dryRun")),
-        )
+        deletion = self._deleted(target.kind, target.scope, target.name or "", _delete_options(call))
         if not deletion.gone or strategy_of(target.kind).returns_deleted:
             return self._shaped(call, deletion.obj)
         metadata = deletion.obj["metadata"]
@@ -298,15 +280,21 @@ class Handlers:
             namespace = metadata.get("namespace", "")
             # An earlier deletion may have removed it, by owner references.
             if self._store.find(target.kind, namespace, metadata["name"]) is not None:
-                self._store.delete(
-                    target.kind,
-                    namespace,
-                    metadata["name"],
-                    grace_period_s=options.get("gracePeriodSeconds"),
-                    propagation=options.get("propagationPolicy"),
-                    dry_run=bool(options.get("dryRun")),
-                )
+                self._deleted(target.kind, namespace, metadata["name"], options)
         return self._listed(call, page.revisions, {"resourceVersion": str(self._store.resource_version)})
+
+    def _deleted(self, kind: Kind, namespace: str, name: str, options: JsonObject) -> Deletion:
+        preconditions = options.get("preconditions") or {}
+        return self._store.delete(
+            kind,
+            namespace,
+            name,
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            grace_period_s=options.get("gracePeriodSeconds"),
+            propagation=options.get("propagationPolicy"),
+            dry_run=bool(options.get("dryRun")),
+        )
 
     def _shaped(self, call: Call, obj: JsonObject, *, code: int = 200) -> web.Response:
         shaped = object_in_form(call.target.kind, obj, call.form, self._store.now_s())

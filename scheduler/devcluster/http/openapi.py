@@ -15,91 +15,21 @@ The OpenAPI v2 document is empty. kubectl up to 1.28 asks for it and stops if it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.devcluster.http.discovery import GIT_VERSION
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
+from scheduler.devcluster.schemas import PLAIN, STRUCTURES, Field
+from scheduler.devcluster.storage.event_versions import as_events_v1
 
 #: The body of /openapi/v2: a document with nothing but the version of the format.
 V2_DOCUMENT: Final = b"\x0a\x032.0"
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_METADATA: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "creationTimestamp",
-            "deletionTimestamp",
-            "generateName",
-            "name",
-            "namespace",
-            "resourceVersion",
-            "uid",
-        ),
-        "string",
-    ),
-    "annotations": "labels",
-    "labels": "labels",
-    "finalizers": "array",
-    "ownerReferences": "array",
-    "generation": "integer",
-}
-_SPEC_AND_STATUS: Final[Mapping[str, str]] = {"spec": "object", "status": "object"}
-#: Kind -> its fields beside metadata; other kinds have spec and status.
-_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Event": {
-        "note": "string",
-        "reason": "string",
-        "regarding": "object",
-        "reportingController": "string",
-        "series": "object",
-        "type": "string",
-    },
-    "ConfigMap": {"binaryData": "object", "data": "object", "immutable": "boolean"},
-    "PriorityClass": {
-        "description": "string",
-        "globalDefault": "boolean",
-        "preemptionPolicy": "string",
-        "value": "integer",
-    },
-    "Secret": {"data": "object", "immutable": "boolean", "stringData": "object", "type": "string"},
-    "MutatingWebhookConfiguration": {"webhooks": "array"},
-    "ValidatingWebhookConfiguration": {"webhooks": "array"},
-    "Role": {"rules": "array"},
-    "ClusterRole": {"rules": "array"},
-    "RoleBinding": {"roleRef": "object", "subjects": "array"},
-    "ClusterRoleBinding": {"roleRef": "object", "subjects": "array"},
-    "ServiceAccount": {"automountServiceAccountToken": "boolean"},
-    "Lease": {"spec": "object"},
-    "Binding": {"target": "object"},
-    "StorageClass": {
-        "allowVolumeExpansion": "boolean",
-        "allowedTopologies": "array",
-        "mountOptions": "array",
-        "parameters": "labels",
-        "provisioner": "string",
-        "reclaimPolicy": "string",
-        "volumeBindingMode": "string",
-    },
-    "CSIDriver": {"spec": "object"},
-    "CSINode": {"spec": "object"},
-    "CSIStorageCapacity": {
-        "capacity": "string",
-        "maximumVolumeSize": "string",
-        "nodeTopology": "object",
-        "storageClassName": "string",
-    },
-    "VolumeAttributesClass": {"driverName": "string", "parameters": "labels"},
-    "Endpoints": {"subsets": "array"},
-    "EndpointSlice": {"addressType": "string", "endpoints": "array", "ports": "array"},
-    "PodTemplate": {"template": "object"},
-    "ControllerRevision": {"data": "object", "revision": "integer"},
-    "RuntimeClass": {"handler": "string", "overhead": "object", "scheduling": "object"},
-    "LimitRange": {"spec": "object"},
-    "NetworkPolicy": {"spec": "object"},
-    "IngressClass": {"spec": "object"},
-}
+#: Type of a field -> its type in OpenAPI; every other one is an object.
+_TYPES: Final = {**dict.fromkeys("styqo", "string"), "i": "integer", "b": "boolean"}
 
 
 def index(served: Sequence[Kind] = KINDS) -> JsonObject:
@@ -115,7 +45,11 @@ def document(path: str, served: Sequence[Kind] = KINDS) -> JsonObject | None:
     if not kinds:
         return None
     schemas = {_schema_name(kind): _schema(kind) for kind in kinds}
-    metadata = {"type": "object", "description": "Standard metadata.", "properties": _properties(_METADATA)}
+    metadata = {
+        "type": "object",
+        "description": "Standard metadata.",
+        "properties": _properties(STRUCTURES["ObjectMeta"]),
+    }
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": GIT_VERSION},
@@ -155,22 +89,29 @@ def _schema(kind: Kind) -> JsonObject:
         "allOf": [{"$ref": f"#/components/schemas/{_OBJECT_META}"}],
         "default": {},
     }
-    types = {"apiVersion": "string", "kind": "string", **_FIELDS.get(kind.kind, _SPEC_AND_STATUS)}
+    properties = _properties(STRUCTURES.get(kind.kind, PLAIN))
+    if kind.group == "events.k8s.io":
+        properties = as_events_v1(properties)
+    properties |= {
+        name: {"type": "string", "description": f"The {name} of the object."}
+        for name in ("apiVersion", "kind")
+    }
     return {
         "type": "object",
         "description": f"{kind.kind}, as the embedded cluster serves it.",
-        "properties": {**_properties(types), "metadata": metadata},
+        "properties": {**properties, "metadata": metadata},
         "x-kubernetes-group-version-kind": [_gvk(kind)],
     }
 
 
-def _properties(types: Mapping[str, str]) -> JsonObject:
-    properties = {}
-    for name, of_type in types.items():
-        schema: JsonObject = {"type": of_type, "description": f"The {name} of the object."}
-        if of_type == "labels":
-            schema |= {"type": "object", "additionalProperties": {"type": "string"}}
-        elif of_type == "array":
-            schema["items"] = {"type": "object"}
-        properties[name] = schema
+def _properties(fields: Iterable[Field]) -> JsonObject:
+    properties: JsonObject = {}
+    for field in fields:
+        of_type = "array" if field.repeats else "object" if field.is_map else _TYPES.get(field.type, "object")
+        schema: JsonObject = {"type": of_type, "description": f"The {field.name} of the object."}
+        if field.repeats:
+            schema["items"] = {"type": _TYPES.get(field.type, "object")}
+        elif field.is_map:
+            schema["additionalProperties"] = {"type": "string"}
+        properties[field.name] = schema
     return properties

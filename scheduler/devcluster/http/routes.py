@@ -16,7 +16,7 @@ _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DE
 #: Find a kind by group, version and plural.
 FindKind = Callable[[str, str, str], Kind | None]
 #: Subresources that are created by POST.
-_POSTED: Final = frozenset({"binding", "eviction", "token"})
+POSTED: Final = frozenset({"binding", "eviction", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,9 @@ def target_of(path: str, find_kind: FindKind = kind_at) -> Target | None:
             return None
     if not rest or not all(rest):
         return None
-    # Upstream's deprecated prefix for watches.
-    if rest[0] == "watch":
-        rest = rest[1:]
     if len(rest) >= 3 and rest[0] == "namespaces" and (kind := find_kind(group, version, rest[2])):
         return _resource(kind, rest[2:], rest[1])
-    return _resource(find_kind(group, version, rest[0]), rest, None) if rest else None
+    return _resource(find_kind(group, version, rest[0]), rest, None)
 
 
 def _resource(kind: Kind | None, parts: list[str], namespace: str | None) -> Target | None:
@@ -70,10 +67,9 @@ def _resource(kind: Kind | None, parts: list[str], namespace: str | None) -> Tar
             return None
 
 
-def is_watch(path: str, query: Mapping[str, str]) -> bool:
+def is_watch(query: Mapping[str, str]) -> bool:
     """Return True if a GET asks for a stream."""
-    flagged = query.get("watch", "").lower() in ("1", "true") or ("watch" in query and query["watch"] == "")
-    return flagged or "/watch/" in path
+    return query.get("watch", "0").lower() in ("", "1", "true")
 
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
@@ -85,10 +81,8 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
         if watch and verb == "list":
             verb = "watch"
         return verb if verb in target.kind.verbs else None
-    if target.subresource in _POSTED:
+    if target.subresource in POSTED:
         return "create" if method == "POST" else None
-    if target.subresource == "finalize":
-        return "update" if method == "PUT" else None
     if target.subresource:
         verb = _ITEM_VERBS.get(method)
         return verb if verb != "delete" else None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +25,6 @@ from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.lists import parse_options
 from scheduler.devcluster.storage.store import Store
-from scheduler.devcluster.storage.write_log import user_agent
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 #: Limit on the size of a body, as upstream's.
@@ -33,6 +33,8 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 _HEALTH_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _LOG: Final = logging.getLogger(__name__)
 
+#: The User-Agent of the request that is being answered; empty for writes from within the process.
+user_agent: Final[ContextVar[str]] = ContextVar("user_agent", default="")
 #: Called with User-Agent, method and path of every request for a resource, before any fault applies.
 Arrival = Callable[[str, str, str], None]
 _Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -66,7 +68,6 @@ class ApiServer:
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer any request. A bug in the server is answered with a Status 500."""
-        await _continue(request)
         try:
             return await self._dispatch(request)
         except StatusError as error:
@@ -91,7 +92,7 @@ class ApiServer:
         if target is None:
             self.authorizer.check_path(user, request.method, path)
             return await self._with_faults(request, "get", "", partial(self._without_resource, user))
-        verb = verb_of(request.method, target, watch=is_watch(path, request.query))
+        verb = verb_of(request.method, target, watch=is_watch(request.query))
         if verb is None:
             raise status.method_not_allowed()
         self.authorizer.check_resource(user, verb, target)
@@ -185,11 +186,7 @@ class ApiServer:
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
-        content_type = "application/json"
-        if body.get("kind") == "APIGroupDiscoveryList":
-            version = body["apiVersion"].partition("/")[2]
-            content_type += f";g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-        return web.Response(body=msgspec.json.encode(body), headers={"Content-Type": content_type})
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
 def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> JsonObject | None:
@@ -198,11 +195,10 @@ def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> Jso
     match path.strip("/").split("/"):
         case ["version"]:
             return discovery.version()
-        case ["api" | "apis" as root]:
-            version = discovery.aggregated_version(request.headers.get("Accept", ""))
-            if version is not None:
-                return discovery.aggregated(core=root == "api", api=version, served=served)
-            return discovery.api_versions(request.host) if root == "api" else discovery.api_group_list(served)
+        case ["api"]:
+            return discovery.api_versions(request.host)
+        case ["apis"]:
+            return discovery.api_group_list(served)
         case ["api", version]:
             return discovery.api_resource_list("", version, served)
         case ["apis", group]:
@@ -215,19 +211,6 @@ def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> Jso
             return openapi.document("/".join(rest), kinds)
         case _:
             return None
-
-
-async def _continue(request: web.BaseRequest) -> None:
-    """
-    Let a client send its body if it asks with `Expect: 100-continue`.
-
-    Raises: HTTPExpectationFailed for another expectation. Source: Go's net/http/server.go.
-    """
-    expected = request.headers.get("Expect", "").lower()
-    if expected not in ("", "100-continue"):
-        raise web.HTTPExpectationFailed
-    if expected and request.version >= (1, 1):
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 _REASONS: Final[Mapping[int, str]] = {

@@ -76,49 +76,6 @@ def _hosts(ingress: Object, _: float) -> Cell:
     return (",".join(hosts[:3]) + more) or "*"
 
 
-def _owner(revision: Object, _: float) -> Cell:
-    for owner in at(revision, "metadata.ownerReferences", ()):
-        if owner.get("controller"):
-            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-            return f"{owner['kind'].lower()}{'.' + group if group else ''}/{owner['name']}"
-    return "<none>"
-
-
-def _endpoints(endpoints: Object, _: float) -> Cell:
-    found = [
-        f"{address.get('ip', '')}:{port.get('port', '')}"
-        for subset in at(endpoints, "subsets", ())
-        for port in subset.get("ports") or ()
-        for address in subset.get("addresses") or ()
-    ]
-    more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
-    return (",".join(found[:3]) + more) or "<none>"
-
-
-def _slice_endpoints(endpoint_slice: Object, _: float) -> Cell:
-    found = [address for one in at(endpoint_slice, "endpoints", ()) for address in one.get("addresses") or ()]
-    more = f" + {len(found) - 3} more..." if len(found) > 3 else ""
-    return (",".join(found[:3]) + more) or "<unset>"
-
-
-def _available(service: Object, _: float) -> Cell:
-    for one in at(service, "status.conditions", ()):
-        if one.get("type") == "Available":
-            state = str(one.get("status"))
-            return state if state == "True" else f"{state} ({one.get('reason')})"
-    return "Unknown"
-
-
-def _api_service(service: Object, _: float) -> Cell:
-    target = at(service, "spec.service")
-    return f"{target.get('namespace')}/{target.get('name')}" if target else "Local"
-
-
-def _param_kind(policy: Object, _: float) -> Cell:
-    kind = at(policy, "spec.paramKind")
-    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
-
-
 DATA: Final[Mapping[str, tuple[Column, ...]]] = {
     "DaemonSet": (
         NAME,
@@ -157,12 +114,6 @@ DATA: Final[Mapping[str, tuple[Column, ...]]] = {
             wide=True,
         ),
     ),
-    "ControllerRevision": (
-        NAME,
-        Column("Controller", _owner),
-        Column("Revision", lambda revision, _: str(at(revision, "revision", 0))),
-        AGE,
-    ),
     "HorizontalPodAutoscaler": (
         NAME,
         Column("Reference", lambda one, _: "/".join(
@@ -188,42 +139,6 @@ DATA: Final[Mapping[str, tuple[Column, ...]]] = {
             for address in at(one, "status.loadBalancer.ingress", ())
         )),
         Column("Ports", lambda one, _: "80, 443" if at(one, "spec.tls") else "80"),
-        AGE,
-    ),
-    "IngressClass": (
-        NAME,
-        Column("Controller", field("spec.controller")),
-        Column("Parameters", field("spec.parameters.name", "<none>")),
-        AGE,
-    ),
-    "Endpoints": (NAME, Column("Endpoints", _endpoints), AGE),
-    "EndpointSlice": (
-        NAME,
-        Column("AddressType", field("addressType")),
-        Column("Ports", lambda one, _: ",".join(
-            str(port.get("port", "*")) for port in at(one, "ports", ())
-        ) or "<unset>"),
-        Column("Endpoints", _slice_endpoints),
-        AGE,
-    ),
-    "PodTemplate": (
-        NAME,
-        Column("Containers", of_containers("name", "template")),
-        Column("Images", of_containers("image", "template")),
-        Column("Pod Labels", labels_text("template.metadata.labels")),
-    ),
-    "RuntimeClass": (NAME, Column("Handler", field("handler")), AGE),
-    "APIService": (NAME, Column("Service", _api_service), Column("Available", _available), AGE),
-    "ValidatingAdmissionPolicy": (
-        NAME,
-        Column("Validations", size("spec.validations"), "integer"),
-        Column("ParamKind", _param_kind),
-        AGE,
-    ),
-    "ValidatingAdmissionPolicyBinding": (
-        NAME,
-        Column("PolicyName", field("spec.policyName")),
-        Column("ParamRef", field("spec.paramRef.name", "<unset>")),
         AGE,
     ),
 }  # fmt: skip

@@ -88,7 +88,6 @@ STORAGE: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("AllowVolumeExpansion", field("allowVolumeExpansion", default=False)),
         AGE,
     ),
-    "VolumeAttributesClass": (NAME, Column("DriverName", field("driverName")), AGE),
     "CSIDriver": (
         NAME,
         Column("AttachRequired", field("spec.attachRequired", default=True), "boolean"),

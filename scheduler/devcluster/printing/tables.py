@@ -39,10 +39,6 @@ from scheduler.devcluster.printing.storage_columns import STORAGE
 IncludeObject = Literal["Metadata", "Object", "None"]
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
-_TERMINAL: Final[Mapping[str, dict[str, str]]] = {
-    "Succeeded": {"reason": "Succeeded", "message": "The pod has completed successfully."},
-    "Failed": {"reason": "Failed", "message": "The pod failed."},
-}
 
 
 def table(
@@ -74,8 +70,6 @@ def table(
     for obj in objects:
         cells = [column.make_cell(obj, now_s) for column in columns]
         row: dict[str, Any] = {"cells": cells, "object": _row_object(obj, include_object)}
-        if kind == "Pod" and (terminal := _TERMINAL.get(at(obj, "status.phase", ""))):
-            row["conditions"] = [{"type": "Completed", "status": "True", **terminal}]
         rows.append(row)
     return {
         "kind": "Table",

@@ -9,5 +9,4 @@ Versioned objects in memory, and every way to read and write them.
     deletion          grace, finalizers, dependents, namespaces
     binding, eviction, scale   subresources
     event_versions    one stored Event in two API versions
-    write_log         every accepted write, for tests
 """

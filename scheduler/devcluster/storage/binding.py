@@ -7,6 +7,7 @@ plugin/pkg/admission/podtopologylabels (kubernetes 1.36).
 
 from scheduler.devcluster import status
 from scheduler.devcluster.admission.pods import copy_topology_labels
+from scheduler.devcluster.conditions import with_condition
 from scheduler.devcluster.kinds import NODE, POD, JsonObject
 from scheduler.devcluster.storage.preconditions import check_uid
 from scheduler.devcluster.storage.store import Store
@@ -78,15 +79,6 @@ def _bound(pod: JsonObject, binding_metadata: JsonObject, node_name: str, now: s
     pod_status = {
         key: value for key, value in (pod.get("status") or {}).items() if key != "nominatedNodeName"
     }
-    pod_status["conditions"] = _with_scheduled(pod_status.get("conditions") or [], now)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    pod_status["conditions"] = with_condition(pod_status.get("conditions") or [], scheduled, refresh=True)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node_name}, "status": pod_status}
-
-
-def _with_scheduled(conditions: list[JsonObject], now: str) -> list[JsonObject]:
-    """Return the conditions with PodScheduled=True in place of the older one, or at the end."""
-    old = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
-    since = old["lastTransitionTime"] if old and old.get("status") == "True" else now
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": since}
-    if old is None:
-        return [*conditions, scheduled]
-    return [scheduled if one is old else one for one in conditions]

@@ -12,9 +12,6 @@ def serve_definitions(history: History, kinds: ServedKinds) -> None:
         if kind is not CUSTOM_RESOURCE_DEFINITION:
             return
         definition = change.revision.obj
-        if change.type == "DELETED":
-            kinds.remove(definition["metadata"]["name"])
-        else:
-            kinds.define(definition["metadata"]["name"], kinds_of(definition))
+        kinds.define(definition["metadata"]["name"], () if change.type == "DELETED" else kinds_of(definition))
 
     history.listeners.append(follow)

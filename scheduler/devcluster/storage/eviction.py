@@ -7,6 +7,7 @@ Source: pkg/registry/core/pod/storage/eviction.go (kubernetes 1.36).
 from typing import Final
 
 from scheduler.devcluster import status
+from scheduler.devcluster.conditions import condition_of, with_condition
 from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, JsonObject
 from scheduler.devcluster.label_selectors import selects
 from scheduler.devcluster.storage.store import Store
@@ -65,7 +66,8 @@ def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
         )
         raise status.StatusError(500, "", message)
     budget = budgets[0]
-    if not _is_ready(pod) and _lets_unready_go(budget):
+    ready = condition_of((pod.get("status") or {}).get("conditions") or (), "Ready") or {}
+    if ready.get("status") != "True" and _lets_unready_go(budget):
         return
     _check_budget(budget)
     taken = dict(budget["status"])
@@ -73,11 +75,6 @@ def _take_from_budget(store: Store, pod: JsonObject, *, dry_run: bool) -> None:
     taken["disruptedPods"] = {**(taken.get("disruptedPods") or {}), metadata["name"]: store.now()}
     if not dry_run:
         store.rewrite(POD_DISRUPTION_BUDGET, {**budget, "status": taken})
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _lets_unready_go(budget: JsonObject) -> bool:
@@ -114,5 +111,5 @@ def _with_condition(pod: JsonObject, now: str) -> JsonObject:
         "message": "Eviction API: evicting",
     }
     pod_status = pod.get("status") or {}
-    others = [one for one in pod_status.get("conditions") or [] if one.get("type") != "DisruptionTarget"]
-    return {**pod, "status": {**pod_status, "conditions": [*others, condition]}}
+    conditions = with_condition(pod_status.get("conditions") or [], condition, refresh=True)
+    return {**pod, "status": {**pod_status, "conditions": conditions}}

@@ -8,7 +8,8 @@ slow reader costs nothing and finds out that it is too late, as one of etcd's wa
 
 import asyncio
 import bisect
-from collections.abc import AsyncIterator, Callable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from scheduler.devcluster.storage.event_versions import as_events_v1
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
+_LOG: Final = logging.getLogger(__name__)
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()
 
@@ -28,11 +30,6 @@ def copied(obj: JsonObject) -> JsonObject:
     """Return a deep copy of a JSON object, several times faster than copy.deepcopy."""
     duplicate: JsonObject = _DECODER.decode(_ENCODER.encode(obj))
     return duplicate
-
-
-def encoded_text(obj: JsonObject) -> str:
-    """Return a JSON object as text."""
-    return _ENCODER.encode(obj).decode()
 
 
 #: Fields that Go prints as null if they have no value.
@@ -105,6 +102,9 @@ class Change(NamedTuple):
     type: ChangeType
     revision: Revision
     previous: Revision | None
+
+
+Listener = Callable[[Kind, Change], None]
 
 
 class _KindHistory:
@@ -200,16 +200,6 @@ class Reader:
             return False
         return True
 
-    async def __aiter__(self) -> AsyncIterator[tuple[ChangeType, JsonObject, int]]:
-        """Yield each change as (type, object, resource version), without end."""
-        try:
-            while True:
-                await self.ready()
-                for change in self.take():
-                    yield change.type, change.revision.obj, change.revision.resource_version
-        finally:
-            self.close()
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -232,7 +222,27 @@ class History:
         #: The resource version of the newest write of any kind. Starts above 0, which means "any" in requests.
         self.resource_version = 1
         #: Called after every write, in order; must not write themselves.
-        self.listeners: list[Callable[[Kind, Change], None]] = []
+        self.listeners: list[Listener] = []
+
+    def follow(self, kinds: Iterable[Kind], listener: Listener) -> Callable[[], None]:
+        """
+        Tell `listener` of every object of `kinds`, as added, and of every change of any kind from now on.
+
+        An object that is too malformed for it is logged. Return what ends this.
+        """
+
+        def guarded(kind: Kind, change: Change) -> None:
+            try:
+                listener(kind, change)
+            except (AttributeError, KeyError, TypeError) as malformed:
+                # This runs within a write, which must not fail because of it.
+                _LOG.warning("%s %s is malformed: %r", kind.kind, change.revision.key, malformed)
+
+        for kind in kinds:
+            for revision in self.snapshot(kind).revisions:
+                guarded(kind, Change("ADDED", revision, None))
+        self.listeners.append(guarded)
+        return lambda: self.listeners.remove(guarded)
 
     def _of_kind(self, kind: Kind) -> _KindHistory:
         kind_history = self._by_storage.get(kind.storage)

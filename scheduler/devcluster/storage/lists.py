@@ -7,7 +7,7 @@ pkg/storage/etcd3/store.go (kubernetes 1.36).
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
 
 _CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
+_NO_MATCH_AND_CONTINUE: Final = "resourceVersionMatch is forbidden when continue is provided"
 #: The resource version in a token that continues a list from the newest state.
 _INCONSISTENT: Final = -1
 _TOO_OLD_TO_CONTINUE: Final = (
@@ -100,44 +101,41 @@ def parse_options(
 
 
 def _watch_option_errors(options: ListOptions) -> list[FieldError]:
-    if options.initial_events is None:
-        if options.match:
-            detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            return [field_errors.forbidden("resourceVersionMatch", detail)]
-        return []
-    errors = []
-    if options.match != "NotOlderThan":
-        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
-        if options.match:
-            errors.append(
-                field_errors.not_supported("resourceVersionMatch", options.match, ("NotOlderThan",))
-            )
-    if options.continue_token:
-        detail = "resourceVersionMatch is forbidden when continue is provided"
-        errors.append(field_errors.forbidden("resourceVersionMatch", detail))
-    return errors
+    sends, match = options.initial_events is not None, options.match
+    details = {
+        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided": match
+        and not sends,
+        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan": sends
+        and match != "NotOlderThan",
+        _NO_MATCH_AND_CONTINUE: sends and options.continue_token,
+    }
+    supported = ("NotOlderThan",) if sends else ()
+    return _match_errors(match, details, supported)
 
 
 def _list_option_errors(options: ListOptions) -> list[FieldError]:
-    errors = []
+    version, match = options.resource_version, options.match
+    details = {
+        _NO_MATCH_AND_CONTINUE: match and options.continue_token,
+        "resourceVersionMatch is forbidden unless resourceVersion is provided": match and version is None,
+        'resourceVersionMatch "exact" is forbidden for resourceVersion "0"': match == "Exact"
+        and version == 0,
+    }
+    errors = _match_errors(match, details, ("Exact", "NotOlderThan", ""))
     if options.initial_events is not None:
-        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    match = options.match
-    if match:
-        if options.continue_token:
-            detail = "resourceVersionMatch is forbidden when continue is provided"
-            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
-        if options.resource_version is None:
-            detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
-        if match not in ("Exact", "NotOlderThan"):
-            errors.append(
-                field_errors.not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
-            )
-        if match == "Exact" and options.resource_version == 0:
-            detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            errors.append(field_errors.forbidden("resourceVersionMatch", detail))
+        errors.insert(
+            0, field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        )
+    return errors
+
+
+def _match_errors(match: str, details: Mapping[str, object], supported: Sequence[str]) -> list[FieldError]:
+    """Return an error for every detail that is true, and another for a match that is not supported."""
+    errors = [
+        field_errors.forbidden("resourceVersionMatch", text) for text, holds in details.items() if holds
+    ]
+    if match and supported and match not in supported:
+        errors.append(field_errors.not_supported("resourceVersionMatch", match, supported))
     return errors
 
 

@@ -6,15 +6,11 @@ create-or-merge here: no field ownership is kept, so it never removes a field an
 """
 
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import StatusError, bad_request, unsupported_media_type
 from scheduler.devcluster.storage.strategic_merge import strategically_merged
-
-#: More operations than this in one JSON patch are refused, as upstream does.
-_MAX_OPERATIONS: Final = 10_000
-
 
 #: A JSON patch: its operations in order.
 JsonPatch = list[JsonObject]
@@ -69,11 +65,6 @@ def merge_patched(target: Any, patch: Any) -> Any:  # noqa: ANN401 - RFC 7386 is
 
 def _json_patched(obj: JsonObject, operations: list[JsonObject]) -> JsonObject:
     """Apply the operations of a JSON patch (RFC 6902) in order, all or nothing."""
-    if len(operations) > _MAX_OPERATIONS:
-        message = (
-            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}"
-        )
-        raise StatusError(413, "RequestEntityTooLarge", message)
     # The document is wrapped so that the empty pointer has a parent like every other.
     root: JsonObject = {"": obj}
     for operation in operations:

@@ -7,10 +7,7 @@ Source: apiserver pkg/registry/rest (BeforeDelete) and pkg/storage (Precondition
 from dataclasses import replace
 
 from scheduler.devcluster import status
-from scheduler.devcluster.admission.shapes import check_shape
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.storage.history import encoded_text
-from scheduler.syntax import field_errors
 
 
 def check_uid(kind: Kind, stored: JsonObject, stated: str | None) -> None:
@@ -41,17 +38,3 @@ def check_deletion(kind: Kind, old: JsonObject, uid: str | None, resource_versio
 def _unmet(kind: Kind, name: str, why: str) -> status.StatusError:
     """Return the refusal of a deletion. Upstream names the kind where other refusals name the resource."""
     return status.conflict(replace(kind, plural=kind.kind), name, why)
-
-
-def check_patched_shape(kind: Kind, new: JsonObject) -> None:
-    """Raise StatusError 422 if a patch left a field with the wrong JSON type."""
-    try:
-        check_shape(kind, new)
-    except status.StatusError as error:
-        unreadable = field_errors.invalid("patch", encoded_text(new), error.message)
-        raise status.StatusError(
-            422,
-            "Invalid",
-            f' "" is invalid: {field_errors.aggregate([unreadable])}',
-            details={"causes": [unreadable.cause()]},
-        ) from error

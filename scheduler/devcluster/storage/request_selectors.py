@@ -2,25 +2,31 @@
 Label and field selectors of requests: parsed once, then applied to each object.
 
 Source: apimachinery pkg/labels/selector.go, pkg/fields/selector.go and the field label conversions of
-pkg/apis/*/v1/conversion.go (kubernetes 1.36). Difference: labels cannot be compared with `<` and `>`.
+pkg/apis/*/v1/conversion.go (kubernetes 1.36). Differences: labels cannot be compared with `<` and
+`>`, and what does not parse is shown as a whole.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.status import bad_request
 from scheduler.syntax.names import label_key_faults, label_value_faults
-from scheduler.syntax.selectors import Requirement
+from scheduler.syntax.selectors import Operator, Requirement
 
 #: Return whether a request selects an object.
 Matches = Callable[[JsonObject], bool]
 
-_TOKEN: Final = re.compile(r"\s*(==|!=|[(),=!<>]|[^\s(),=!<>]+)\s*")
-_PUNCTUATION: Final = frozenset({",", "(", ")", "=", "==", "!=", "<", ">"})
-_COMPARISONS: Final = frozenset({"=", "==", "!="})
+_WORD: Final = r"[^\s(),=!<>]+"
+#: One requirement: `!key`, `key`, `key in (a, b)`, or `key = value` with any of the three signs.
+_REQUIREMENT: Final = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_WORD})"
+    rf"|(?P<key>{_WORD})(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)|\s*(?P<sign>==|!=|=)\s*(?P<value>{_WORD})?)?)\s*"
+)
+#: A comma that is not within parentheses.
+_COMMA: Final = re.compile(r",(?![^()]*\))")
 
 
 def parse_label_selector(text: str) -> list[Requirement]:
@@ -29,91 +35,35 @@ def parse_label_selector(text: str) -> list[Requirement]:
 
     Raises: StatusError 400 if the text or a key or value in it breaks the grammar.
     """
-    tokens = _tokens(text)
-    requirements: list[Requirement] = []
-    position = 0
-    if tokens and tokens[0] in _PUNCTUATION:
-        raise bad_request(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
-    while position < len(tokens):
-        requirement, position = _requirement(tokens, position)
-        requirements.append(requirement)
-        if position == len(tokens):
-            break
-        if tokens[position] != ",":
-            raise bad_request(f"found '{tokens[position]}', expected: ',' or 'end of string'")
-        position += 1
-        following = tokens[position] if position < len(tokens) else ""
-        if following in ("", *_PUNCTUATION):
-            raise bad_request(f"found '{following}', expected: identifier after ','")
-    return requirements
+    return [_requirement(part) for part in _COMMA.split(text)]
 
 
-def _tokens(text: str) -> list[str]:
-    return [match.group(1) for match in _TOKEN.finditer(text)]
-
-
-def _unparsable(why: str) -> Exception:
-    return bad_request(f"unable to parse requirement: {why}")
-
-
-def _requirement(tokens: Sequence[str], position: int) -> tuple[Requirement, int]:
-    """Return the requirement that starts at `position`, and the position after it."""
-    if tokens[position] == "!":
-        if position + 1 == len(tokens) or tokens[position + 1] in _PUNCTUATION:
-            found = tokens[position + 1] if position + 1 < len(tokens) else ""
-            raise _unparsable(f"found '{found}', expected: identifier")
-        key = _checked_key(tokens[position + 1])
-        return Requirement(key, "DoesNotExist"), position + 2
-    key = _checked_key(tokens[position])
-    following = tokens[position + 1] if position + 1 < len(tokens) else ","
-    if following == ",":
-        return Requirement(key, "Exists"), position + 1
-    if following in ("in", "notin"):
-        values, end = _values_in_parentheses(tokens, position + 2)
-        return _checked(Requirement(key, "In" if following == "in" else "NotIn", values)), end
-    if following not in _COMPARISONS:
-        raise _unparsable(f"found '{following}', expected: in, notin, =, ==, !=, gt, lt")
-    value = tokens[position + 2] if position + 2 < len(tokens) else ","
-    end = position + 2 if value == "," else position + 3
-    value = "" if value == "," else value
-    return _checked(Requirement(key, "NotIn" if following == "!=" else "In", (value,))), end
-
-
-def _values_in_parentheses(tokens: Sequence[str], position: int) -> tuple[tuple[str, ...], int]:
-    """Return the values of `in (a,b)`, empty ones included, and the position after the parenthesis."""
-    if position >= len(tokens) or tokens[position] != "(":
-        found = tokens[position] if position < len(tokens) else ""
-        raise _unparsable(f"found '{found}' expected: '('")
-    values: set[str] = set()
-    expects_value = True
-    for index in range(position + 1, len(tokens)):
-        word = tokens[index]
-        if word in (",", ")"):
-            if expects_value:
-                values.add("")
-            if word == ")":
-                return tuple(sorted(values)), index + 1
-            expects_value = True
-        else:
-            values.add(word)
-            expects_value = False
-    raise _unparsable("found '', expected: ',' or ')'")
-
-
-def _checked_key(key: str) -> str:
-    faults = label_key_faults(key)
-    if faults:
-        raise bad_request(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(faults)}')
-    return key
+def _requirement(text: str) -> Requirement:
+    parts = _REQUIREMENT.fullmatch(text)
+    if parts is None:
+        raise bad_request(
+            f"unable to parse requirement: found '{text}', expected: key, !key, in, notin, =, ==, !="
+        )
+    if parts["absent"]:
+        return _checked(Requirement(parts["absent"], "DoesNotExist"))
+    if parts["set"]:
+        values = tuple(sorted({value.strip() for value in parts["values"].split(",")}))
+        return _checked(Requirement(parts["key"], "In" if parts["set"] == "in" else "NotIn", values))
+    if parts["sign"]:
+        operator: Operator = "NotIn" if parts["sign"] == "!=" else "In"
+        return _checked(Requirement(parts["key"], operator, (parts["value"] or "",)))
+    return _checked(Requirement(parts["key"], "Exists"))
 
 
 def _checked(requirement: Requirement) -> Requirement:
-    for value in requirement.values:
-        faults = label_value_faults(value)
+    checks = [("<nil>", requirement.key, label_key_faults(requirement.key))]
+    checks += [
+        (f"values[0][{requirement.key}]", value, label_value_faults(value)) for value in requirement.values
+    ]
+    for where, text, faults in checks:
         if faults:
-            where = f"values[0][{requirement.key}]"
             raise bad_request(
-                f'unable to parse requirement: {where}: Invalid value: "{value}": {"; ".join(faults)}'
+                f'unable to parse requirement: {where}: Invalid value: "{text}": {"; ".join(faults)}'
             )
     return requirement
 

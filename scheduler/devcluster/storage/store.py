@@ -23,9 +23,9 @@ from scheduler.devcluster.kinds import NAMESPACE, POD, RESOURCE_QUOTA, JsonObjec
 from scheduler.devcluster.storage.definitions import serve_definitions
 from scheduler.devcluster.storage.deletion import Deleter, Deletion
 from scheduler.devcluster.storage.event_versions import as_core
-from scheduler.devcluster.storage.history import History, Reader, Revision, copied, without_nulls
+from scheduler.devcluster.storage.history import History, Revision, copied, without_nulls
 from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
-from scheduler.devcluster.storage.preconditions import check_deletion, check_patched_shape, check_uid
+from scheduler.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
 from scheduler.devcluster.timestamps import rfc3339
 
@@ -108,15 +108,6 @@ class Store:
         selected = [one.as_kind(kind) for one in snapshot.revisions if matches is None or matches(one.obj)]
         return selected, snapshot.resource_version
 
-    def subscribe(self, kind: Kind, since: int | None = None) -> Reader:
-        """
-        Return a reader of the changes of `kind` after resource version `since` (None: from now on).
-
-        `async for change_type, obj, resource_version in store.subscribe(POD)`; or `with` it and use `take`.
-        Raises: StatusError 410 if that lies before the remembered past, here or while iterating.
-        """
-        return self.history.reader(kind, self.resource_version if since is None else since)
-
     # -- writing ---------------------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> JsonObject:
@@ -132,6 +123,8 @@ class Store:
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
         strategy.set_defaults(new)
+        if strategy.initial_status is not None:
+            new["status"] = copied(strategy.initial_status)
         strategy.prepare_create(new, self.view())
         errors = [
             *metadata_errors(metadata, strategy.name_faults),
@@ -209,7 +202,7 @@ class Store:
                 return self.create(kind, namespace, patch, dry_run=dry_run)
             raise status.not_found(kind, name)
         new = stored_form(kind, patched(copied(old.as_kind(kind)), patch, patch_type, kind))
-        check_patched_shape(kind, new)
+        check_shape(kind, new)
         metadata = new.get("metadata") or {}
         if (metadata.get("namespace") or "") != namespace:
             raise status.bad_request(_OTHER_NAMESPACE)
@@ -227,15 +220,6 @@ class Store:
         `new` may share parts with the stored object but must be another one.
         """
         return new if dry_run else self.history.put(kind, new).as_kind(kind)
-
-    def finalize(self, namespace: JsonObject) -> JsonObject:
-        """Write a namespace's spec.finalizers; a terminating namespace without any is removed."""
-        old = self.revision(NAMESPACE, "", namespace["metadata"]["name"]).obj
-        finalizers = (namespace.get("spec") or {}).get("finalizers") or []
-        new = {**old, "spec": {**(old.get("spec") or {}), "finalizers": finalizers}}
-        if self._deleter.is_finished(new):
-            return self._deleter.remove(NAMESPACE, new)
-        return self.rewrite(NAMESPACE, new)
 
     def delete(
         self,

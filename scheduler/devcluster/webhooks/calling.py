@@ -8,8 +8,8 @@ import asyncio
 import base64
 import binascii
 import ssl
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from uuid import uuid4
 
@@ -26,7 +26,6 @@ _KIND: Final = "AdmissionReview"
 _MAX_ANSWER_BYTES: Final = 3 << 20
 #: Calls at a time; the rest wait.
 _MAX_CALLS: Final = 32
-_CONTEXTS: Final = 16
 _SHOWN: Final = 256
 _SENTENCES: Final = {
     400: "the server rejected our request for an unknown reason",
@@ -82,8 +81,6 @@ class WebhookClient:
     def __init__(self) -> None:
         self._http: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_MAX_CALLS)
-        #: Trusted authorities -> context; the least recently used is dropped.
-        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -127,7 +124,7 @@ class WebhookClient:
                     url,
                     data=question,
                     headers={"Content-Type": "application/json", "Accept": "application/json"},
-                    ssl=self._context(authorities(client)),
+                    ssl=_context(authorities(client)),
                     allow_redirects=False,
                 ) as response,
             ):
@@ -140,14 +137,10 @@ class WebhookClient:
             raise CallError(f"failed to call webhook: {_sentence(response.status, body)}")
         return body
 
-    def _context(self, trusted: str) -> ssl.SSLContext:
-        context = self._contexts.pop(trusted, None)
-        if context is None:
-            context = ssl.create_default_context(cadata=trusted or None)
-        self._contexts[trusted] = context
-        if len(self._contexts) > _CONTEXTS:
-            self._contexts.popitem(last=False)
-        return context
+
+@lru_cache(maxsize=16)
+def _context(trusted: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=trusted or None)
 
 
 async def _limited(response: aiohttp.ClientResponse) -> bytes:

@@ -5,9 +5,12 @@ Source: apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.
 webhook/errors/statuserror.go (kubernetes 1.36).
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.admission.pods import admit_pod
@@ -31,6 +34,18 @@ _LOG: Final = logging.getLogger(__name__)
 #: The most characters of all warnings together, and of each if that is exceeded.
 _MAX_WARNINGS: Final = 4096
 _MAX_WARNING: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The circumstances of a pod's creation."""
+
+    namespace: str
+    #: Of the namespace.
+    labels: Mapping[str, str]
+    #: Where the warnings of webhooks are collected.
+    warnings: list[str]
+    dry_run: bool
 
 
 class WebhookAdmission:
@@ -57,10 +72,11 @@ class WebhookAdmission:
         Raises: StatusError as the store does, that of a webhook that refuses, or 500 if one cannot be called.
         """
         self._store.check_namespace(POD, namespace, (pod.get("metadata") or {}).get("name", ""))
-        seen = self._as_admitted(pod, namespace)
-        mutated = await self._mutated(seen, namespace, warnings, dry_run=dry_run)
+        labels = self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
+        request = _Request(namespace, labels, warnings, dry_run)
+        mutated = await self._mutated(self._as_admitted(pod, namespace), request)
         new = self._store.prepared(POD, namespace, mutated)
-        await self._validate(new, namespace, warnings, dry_run=dry_run)
+        await self._validate(new, request)
         return self._store.commit(POD, new, dry_run=dry_run)
 
     def _as_admitted(self, pod: JsonObject, namespace: str) -> JsonObject:
@@ -74,23 +90,18 @@ class WebhookAdmission:
     def _webhooks(self, kind: Kind) -> list[Webhook]:
         return pod_webhooks(self._store.list(kind)[0])
 
-    def _labels(self, namespace: str) -> Mapping[str, str]:
-        return self._store.get(NAMESPACE, "", namespace)["metadata"].get("labels") or {}
-
-    async def _mutated(
-        self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool
-    ) -> JsonObject:
+    async def _mutated(self, pod: JsonObject, request: _Request) -> JsonObject:
         """Return the pod as mutating webhooks leave it. Reinvoked ones are called again after later ones changed it."""
         called: set[str] = set()
         again: set[str] = set()
-        webhooks, labels = self._webhooks(MUTATING_WEBHOOKS), self._labels(namespace)
+        webhooks = self._webhooks(MUTATING_WEBHOOKS)
         for is_second in (False, True):
             for webhook in webhooks:
                 # Earlier webhooks may have changed the labels.
-                if (is_second and webhook.key not in again) or not webhook.matches(pod, labels):
+                if (is_second and webhook.key not in again) or not webhook.matches(pod, request.labels):
                     continue
-                answer = await self._call(webhook, pod, namespace, warnings, mutates=True, dry_run=dry_run)
-                changed = self._patched(webhook, pod, namespace, answer)
+                answer = await self._call(webhook, pod, request, mutates=True)
+                changed = self._patched(webhook, pod, request.namespace, answer)
                 if changed != pod:
                     again |= called
                     called = set()
@@ -112,13 +123,12 @@ class WebhookAdmission:
                 raise
             raise internal(f'patch of webhook "{webhook.name}": {error.message}') from error
 
-    async def _validate(self, pod: JsonObject, namespace: str, warnings: list[str], *, dry_run: bool) -> None:
+    async def _validate(self, pod: JsonObject, request: _Request) -> None:
         """Raise the first StatusError, in the order of webhooks, if any refuses."""
-        labels = self._labels(namespace)
         questions = [
-            self._call(webhook, pod, namespace, warnings, mutates=False, dry_run=dry_run)
+            self._call(webhook, pod, request, mutates=False)
             for webhook in self._webhooks(VALIDATING_WEBHOOKS)
-            if webhook.matches(pod, labels)
+            if webhook.matches(pod, request.labels)
         ]
         outcomes = await asyncio.gather(*questions, return_exceptions=True)
         for outcome in outcomes:
@@ -126,14 +136,7 @@ class WebhookAdmission:
                 raise outcome
 
     async def _call(
-        self,
-        webhook: Webhook,
-        pod: JsonObject,
-        namespace: str,
-        warnings: list[str],
-        *,
-        mutates: bool,
-        dry_run: bool,
+        self, webhook: Webhook, pod: JsonObject, request: _Request, *, mutates: bool
     ) -> Answer | None:
         """
         Return the answer of a webhook that agrees; None if it cannot be called and fails open.
@@ -141,14 +144,16 @@ class WebhookAdmission:
         Raises: StatusError if it refuses, or cannot be called.
         """
         try:
-            answer = await self._client.ask(webhook, pod, namespace, mutates=mutates, dry_run=dry_run)
+            answer = await self._client.ask(
+                webhook, pod, request.namespace, mutates=mutates, dry_run=request.dry_run
+            )
         except CallError as error:
             message = f'failed calling webhook "{webhook.name}": {error}'
             if not webhook.fails_open:
                 raise internal(message) from error
             _LOG.warning("failing open: %s", message)
             return None
-        warnings += answer.warnings
+        request.warnings.extend(answer.warnings)
         if not answer.is_allowed:
             raise _refusal(webhook, answer)
         return answer

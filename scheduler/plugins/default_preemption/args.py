@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DefaultPreemptionArgs:
-    """How many candidates to look for: a share of the nodes where victims may help, and at least so many."""
+    """How many candidates to look for: a share of the nodes where victims may help, but at least a number."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100

@@ -1,8 +1,9 @@
 """
 The nodes on which a pod would fit if some pods of lower priority left, and which pods these are.
 
-On each node all of them leave first. If the pod fits then, as many as possible are reprieved, one by one: first the
-ones whose removal would break a PodDisruptionBudget, and of these and of the others the most important first.
+On each node all pods of lower priority leave first. If the pod fits then, as many of them as possible are reprieved,
+one by one: first the pods whose removal would break a PodDisruptionBudget, then the others, and among both the most
+important first.
 
 Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation (kubernetes
 1.36).
@@ -63,8 +64,8 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
 def reprieve_order(pods: Iterable[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], list[PlacedPod]]:
     """Return the pods whose removal would break a budget, and the others, both with the most important first."""
     # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
-    # not even that), where pods are appended as watches bring them and the last one fills the gap of one that goes.
-    # Here the name decides, so that a restart changes no decision; the recorded ones agree with this direction.
+    # not even that), where pods are appended as watches bring them and the last pod fills the gap that another leaves.
+    # Here the name decides, so that a restart changes no decision; the recorded decisions agree with this direction.
     ordered = sorted(pods, key=lambda placed: placed.pod.key, reverse=True)
     ordered.sort(key=lambda placed: importance(placed.pod))
     return _by_violation(ordered, view)
@@ -97,7 +98,7 @@ def _by_violation(pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[Pl
 
 
 def _breaks_a_budget(placed: PlacedPod, allowed: dict[str, int], view: ClusterView) -> bool:
-    """Take the pod from the disruptions that each of its budgets allows. Return whether one of them allows none."""
+    """Take the pod from the disruptions that each of its budgets allows. Return whether a budget allows none."""
     is_broken = False
     for budget in view.budgets_of(placed.label_set):
         # A pod that is being evicted already is counted out.

@@ -15,12 +15,12 @@ from scheduler.model.pods import Pod
 LOWEST_PRIORITY: Final = 1 << 31
 
 #: Fewest broken budgets, lowest priority of the first victim, smallest sum of priorities, fewest victims, and latest
-#: start of the victims of the highest priority: the smaller, the less harm. Of equal ones, upstream takes any.
+#: start of the victims of the highest priority: the smaller, the less harm. Upstream takes any of equal nodes.
 Harm = tuple[int, int, int, int, int]
 
 
 def harm(victims: Sequence[Pod], n_violations: int) -> Harm:
-    """Return the harm of evicting these pods, of which there is one, the most important first."""
+    """Return the harm of evicting these pods, at least one, the most important first."""
     first = victims[0]
     total = sum(victim.priority for victim in victims) + LOWEST_PRIORITY * len(victims)
     return n_violations, first.priority, total, len(victims), -first.start_rank

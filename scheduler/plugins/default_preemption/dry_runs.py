@@ -1,7 +1,7 @@
 """
 The dry run of many nodes at once, where nothing but room keeps the pod out.
 
-All pods of lower priority leave every node. Then the most important one of each node comes back where there is room
+All pods of lower priority leave every node. Then the most important pod of each node comes back where there is room
 for it, then the second of each node, and so on: the rules of `candidates`, rank by rank instead of node by node.
 """
 
@@ -71,7 +71,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, view: ClusterView) -> DryRuns
     protection, budgets, n_allowed = _budgets(lower, view)
     is_undecided[at[protection == _UNDECIDED]] = True
     is_undecided[at[1:][_depends_on_names(lower, taken, protection)]] = True
-    left = np.array([np.broadcast_to(one, len(rows)) for one in _left_beside(rows, room, view)])
+    left = np.array([np.broadcast_to(left_of, len(rows)) for left_of in _left_beside(rows, room, view)])
     nominated_on, taken_by_nominated = view.nominated_room(pod)
     nominated_at = index_of_row[nominated_on]
     is_asked = nominated_at >= 0
@@ -114,8 +114,12 @@ def _budgets(lower: PodsByRow, view: ClusterView) -> tuple[Rows, Rows, Amounts]:
     number_of: dict[tuple[str, ...], int] = {(): _UNPROTECTED, ("",): _UNDECIDED}
     numbers = []
     for budgets in view.budgets_of_each(distinct):
-        n_allowed.update((one.key, one.disruptions_allowed) for one in budgets)
-        keys = ("",) if any(one.disrupted_pods for one in budgets) else tuple(one.key for one in budgets)
+        n_allowed.update((budget.key, budget.disruptions_allowed) for budget in budgets)
+        keys = (
+            ("",)
+            if any(budget.disrupted_pods for budget in budgets)
+            else tuple(budget.key for budget in budgets)
+        )
         numbers.append(number_of.setdefault(keys, len(number_of)))
     index_of = {key: index for index, key in enumerate(n_allowed)}
     table = np.full((len(number_of), max(map(len, number_of))), _NO_BUDGET, dtype=np.intp)
@@ -125,7 +129,7 @@ def _budgets(lower: PodsByRow, view: ClusterView) -> tuple[Rows, Rows, Amounts]:
 
 
 def _is_violating(at: Rows, budgets: Rows, n_allowed: Amounts) -> Mask:
-    """Return the pods whose removal breaks one of their budgets if all before left too. `budgets`: a row per pod."""
+    """Return the pods whose removal breaks one of their budgets if all before it left too. `budgets`: a row per pod."""
     groups = at[:, np.newaxis] * len(n_allowed) + budgets
     n_before = _rank(groups.ravel()).reshape(groups.shape)
     is_violating: Mask = np.any(n_allowed[budgets] <= n_before, axis=1)
@@ -145,7 +149,7 @@ def _rank(groups: Rows) -> Rows:
 
 
 def _depends_on_names(lower: PodsByRow, taken: Amounts, protection: Rows) -> Mask:
-    """Return the pods from the second on that are as important as the one before, and otherwise not like it."""
+    """Return the pods, from the second on, that are as important as the pod before but differ from it otherwise."""
     depends: Mask = np.any(taken[:, 1:] != taken[:, :-1], axis=0) | (protection[1:] != protection[:-1])
     for column in (lower.rows, lower.priorities, lower.start_ranks):
         depends &= column[1:] == column[:-1]
@@ -174,7 +178,7 @@ def _is_victim(at: Rows, left: Amounts, taken: Amounts) -> Mask:
 
 
 def _harms(at: Rows, lower: PodsByRow, is_victim: Mask, is_violating: Mask, n_rows: int) -> list[Harm]:
-    """Return what `choice.harm` says of each row's victims; of a row without victims, anything."""
+    """Return what `choice.harm` says of each row's victims; undefined for a row without victims."""
     victims = np.flatnonzero(is_victim)
     rows = at[victims]
     first = np.zeros(n_rows, dtype=np.intp)

@@ -45,5 +45,5 @@ def group_ineligibility(members: Sequence[Pod], node_names: Collection[str], vie
 
 
 def _has_ending_victims(row: int, priority: int, view: ClusterView) -> bool:
-    placed = (one.pod for one in view.placed_on(row))
-    return any(one.terminating and one.is_preempted and one.priority < priority for one in placed)
+    pods = (placed.pod for placed in view.placed_on(row))
+    return any(pod.terminating and pod.is_preempted and pod.priority < priority for pod in pods)

@@ -49,7 +49,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         """
         Return nothing: the machine lets a pod hear of events again once no pod is being evicted for it.
 
-        Upstream registers deleted pods with a hint that never helps, and asks the check of every held pod after each.
+        Upstream registers deleted pods with a hint that never helps, and after each deletion checks every held pod.
         """
         return ()
 
@@ -84,7 +84,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         return group_ineligibility(members, node_names, view)
 
     def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
-        """Return the pods in the order of their reprieve, and how many, the first ones, a budget protects."""
+        """Return the pods in the order of their reprieve, and the number of the first pods, which a budget protects."""
         violating, others = reprieve_order(pods, view)
         return [*violating, *others], len(violating)
 

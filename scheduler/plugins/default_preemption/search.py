@@ -24,7 +24,7 @@ from scheduler.plugins.default_preemption.dry_runs import dry_runs, room_only
 from scheduler.state.arrays import Rows
 from scheduler.state.cluster_view import ClusterView
 
-#: Nodes that are asked at once, at least: a few cost as much as one.
+#: The fewest nodes that are asked at once: a few cost as much as one.
 _AT_ONCE: Final = 200
 
 
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """The candidates that were found, the ones without violations first, and what the other nodes said."""
+    """The candidates that were found, candidates without violations first, and what the other nodes said."""
 
     candidates: list[Found] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)

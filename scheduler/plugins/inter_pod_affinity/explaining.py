@@ -37,10 +37,10 @@ def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: 
 
     Required affinity is one rule per topology key, since a pod has to match all terms to count.
     """
-    found = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
+    rules = [*_own_affinity(context, terms), *_own_anti_affinity(context, terms)]
     if not is_exempt:
-        found += _existing_anti_affinity(context)
-    return [rule for rule in found if rule.refused.any()]
+        rules += _existing_anti_affinity(context)
+    return [rule for rule in rules if rule.refused.any()]
 
 
 def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
@@ -130,7 +130,7 @@ def _rule(
 
 
 def _required_pod(context: ExplainContext, row: int) -> RunPod:
-    """Return the change that runs a pod on the node which all required affinity terms select, as far as one can."""
+    """Return the change that runs a pod on the node, selected by as many required affinity terms as possible."""
     labels: dict[str, str] = {}
     namespaces: set[str] | None = None
     for term in usable(context.pod.spec.affinity.required):
@@ -154,7 +154,7 @@ def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
     """
     Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
 
-    Alone it helps if those pods do not declare the term; otherwise they have to be created anew with it.
+    The change alone helps if the other revisions do not declare the term; else their pods have to be created anew too.
     """
     terms = anti_affinity_across_revisions(context.pod)
     keys = sorted({term.topology_key for term in terms})
@@ -191,5 +191,7 @@ def _labels_for_term(context: ExplainContext, term: AffinityTerm) -> Iterator[Ch
 
 def _satisfying(selector: Selector) -> dict[str, str]:
     """Return the fewest labels that satisfy the selector's In and Exists requirements."""
-    wanted = (one for one in selector.requirements if one.operator in ("In", "Exists"))
-    return {one.key: example_value(one.values) for one in wanted}
+    wanted = (
+        requirement for requirement in selector.requirements if requirement.operator in ("In", "Exists")
+    )
+    return {requirement.key: example_value(requirement.values) for requirement in wanted}

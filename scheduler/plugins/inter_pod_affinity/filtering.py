@@ -2,8 +2,8 @@
 The Filter of InterPodAffinity: three rules, in this order, on every node.
 
   1. For every required affinity term, the node's domain has a pod that matches all of the incoming pod's terms. If no
-     domain has such a pod, an incoming pod that matches its own terms may be the first. So may one
-     whose siblings match that are placed after it; the search for the group's places sees to it that one comes near.
+     domain has such a pod, an incoming pod that matches its own terms may be the first. So may a pod of a group if a
+     sibling that is placed later matches; the search for the group's places sees to it that one comes near.
   2. For no required anti-affinity term, the node's domain has a matching pod.
   3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 
@@ -61,9 +61,9 @@ def affinity_masks(
         return []
     masks = [view.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
     if not any(mask.any() for mask in masks) and any(
-        _selects(matcher, one, view) for one in (pod, *siblings)
+        _selects(matcher, member, view) for member in (pod, *siblings)
     ):
-        # The first pod of a group: no pod matches in any domain of any key, but the pod itself or one to come does.
+        # The first pod of a group: no pod matches in any domain of any key, but the pod itself or a later sibling does.
         return [view.eligible((key,)) for key in terms.required_keys]
     return masks
 
@@ -101,10 +101,10 @@ def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerD
     """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
     if context.pod.spec.ignores_annotations:
         return view.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
-    found = view.term_sums("forbidding", context.label_set, _forbids).by_key
+    sums = view.term_sums("forbidding", context.label_set, _forbids).by_key
     if not context.pod.spec.relaxed_anti:
-        return found
-    by_key = dict(found)
+        return sums
+    by_key = dict(sums)
     for term in yielding_terms(context, view):
         key = term.key.topology_key
         if term.is_forbidding and key in by_key:

@@ -209,7 +209,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if not changed.node_name and not changed.nominated_node_name:
             return frozenset()
         return frozenset(
-            {ANY_POD, *(pair for one in (old, new) if one is not None for pair in one.labels.items())}
+            {ANY_POD, *(pair for pod in (old, new) if pod is not None for pair in pod.labels.items())}
         )
 
     def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:
@@ -233,8 +233,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """
         Source: plugin.go, isSchedulableAfterNodeChange (kubernetes 1.36).
 
-        Upstream checks only the pod's own terms. But a node that is deleted or leaves a domain may take pods with it
-        that declare terms against this pod.
+        Upstream checks only the pod's own terms. But pods that declare terms against this pod may go with a node that
+        is deleted or leaves a domain.
         """
         if new is None:
             return Hint.QUEUE
@@ -264,7 +264,7 @@ def _keeps_away(pod: Pod) -> bool:
 
 
 def _may_let_near(old: Pod, new: Pod | None) -> bool:
-    """Return whether the change may end required anti-affinity that the pod declared, which its labels do not."""
+    """Return whether the change may end required anti-affinity of the pod; a change of its labels does not."""
     return _keeps_away(old) and (new is None or new.spec is not old.spec)
 
 

@@ -85,7 +85,7 @@ def preference_sums(
         pods = view.pods_by_domain(matcher, key)
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
-    sums = [one.on_nodes() for one in by_key.values() if one.amounts.any()]
+    sums = [per_domain.on_nodes() for per_domain in by_key.values() if per_domain.amounts.any()]
     if not sums and not _applies_anywhere(context, view, terms, existing, hard_weight):
         return None
     return reduce(add, sums) if sums else np.zeros(view.n_rows, dtype=np.int64)

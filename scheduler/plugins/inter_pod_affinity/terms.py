@@ -17,7 +17,7 @@ class IncomingTerms:
 
     `problem`: why they do not parse, None if they do. `required`: one matcher for all required affinity terms, since a
     pod must match all of them; None if there are none. `anti`: matcher, topology key, and the most selected pods of a
-    domain, this one included. `preferred`: matcher, topology key and signed weight; weights of equal terms are added.
+    domain, this pod included. `preferred`: matcher, topology key and signed weight; weights of equal terms are added.
     """
 
     problem: str | None

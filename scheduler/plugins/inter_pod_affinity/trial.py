@@ -44,7 +44,7 @@ class DeclaredAgainst:
     """
     The anti-affinity that pods declare against the incoming one and that does not yield to it.
 
-    Kept by label set and spec during one decision.
+    The terms are kept by label set and spec during one decision.
     """
 
     def __init__(self, context: PodContext, view: ClusterView) -> None:
@@ -53,7 +53,7 @@ class DeclaredAgainst:
         self._known: dict[tuple[LabelSet, PodSpec], list[TermKey]] = {}
 
     def by(self, pod: Pod) -> list[TermKey]:
-        """Return the terms that the pod declares; one may occur twice. 1 µs if known, else 2 µs for each."""
+        """Return the terms that the pod declares; a term may occur twice. 1 µs if known, else 2 µs for each."""
         key = self._view.label_set(pod), pod.spec
         known = self._known.get(key)
         if known is None:

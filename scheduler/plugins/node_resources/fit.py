@@ -243,13 +243,13 @@ class _RoomFilter(RoomFilter):
 
     def used_by(self, pod: Pod) -> tuple[int, ...]:
         """Return what another pod takes of each requested resource. 0.3 µs for a known spec."""
-        found = self._used.get(pod.spec) if pod.resize is None else None
-        if found is None:
+        used = self._used.get(pod.spec) if pod.resize is None else None
+        if used is None:
             requested = self._view.usage_of(pod).requested
-            found = tuple(requested.get(name, 0) for name, _ in self.request)
+            used = tuple(requested.get(name, 0) for name, _ in self.request)
             if pod.resize is None:
-                self._used[pod.spec] = found
-        return found
+                self._used[pod.spec] = used
+        return used
 
 
 class _RoomTrial(CountingExtensions):

@@ -72,7 +72,7 @@ class SpreadConstraints:
         return any(c.hard for c in self._defaults)
 
     def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
-        """Return the pod's hard or soft constraints; of the defaults if the pod declares neither."""
+        """Return the pod's hard or soft constraints; the default constraints if it declares none of either."""
         if pod.spec.spread:
             own = self._own.of(pod) or _resolved(pod, self._semantics)
             return own[not hard]

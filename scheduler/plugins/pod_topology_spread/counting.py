@@ -62,16 +62,16 @@ def counted_pods(
     rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
     return [
         CountedPods(
-            one,
-            view.column(one.topology_key),
-            None if one.matcher is None else view.selected(one.matcher, live_only=True),
+            constraint,
+            view.column(constraint.topology_key),
+            None if constraint.matcher is None else view.selected(constraint.matcher, live_only=True),
             view.eligible(
                 keys,
-                rule if one.honor_node_affinity and not rule.matches_all_nodes else None,
-                tolerations if one.honor_node_taints else None,
+                rule if constraint.honor_node_affinity and not rule.matches_all_nodes else None,
+                tolerations if constraint.honor_node_taints else None,
             ),
         )
-        for one in constraints
+        for constraint in constraints
     ]
 
 

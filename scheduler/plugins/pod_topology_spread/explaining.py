@@ -20,14 +20,16 @@ from scheduler.syntax.selectors import NOTHING
 def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:
     """Return the constraints that refuse a node, in the pod's order. O(constraints x nodes)."""
     counted = counted_pods(context.pod, context.view, constraints, topology_keys(constraints))
-    rules = [_rule(context, one) for one in counted]
+    rules = [_rule(context, pods) for pods in counted]
     return [rule for rule in rules if rule.refused.any()]
 
 
 def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
     """Yield matchLabelKeys for the pod's own constraints, if they count the pods of its other revisions."""
     pod = context.pod
-    keys = sorted({one.topology_key for one in pod.spec.spread if spreads_revisions(one, pod)})
+    keys = sorted(
+        {constraint.topology_key for constraint in pod.spec.spread if spreads_revisions(constraint, pod)}
+    )
     if keys:
         yield tuple(AddMatchLabelKey("topologySpreadConstraints", key, REVISION_KEY) for key in keys)
 

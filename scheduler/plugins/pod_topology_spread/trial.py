@@ -71,19 +71,19 @@ class SkewTrial(CountingExtensions):
         """
         if pod.namespace != self._shared.pod.namespace:
             return
-        for index, one in enumerate(self._shared.counted):
-            if one.eligible.item(self._row) and one.constraint.selects(pod):
+        for index, counted in enumerate(self._shared.counted):
+            if counted.eligible.item(self._row) and counted.constraint.selects(pod):
                 self._moved[index] += delta
 
     def refusal(self) -> Status | None:
         """Return the status of the first constraint that the node breaks."""
-        for index, one in enumerate(self._shared.counted):
-            domain = one.column.ids.item(self._row)
+        for index, counted in enumerate(self._shared.counted):
+            domain = counted.column.ids.item(self._row)
             if domain == ABSENT:
                 return NO_LABEL
-            n_here = one.per_domain().amounts.item(domain) + self._moved[index]
-            skew = n_here + one.constraint.selects(self._shared.pod) - self._fewest(index, domain, n_here)
-            if skew > one.constraint.max_skew:
+            n_here = counted.per_domain().amounts.item(domain) + self._moved[index]
+            skew = n_here + counted.constraint.selects(self._shared.pod) - self._fewest(index, domain, n_here)
+            if skew > counted.constraint.max_skew:
                 return SKEWED
         return None
 

@@ -49,18 +49,18 @@ def claims_of(pod: Pod, volumes: Volumes) -> PodClaims | Status:
 
 
 def _classified(claims: list[PersistentVolumeClaim], volumes: Volumes) -> PodClaims | Status:
-    found = PodClaims()
+    classified = PodClaims()
     immediate = False
     for claim in claims:
         if claim.is_bound:
-            found.bound.append(claim)
+            classified.bound.append(claim)
             continue
         storage_class = volumes.storage_class(claim.class_name) if claim.class_name else None
         if storage_class is not None and storage_class.binding_mode is None:
             return failed(f'VolumeBindingMode not set for StorageClass "{storage_class.key}"')
         if storage_class is not None and storage_class.waits and not claim.volume_name:
-            found.delayed.append((claim, storage_class))
+            classified.delayed.append((claim, storage_class))
         else:
             # Quirk: a claim that names its volume but is not bound to it yet counts as immediate.
             immediate = True
-    return UNBOUND_IMMEDIATE if immediate else found
+    return UNBOUND_IMMEDIATE if immediate else classified

@@ -33,7 +33,7 @@ def explain_claims(context: ExplainContext) -> PluginExplanation:
         return PluginExplanation()
     parts = [
         *(_refusals(PodClaims(bound=[claim]), claim, None, view) for claim in claims.bound),
-        *(_refusals(PodClaims(delayed=[one]), *one, view) for one in claims.delayed),
+        *(_refusals(PodClaims(delayed=[delayed]), *delayed, view) for delayed in claims.delayed),
     ]
     return PluginExplanation(
         where=lambda rows: [_where(parts, row, view.volumes) for row in rows.tolist()],
@@ -44,7 +44,7 @@ def explain_claims(context: ExplainContext) -> PluginExplanation:
 def explain_rejection(context: ExplainContext) -> str:
     """Return which claims have no volume, and why, of a pod that cannot be placed whatever the node."""
     volumes, pod = context.view.volumes, context.pod
-    keys = (f"{pod.namespace}/{one.claim_name(pod.name)}" for one in pod.spec.claim_volumes)
+    keys = (f"{pod.namespace}/{claim_volume.claim_name(pod.name)}" for claim_volume in pod.spec.claim_volumes)
     claims = [claim for key in keys if (claim := volumes.claim(key)) is not None]
     return "; ".join(text for claim in claims if not claim.is_bound and (text := _unbound(claim, volumes)))
 

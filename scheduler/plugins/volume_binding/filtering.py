@@ -16,13 +16,12 @@ from scheduler.framework.status import NodeStatuses, Status, unresolvable
 from scheduler.model.object_writes import NodeSelection, VolumePromise
 from scheduler.model.volumes import (
     NO_PROVISIONER,
-    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     StorageKind,
 )
 from scheduler.plugins.volume_binding.claims import PodClaims
-from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
+from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching, reached_rows
 from scheduler.plugins.volume_binding.pre_bind import VolumesToBind
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
@@ -105,40 +104,29 @@ class VolumeFilter(NodeFilter):
             if volume is None:
                 self._no_volume |= fine
                 return
-            reached = self._reached(volume)
+            reached = reached_rows(volume, self._view)
             self._node_conflict |= fine & ~reached
             fine &= reached
 
-    def _reached(self, volume: PersistentVolume) -> Mask:
-        """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
-        mask = self._topologies.mask(volume.topology)
-        if volume.migrated_topology is volume.topology:
-            return mask
-        migrated = np.zeros(self._view.n_rows, dtype=np.bool_)
-        row_by_name = self._view.nodes.row_by_name
-        names = self._view.volumes.migrated_nodes(volume.plugin)
-        migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
-        return np.where(migrated, self._topologies.mask(volume.migrated_topology), mask)
-
     def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
         open_ = np.ones(self._view.n_rows, dtype=np.bool_)
-        for one in delayed:
-            node_name = one[0].selected_node
+        for waiting in delayed:
+            node_name = waiting[0].selected_node
             if node_name is None:
-                self._to_match.append(one)
+                self._to_match.append(waiting)
                 continue
-            self._to_provision.append(one)
+            self._to_provision.append(waiting)
             row = self._view.nodes.row_by_name.get(node_name)
             selected = np.zeros_like(open_)
             if row is not None:
                 selected[row] = True
-            # Quirk: elsewhere nothing more is asked, even if a volume is there.
+            # Quirk: other nodes are refused without looking for a volume there.
             open_ &= selected
         self._bind_conflict |= ~open_
         # The smallest claim first, so that it leaves large volumes to large claims; equal ones in the pod's order.
-        self._to_match.sort(key=lambda one: one[0].requested_bytes or 0)
-        selected_here = [(one, open_) for one in self._to_provision]
-        unmatched = [(one, open_ & ~self._static.find(one[0])) for one in self._to_match]
+        self._to_match.sort(key=lambda waiting: waiting[0].requested_bytes or 0)
+        selected_here = [(waiting, open_) for waiting in self._to_provision]
+        unmatched = [(waiting, open_ & ~self._static.find(waiting[0])) for waiting in self._to_match]
         self._check_provisioning([*selected_here, *unmatched], open_)
 
     def _check_provisioning(self, provisioned: Iterable[tuple[_Delayed, Mask]], open_: Mask) -> None:

@@ -33,7 +33,7 @@ class StaticMatching:
         self._topologies: TopologyRows = view.topology_rows()
         self._n_rows, self._n_nodes = view.n_rows, view.n_nodes
         self._number: dict[str, int] = {}
-        #: By the number that stands in the arrays.
+        #: The volumes, by their number in the arrays.
         self.found: list[PersistentVolume] = []
         #: For each claim that was asked about, the number of its volume by row.
         self.chosen: list[Rows] = []
@@ -50,8 +50,8 @@ class StaticMatching:
         """
         Return the volume that refers to the claim already, None if there is none.
 
-        Quirk: its phase, selector and access modes are not looked at; and where no node reaches it, no other volume
-        will do. Of several, upstream takes the first that it comes upon.
+        Quirk: its phase, selector and access modes are not looked at; and on a node that does not reach it, no other
+        volume will do. Of several such volumes, upstream takes the first that it comes upon.
         """
         for name in sorted(self._volumes.promised_to(claim.key)):
             volume = self._volumes.volume(name)
@@ -83,25 +83,25 @@ class StaticMatching:
         The claims before this one may have taken one each: one more than there are of them is enough.
         """
         n_wanted = len(self.chosen) + 1
-        found: list[Entry] = []
+        candidates: list[Entry] = []
         for entries, start in self._volumes.free.at_least(claim.class_name, claim.requested_bytes or 0):
             n_left = n_wanted
             for index in range(start, len(entries)):
                 volume = entries[index][2]
                 if _fits(volume, claim) and _serves(volume, claim):
-                    found.append(entries[index])
+                    candidates.append(entries[index])
                     n_left -= 1
                     if not n_left:
                         break
-        found.sort()
-        return [volume for _, _, volume in found]
+        candidates.sort()
+        return [volume for _, _, volume in candidates]
 
     def _reached(self, volume: PersistentVolume) -> Reached:
         topology = volume.topology
         return self._topologies.mask(None) if topology is None else self._topologies.rows(topology)
 
     def _give(self, volume: PersistentVolume, reached: Mask, best: Rows) -> int:
-        """Give the volume to the rows without one on which no claim before took it. Returns how many these are."""
+        """Give the volume to each row that has none and where no earlier claim took it. Return how many rows."""
         free = reached & (best == NO_VOLUME)
         number = self._number_of(volume)
         for taken in self.chosen:
@@ -127,6 +127,18 @@ class StaticMatching:
         return np.full(self._n_rows, NO_VOLUME, dtype=np.intp)
 
 
+def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
+    """Return the rows that reach a bound volume: by its driver's labels where its plugin was migrated."""
+    topologies = view.topology_rows()
+    mask = topologies.mask(volume.topology)
+    if volume.migrated_topology is volume.topology:
+        return mask
+    migrated = np.zeros(view.n_rows, dtype=np.bool_)
+    row_by_name, names = view.nodes.row_by_name, view.volumes.migrated_nodes(volume.plugin)
+    migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
+    return np.where(migrated, topologies.mask(volume.migrated_topology), mask)
+
+
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether the volume can be the claim's at all, its size aside."""
     return (
@@ -137,7 +149,7 @@ def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume that was made for no claim may be taken by this one."""
+    """Return whether the claim may take the volume, which was made for no claim."""
     if claim.selector is not None and not claim.selector.matches(volume.labels):
         return False
     # Equal lists are one object.

@@ -14,6 +14,7 @@ from scheduler.framework.reserving import Reservation
 from scheduler.model.nodes import Node
 from scheduler.model.object_writes import NodeSelection, VolumePromise
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageKind, is_older
+from scheduler.plugins.volume_binding.matching import reached_rows
 from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "VolumeBinding"
@@ -55,8 +56,8 @@ def _static_checked(promise: VolumePromise, version: str, node: Node, view: Clus
         return f'failed to check binding: could not find v1.PersistentVolumeClaim "{promise.claim.key}"'
     if is_older(volume.resource_version, version):
         return False
-    if not _is_reached(volume, node, view):
-        return _unreachable(volume, node)
+    if problem := _unreachable(volume, node, view):
+        return problem
     if volume.claim != (claim.key, claim.uid):
         return f'ClaimRef got reset for pv "{volume.key}"'
     if claim.volume_name not in ("", volume.key):
@@ -78,8 +79,8 @@ def _dynamic_checked(
         volume = _seen_volume(claim.volume_name, view)
         if volume is None:
             return False
-        if not _is_reached(volume, node, view):
-            return _unreachable(volume, node)
+        if problem := _unreachable(volume, node, view):
+            return problem
     return claim.is_bound
 
 
@@ -94,17 +95,9 @@ def _seen_claim(reserved: PersistentVolumeClaim, view: ClusterView) -> Persisten
     return claim if isinstance(claim, PersistentVolumeClaim) and claim.uid == reserved.uid else None
 
 
-def _is_reached(volume: PersistentVolume, node: Node, view: ClusterView) -> bool:
-    """Return whether the node reaches the volume: by its driver's labels where its plugin was migrated."""
-    topology = volume.topology
-    if volume.plugin and node.name in view.volumes.migrated_nodes(volume.plugin):
-        topology = volume.migrated_topology
-    if topology is None:
-        return True
-    row, reached = view.nodes.row_by_name[node.name], view.topology_rows().rows(topology)
-    return row in reached if isinstance(reached, tuple) else bool(reached[row])
-
-
-def _unreachable(volume: PersistentVolume, node: Node) -> str:
+def _unreachable(volume: PersistentVolume, node: Node, view: ClusterView) -> str:
+    """Return the message if the node does not reach the volume, else nothing."""
+    if reached_rows(volume, view).item(view.nodes.row_by_name[node.name]):
+        return ""
     mismatch = "no matching NodeSelectorTerms"
     return f'pv "{volume.key}" node affinity doesn\'t match node "{node.name}": {mismatch}'

@@ -1,6 +1,5 @@
 """Quotas where the contract suite cannot look: how amounts are written, and which pods count."""
 
-import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -8,12 +7,12 @@ import pytest
 from scheduler.devcluster.admission.amounts import Amount
 from scheduler.devcluster.admission.quotas import recount
 from scheduler.devcluster.bootstrap import populate
-from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
-from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.kinds import CORE_EVENT, POD, REPLICA_SET, RESOURCE_QUOTA
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
+from tests.devcluster.controllers.running import cluster
 from tests.support.waiting import until_written
+from tests.support.workload_objects import LABELS, template
 
 _NOW_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
@@ -121,34 +120,28 @@ def test_a_quota_that_nothing_would_enforce_is_refused(resource):
 
 @pytest.mark.asyncio
 async def test_controllers_count_and_refuse_and_deletions_make_room():
-    store = Store()
-    populate(store, nodes=1, zones=1)
-    task = asyncio.create_task(run_controllers(store, KubeletSettings()))
+    async with cluster() as store:
 
-    def used():
-        return ((store.get(RESOURCE_QUOTA, "default", "q").get("status") or {}).get("used") or {}).get("pods")
+        def used():
+            status = store.get(RESOURCE_QUOTA, "default", "q").get("status") or {}
+            return (status.get("used") or {}).get("pods")
 
-    def names():
-        return [pod["metadata"]["name"] for pod in store.list(POD, "default")[0]]
+        def refusals():
+            return store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
 
-    try:
-        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
-        store.create(RESOURCE_QUOTA, "default", quota)
+        def n_pods():
+            return len(store.list(POD, "default")[0])
+
+        store.create(RESOURCE_QUOTA, "default", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}})
         await until_written(store, lambda: used() == "0")
-        labels = {"app": "web"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
+        spec = {"replicas": 3, "selector": {"matchLabels": LABELS}, "template": template()}
         store.create(REPLICA_SET, "default", {"metadata": {"name": "web"}, "spec": spec})
-        await until_written(
-            store, lambda: store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
+        await until_written(store, refusals)
+        assert (
+            "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in refusals()[0]["message"]
         )
-        (event, *_) = store.list(CORE_EVENT, "default", field_selector="reason=FailedCreate")[0]
-        assert "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in event["message"]
-        assert (len(names()), used()) == (2, "2")
+        assert (n_pods(), used()) == (2, "2")
         store.patch(RESOURCE_QUOTA, "default", "q", {"spec": {"hard": {"pods": "3"}}})
-        await until_written(store, lambda: len(names()) == 3)
+        await until_written(store, lambda: n_pods() == 3)
         store.patch(REPLICA_SET, "default", "web", {"spec": {"replicas": 0}})
-        await until_written(store, lambda: used() == "0" and not names())
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await until_written(store, lambda: used() == "0" and not n_pods())

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,52 +16,38 @@ from scheduler.devcluster.storage.store import Store
 _WRONG: list[Any] = [None, 1, -1, "", [], {}, "x", True, [1], [None], {"a": 1}, 1.5, "Bad Value!", 10**30]
 _SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
 _TERM = {"topologyKey": "z", "namespaces": ["n"], "labelSelector": _SELECTOR, "matchLabelKeys": ["c"]}
+_NODE_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}
+_CONTAINER = {
+    "name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 80}],
+}  # fmt: skip
 _POD = {
     "metadata": {"name": "p", "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a.io/b"]},
     "spec": {
-        "containers": [
-            {
-                "name": "c",
-                "image": "i",
-                "resources": {"requests": {"cpu": "1"}},
-                "ports": [{"containerPort": 80}],
-            }
-        ],
+        "containers": [_CONTAINER],
         "nodeSelector": {"a": "b"},
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "schedulingGates": [{"name": "a.io/b"}],
         "volumes": [{"name": "v", "configMap": {"name": "x"}}],
         "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
-                    ]
-                }
-            },
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NODE_TERMS},
             "podAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [_TERM],
                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": _TERM}],
             },
         },
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
-        ],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}],
     },
     "status": {"phase": "Pending", "conditions": [{"type": "a", "status": "True"}], "nominatedNodeName": "n"},
-}
+}  # fmt: skip
 _DEPLOYMENT = {
     "metadata": {"name": "d"},
     "spec": {
         "replicas": 1,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
         "selector": {"matchLabels": {"a": "b"}},
-        "template": {
-            "metadata": {"labels": {"a": "b"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
-        },
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
     },
-}
+}  # fmt: skip
 _EVENT = {
     "metadata": {"name": "e"},
     "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -114,19 +101,11 @@ def test_a_malformed_object_is_taken_or_refused_but_breaks_nothing(
         for value in _WRONG:
             bad = _with(good, path, value)
             patch = _with(bad, ("metadata",), {}) if path[0] != "metadata" else bad
+            good_one = partial(store.patch, kind, namespace, "good", patch, dry_run=True)
             for attempt in (
-                lambda bad=bad: store.create(kind, namespace, bad, dry_run=True),
-                lambda patch=patch: store.patch(
-                    kind, namespace, "good", patch, patch_type=PatchType.STRATEGIC, dry_run=True
-                ),
-                lambda patch=patch: store.patch(
-                    kind,
-                    namespace,
-                    "good",
-                    patch,
-                    subresource="status" if kind is POD else None,
-                    dry_run=True,
-                ),
+                partial(store.create, kind, namespace, bad, dry_run=True),
+                partial(good_one, patch_type=PatchType.STRATEGIC),
+                partial(good_one, subresource="status" if kind is POD else None),
             ):
                 try:
                     attempt()

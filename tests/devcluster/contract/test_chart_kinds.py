@@ -116,36 +116,25 @@ async def test_a_daemon_set_selects_its_own_pods(api: Api):
 # -- plain data ----------------------------------------------------------------------------------------------
 
 
+_BACKEND = {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}
+_TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"}
+_EGRESS = {"podSelector": {}, "egress": [{"ports": [{"port": 53}]}]}
+_PROTOCOL = {"policyTypes": ["Ingress", "Egress"], "egress": [{"ports": [{"port": 53, "protocol": "TCP"}]}]}
+_BUDGET = {"maxUnavailable": 1, "selector": {"matchLabels": {"a": "b"}}}
+
+
 @pytest.mark.parametrize(
     ("group", "plural", "spec", "defaults"),
     [
-        (
-            "apis/networking.k8s.io/v1",
-            "networkpolicies",
-            {"podSelector": {}, "egress": [{"ports": [{"port": 53}]}]},
-            {"policyTypes": ["Ingress", "Egress"], "egress": [{"ports": [{"port": 53, "protocol": "TCP"}]}]},
-        ),
-        (
-            "apis/networking.k8s.io/v1",
-            "ingresses",
-            {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}},
-            {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}},
-        ),
+        ("apis/networking.k8s.io/v1", "networkpolicies", _EGRESS, _PROTOCOL),
+        ("apis/networking.k8s.io/v1", "ingresses", _BACKEND, _BACKEND),
         (
             "apis/autoscaling/v2",
             "horizontalpodautoscalers",
-            {
-                "maxReplicas": 5,
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"},
-            },
+            {"maxReplicas": 5, "scaleTargetRef": _TARGET},
             {"minReplicas": 1, "maxReplicas": 5},
         ),
-        (
-            "apis/policy/v1",
-            "poddisruptionbudgets",
-            {"maxUnavailable": 1, "selector": {"matchLabels": {"a": "b"}}},
-            {"maxUnavailable": 1},
-        ),
+        ("apis/policy/v1", "poddisruptionbudgets", _BUDGET, {"maxUnavailable": 1}),
         ("api/v1", "limitranges", {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}, {}),
     ],
 )
@@ -180,6 +169,12 @@ def definition(api: Api, **spec: Any) -> dict[str, Any]:
         ],
     }
     return {"metadata": {"name": f"widgets.{group}"}, "spec": {**own, **spec}}
+
+
+def widget(api: Api, name: str = "w", **fields: Any) -> dict[str, Any]:
+    """Return an object of the kind that is defined."""
+    kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
+    return {**kind, "metadata": {"name": name}, **fields}
 
 
 async def until_found(api: Api, path: str) -> Any:
@@ -235,8 +230,7 @@ async def test_a_definition_that_breaks_rules_is_refused(api: Api, spec, field):
 
 async def test_custom_objects_are_stored_patched_and_listed(api: Api):
     async with widgets(api) as path:
-        kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
-        made = (await api.post(path, {**kind, "metadata": {"name": "w"}, "spec": {"size": 3}})).ok
+        made = (await api.post(path, widget(api, spec={"size": 3}))).ok
         assert (made["metadata"]["generation"], made["spec"]) == (1, {"size": 3})
         larger = (await api.patch(f"{path}/w", {"spec": {"size": 4}})).ok
         assert (larger["metadata"]["generation"], larger["spec"]) == (2, {"size": 4})
@@ -252,12 +246,7 @@ async def test_custom_objects_are_stored_patched_and_listed(api: Api):
 
 async def test_custom_objects_take_no_strategic_patch_and_no_put_without_a_version(api: Api):
     async with widgets(api) as path:
-        body = {
-            "apiVersion": f"{api.namespace}.test/v1",
-            "kind": "Widget",
-            "metadata": {"name": "w"},
-            "spec": {},
-        }
+        body = widget(api, spec={})
         await api.post(path, body)
         answer = await api.patch(f"{path}/w", {"spec": {"size": 1}}, STRATEGIC)
         assert answer.refused(415, "UnsupportedMediaType")
@@ -269,8 +258,7 @@ async def test_custom_objects_take_no_strategic_patch_and_no_put_without_a_versi
 
 async def test_the_status_of_custom_objects_has_its_own_path(api: Api):
     async with widgets(api) as path:
-        kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
-        made = (await api.post(path, {**kind, "metadata": {"name": "w"}, "status": {"phase": "Old"}})).ok
+        made = (await api.post(path, widget(api, status={"phase": "Old"}))).ok
         assert "status" not in made
         stored = (await api.patch(f"{path}/w/status", {"status": {"phase": "New"}, "spec": {"size": 9}})).ok
         assert (stored["status"], stored.get("spec"), stored["metadata"]["generation"]) == (
@@ -284,10 +272,9 @@ async def test_the_status_of_custom_objects_has_its_own_path(api: Api):
 
 async def test_custom_objects_are_watched_and_read_in_every_version(api: Api):
     async with widgets(api) as path:
-        kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
         version = (await api.get(path)).ok["metadata"]["resourceVersion"]
         async with api.watch(path, resourceVersion=version) as events:
-            await api.post(path, {**kind, "metadata": {"name": "w"}})
+            await api.post(path, widget(api))
             assert await events.seen(1) == [("ADDED", "w")]
         older = await until_found(api, path.replace("/v1/", "/v1beta1/") + "/w")
         assert older["apiVersion"] == f"{api.namespace}.test/v1beta1"
@@ -295,8 +282,7 @@ async def test_custom_objects_are_watched_and_read_in_every_version(api: Api):
 
 async def test_custom_objects_are_printed_with_the_columns_of_their_definition(api: Api):
     async with widgets(api) as path:
-        kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
-        await api.post(path, {**kind, "metadata": {"name": "w"}, "spec": {"size": 3}})
+        await api.post(path, widget(api, spec={"size": 3}))
         conditions = [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]
         await api.patch(f"{path}/w/status", {"status": {"conditions": conditions}})
         printed = (await api.request("GET", path, accept=_TABLE)).ok
@@ -308,8 +294,7 @@ async def test_custom_objects_are_printed_with_the_columns_of_their_definition(a
 
 async def test_a_deleted_definition_takes_its_objects_and_its_paths_with_it(api: Api):
     async with widgets(api) as path:
-        kind = {"apiVersion": f"{api.namespace}.test/v1", "kind": "Widget"}
-        await api.post(path, {**kind, "metadata": {"name": "w"}})
+        await api.post(path, widget(api))
         await api.delete(f"{_DEFINITIONS}/widgets.{api.namespace}.test")
         await until(partial(api.get, path), lambda answer: answer.code == 404)
-        assert (await api.post(path, {**kind, "metadata": {"name": "x"}})).code == 404
+        assert (await api.post(path, widget(api, "x"))).code == 404

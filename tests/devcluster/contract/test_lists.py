@@ -177,13 +177,8 @@ async def test_a_table_has_columns_and_rows(api: Api):
     await api.create_pod("p")
     body = (await api.request("GET", api.pods(), accept=_TABLE)).ok
     assert (body["kind"], body["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert [one["name"] for one in body["columnDefinitions"]][:5] == [
-        "Name",
-        "Ready",
-        "Status",
-        "Restarts",
-        "Age",
-    ]
+    titles = [one["name"] for one in body["columnDefinitions"]]
+    assert titles[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
     assert body["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
     assert body["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert body["metadata"]["resourceVersion"]

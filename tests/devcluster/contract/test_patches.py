@@ -35,10 +35,11 @@ async def test_a_json_patch_works_in_order(api: Api):
 @pytest.mark.parametrize(
     "operation",
     [
-        pytest.param({"op": "test", "path": "/data/a", "value": "other"}, id="failed test"),
-        pytest.param({"op": "remove", "path": "/data/none"}, id="nothing to remove"),
-        pytest.param({"op": "add", "path": "/none/a/b", "value": "1"}, id="nowhere to add"),
+        {"op": "test", "path": "/data/a", "value": "other"},
+        {"op": "remove", "path": "/data/none"},
+        {"op": "add", "path": "/none/a/b", "value": "1"},
     ],
+    ids=["failed test", "nothing to remove", "nowhere to add"],
 )
 async def test_a_json_patch_that_does_not_apply_changes_nothing(api: Api, operation):
     stored = await api.create_map("one", {"a": "1"})

@@ -67,16 +67,16 @@ async def _used(api: Api) -> dict[str, str]:
 @pytest.mark.parametrize(
     "affinity",
     [
-        pytest.param(_affinity("podAntiAffinity", namespaceSelector={}), id="selector of all namespaces"),
-        pytest.param(_affinity("podAffinity", namespaces=["elsewhere"]), id="a list of namespaces"),
-        pytest.param(
-            _affinity("podAffinity", required=False, namespaceSelector={"matchLabels": {"a": "b"}}),
-            id="preferred affinity",
-        ),
-        pytest.param(
-            _affinity("podAntiAffinity", required=False, namespaces=["elsewhere"]),
-            id="preferred anti-affinity",
-        ),
+        _affinity("podAntiAffinity", namespaceSelector={}),
+        _affinity("podAffinity", namespaces=["elsewhere"]),
+        _affinity("podAffinity", required=False, namespaceSelector={"matchLabels": {"a": "b"}}),
+        _affinity("podAntiAffinity", required=False, namespaces=["elsewhere"]),
+    ],
+    ids=[
+        "selector of all namespaces",
+        "a list of namespaces",
+        "preferred affinity",
+        "preferred anti-affinity",
     ],
 )
 async def test_a_quota_of_no_pods_forbids_affinity_across_namespaces(api: Api, affinity: object):
@@ -211,59 +211,32 @@ async def _known(api: Api) -> None:
         await asyncio.sleep(0.02)
 
 
+_GADGET = "example.com/gadget"
+_SIDECAR = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+
+
 @pytest.mark.parametrize(
     ("hard", "used", "pod", "told"),
     [
-        pytest.param(
-            {"requests.cpu": "1"},
-            {"requests.cpu": "500m"},
-            _sized("p", {"cpu": "600m"}),
-            "requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1",
-            id="cpu",
-        ),
-        pytest.param(
-            {"memory": "2Gi", "cpu": "10"},
-            {"memory": "1536Mi", "cpu": "0"},
-            _sized("p", {"memory": "1024Mi", "cpu": "1"}),
-            "requested: memory=1Gi, used: memory=1536Mi, limited: memory=2Gi",
-            id="memory",
-        ),
-        pytest.param(
-            {"limits.memory": "1e9"},
-            {"limits.memory": "0"},
-            _sized("p", {}, {"memory": "1Gi"}),
-            "requested: limits.memory=1Gi, used: limits.memory=0, limited: limits.memory=1e9",
-            id="limits",
-        ),
-        pytest.param(
-            {"requests.example.com/gadget": "1"},
-            {"requests.example.com/gadget": "0"},
-            _sized("p", {"example.com/gadget": "2"}, {"example.com/gadget": "2"}),
-            "requested: requests.example.com/gadget=2, used: requests.example.com/gadget=0, "
-            "limited: requests.example.com/gadget=1",
-            id="extended resource",
-        ),
-        pytest.param(
-            {"cpu": "1500m"},
-            {"cpu": "0"},
-            _pod(
-                "p",
-                containers=[{**_CONTAINER, "resources": {"requests": {"cpu": "250m"}}}],
-                initContainers=[
-                    {
-                        **_CONTAINER,
-                        "name": "s",
-                        "restartPolicy": "Always",
-                        "resources": {"requests": {"cpu": "1"}},
-                    },
-                    {**_CONTAINER, "name": "i", "resources": {"requests": {"cpu": "700m"}}},
-                ],
-            ),
-            "requested: cpu=1700m, used: cpu=0, limited: cpu=1500m",
-            id="containers that start it",
-        ),
+        ({"requests.cpu": "1"}, {"requests.cpu": "500m"}, _sized("p", {"cpu": "600m"}),
+         "requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1"),
+        ({"memory": "2Gi", "cpu": "9"}, {"memory": "1536Mi", "cpu": "0"}, _sized("p", {"memory": "1024Mi", "cpu": "1"}),
+         "requested: memory=1Gi, used: memory=1536Mi, limited: memory=2Gi"),
+        ({"limits.memory": "1e9"}, {"limits.memory": "0"}, _sized("p", {}, {"memory": "1Gi"}),
+         "requested: limits.memory=1Gi, used: limits.memory=0, limited: limits.memory=1e9"),
+        ({f"requests.{_GADGET}": "1"}, {f"requests.{_GADGET}": "0"}, _sized("p", {_GADGET: "2"}, {_GADGET: "2"}),
+         f"requested: requests.{_GADGET}=2, used: requests.{_GADGET}=0, limited: requests.{_GADGET}=1"),
+        ({"cpu": "1500m"}, {"cpu": "0"}, _pod(
+            "p",
+            containers=[{**_CONTAINER, "resources": {"requests": {"cpu": "250m"}}}],
+            initContainers=[
+                {**_CONTAINER, "name": "s", **_SIDECAR},
+                {**_CONTAINER, "name": "i", "resources": {"requests": {"cpu": "700m"}}},
+            ],
+        ), "requested: cpu=1700m, used: cpu=0, limited: cpu=1500m"),
     ],
-)
+    ids=["cpu", "memory", "limits", "extended resource", "containers that start it"],
+)  # fmt: skip
 async def test_cpu_and_memory_are_summed_over_the_pod_in_their_own_notation(
     api: Api, hard: dict[str, str], used: dict[str, str], pod: dict[str, object], told: str
 ):

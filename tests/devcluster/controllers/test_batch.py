@@ -1,16 +1,11 @@
-"""Jobs, cron jobs and daemon sets: plans, and the schedule that they follow."""
-
-from datetime import UTC, datetime
+"""The plans of jobs and daemon sets."""
 
 import pytest
 
-from scheduler.devcluster.admission.schedules import ScheduleError, parse_schedule
-from scheduler.devcluster.controllers import cronjobs, daemonsets, jobs
-from scheduler.devcluster.controllers.actions import Create, Delete, Revisit, UpdateStatus
+from scheduler.devcluster.controllers import daemonsets, jobs
+from scheduler.devcluster.controllers.actions import Create, Delete
 from scheduler.devcluster.controllers.statefulsets import REVISION_LABEL
-from scheduler.devcluster.kinds import JsonObject
-from scheduler.devcluster.timestamps import rfc3339
-from tests.support.workload_objects import LABELS, NOW_S, meta, pod, template
+from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 
 
 def job(**spec):
@@ -28,12 +23,7 @@ def made(owner, *phases):
 
 
 def counts(actions):
-    return sum(isinstance(a, Create) for a in actions), sum(isinstance(a, Delete) for a in actions)
-
-
-def status_of(actions):
-    (update,) = [a for a in actions if isinstance(a, UpdateStatus)]
-    return update.obj["status"]
+    return len(of(actions, Create)), len(of(actions, Delete))
 
 
 # -- jobs ----------------------------------------------------------------------------------------------------
@@ -51,7 +41,6 @@ def status_of(actions):
             {"completions": 3, "parallelism": 3}, ["Succeeded", "Succeeded"], (1, 0), id="the last one"
         ),
         pytest.param({}, ["Failed"], (1, 0), id="another one for one that failed"),
-        pytest.param({"backoffLimit": 0}, ["Failed"], (0, 0), id="none beyond the limit"),
         pytest.param({"completions": None, "parallelism": 2}, ["Succeeded", "Running"], (0, 0), id="a queue"),
         pytest.param({"suspend": True}, ["Running"], (0, 1), id="none while suspended"),
         pytest.param({"completions": 1}, ["Succeeded", "Running"], (0, 1), id="surplus ends"),
@@ -62,26 +51,14 @@ def test_a_job_runs_as_many_pods_as_it_lacks(spec, phases, expected):
     assert counts(jobs.plan(owner, made(owner, *phases), NOW_S)) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "phases", "condition"),
-    [
-        ({}, ["Succeeded"], ("Complete", "CompletionsReached")),
-        ({"completions": None}, ["Succeeded"], ("Complete", "CompletionsReached")),
-        ({"backoffLimit": 1}, ["Failed", "Failed"], ("Failed", "BackoffLimitExceeded")),
-    ],
-)
-def test_a_job_says_how_it_ended(spec, phases, condition):
-    owner = job(**spec)
-    status = status_of(jobs.plan(owner, made(owner, *phases), NOW_S))
+@pytest.mark.parametrize("completions", [1, None])
+def test_a_job_says_how_it_ended(completions):
+    owner = job(completions=completions)
+    status = status_after(jobs.plan(owner, made(owner, "Succeeded"), NOW_S))
     (ended,) = status["conditions"]
-    assert (ended["type"], ended["reason"]) == condition
-    assert ("completionTime" in status) == (condition[0] == "Complete")
-
-
-def test_a_job_ends_at_its_deadline():
-    owner = {**job(activeDeadlineSeconds=10), "status": {"startTime": rfc3339(NOW_S - 10), "ready": 0}}
-    actions = jobs.plan(owner, made(owner, "Running"), NOW_S)
-    assert (counts(actions), status_of(actions)["conditions"][0]["reason"]) == ((0, 1), "DeadlineExceeded")
+    assert (ended["type"], ended["reason"]) == ("Complete", "CompletionsReached")
+    assert status["completionTime"] == ended["lastTransitionTime"]
+    assert jobs.plan({**owner, "status": status}, [], NOW_S) == []
 
 
 def test_an_indexed_job_gives_every_pod_the_next_free_index():
@@ -90,91 +67,6 @@ def test_an_indexed_job_gives_every_pod_the_next_free_index():
     done["metadata"]["annotations"] = {jobs.INDEX: "0"}
     new = [a.obj["metadata"] for a in jobs.plan(owner, [done], NOW_S) if isinstance(a, Create)]
     assert [(one["generateName"], one["labels"][jobs.INDEX]) for one in new] == [("j-1-", "1"), ("j-2-", "2")]
-
-
-def test_a_finished_job_goes_when_its_time_is_over():
-    ended = {"type": "Complete", "status": "True", "lastTransitionTime": rfc3339(NOW_S - 10)}
-    owner = {**job(ttlSecondsAfterFinished=30), "status": {"conditions": [ended]}}
-    assert jobs.plan(owner, [], NOW_S) == [Revisit(20.0)]
-    assert counts(jobs.plan(owner, [], NOW_S + 20)) == (0, 1)
-
-
-# -- cron jobs -----------------------------------------------------------------------------------------------
-
-
-def cron_job(*, last_s=NOW_S - 60, **spec):
-    own = {"schedule": "* * * * *", "concurrencyPolicy": "Allow", "suspend": False}
-    own |= {"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1}
-    own |= {"jobTemplate": {"metadata": {"labels": LABELS}, "spec": {"template": template()}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": meta("c"),
-        "spec": {**own, **spec},
-        "status": {"lastScheduleTime": rfc3339(last_s)},
-    }
-
-
-def child(name, *, ended: str = "", began_s=NOW_S) -> JsonObject:
-    conditions = [{"type": ended, "status": "True"}] if ended else []
-    status = {"conditions": conditions, "startTime": rfc3339(began_s)}
-    return {"metadata": {**meta(name), "resourceVersion": "1"}, "status": status}
-
-
-@pytest.mark.parametrize(
-    ("spec", "children", "expected"),
-    [
-        pytest.param({}, [], (1, 0), id="it is time"),
-        pytest.param({"last_s": NOW_S}, [], (0, 0), id="it was done"),
-        pytest.param({"suspend": True}, [], (0, 0), id="suspended"),
-        pytest.param({"concurrencyPolicy": "Forbid"}, [child("x")], (0, 0), id="not beside another"),
-        pytest.param({"concurrencyPolicy": "Replace"}, [child("x")], (1, 1), id="in place of another"),
-        pytest.param({"concurrencyPolicy": "Allow"}, [child("x")], (1, 0), id="beside another"),
-        pytest.param(
-            {"last_s": NOW_S},
-            [child("x", ended="Complete", began_s=NOW_S - 60), child("y", ended="Complete")],
-            (0, 1),
-            id="the oldest goes",
-        ),
-    ],
-)
-def test_a_cron_job_makes_a_job_when_it_is_time(spec, children, expected):
-    assert counts(cronjobs.plan(cron_job(**spec), children, NOW_S)) == expected
-
-
-def test_a_cron_job_names_its_jobs_by_the_time_and_says_when_it_ran():
-    actions = cronjobs.plan(cron_job(), [], NOW_S)
-    (new,) = [a.obj for a in actions if isinstance(a, Create)]
-    due_s = NOW_S // 60 * 60
-    assert new["metadata"]["name"] == f"c-{int(due_s // 60)}"
-    assert status_of(actions)["lastScheduleTime"] == rfc3339(due_s)
-    (again,) = [a.after_s for a in actions if isinstance(a, Revisit)]
-    assert 0 < again <= 60
-
-
-@pytest.mark.parametrize(
-    ("text", "after", "expected"),
-    [
-        ("*/15 * * * *", "2026-03-01T10:07", "2026-03-01T10:15"),
-        ("0 3 * * *", "2026-03-01T10:07", "2026-03-02T03:00"),
-        ("30 4 1,15 * 5", "2026-03-02T00:00", "2026-03-06T04:30"),
-        ("0 0 29 2 *", "2026-03-01T00:00", "2028-02-29T00:00"),
-        ("@hourly", "2026-12-31T23:30", "2027-01-01T00:00"),
-        ("5-10/5 1-2 * * *", "2026-03-01T01:05", "2026-03-01T01:10"),
-        ("0 0 30 2 *", "2026-03-01T00:00", None),
-    ],
-)
-def test_schedules_say_what_time_comes_next(text, after, expected):
-    at_s = datetime.fromisoformat(after).replace(tzinfo=UTC).timestamp()
-    found_s = parse_schedule(text).next_after(at_s)
-    found = None if found_s is None else datetime.fromtimestamp(found_s, UTC).strftime("%Y-%m-%dT%H:%M")
-    assert found == expected
-
-
-@pytest.mark.parametrize("text", ["", "* * * *", "60 * * * *", "a * * * *", "*/0 * * * *", "9-3 * * * *"])
-def test_what_is_no_schedule_is_refused(text):
-    with pytest.raises(ScheduleError):
-        parse_schedule(text)
 
 
 # -- daemon sets ---------------------------------------------------------------------------------------------
@@ -250,6 +142,6 @@ def test_a_daemon_set_counts_its_pods_and_removes_those_of_lost_nodes():
     owner = daemon_set()
     actions = daemonsets.plan(owner, daemons(owner, "a", "gone"), [node("a"), node("b")], NOW_S)
     assert (targets(actions), counts(actions)) == (["b"], (1, 1))
-    status = status_of(actions)
+    status = status_after(actions)
     shown = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberMisscheduled")
     assert [status[name] for name in shown] == [2, 1, 1, 1]

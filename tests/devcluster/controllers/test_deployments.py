@@ -11,7 +11,7 @@ from scheduler.devcluster.controllers.revisions import new_replica_set, with_rev
 from scheduler.devcluster.controllers.rollout import fenceposts
 from scheduler.devcluster.kinds import DEPLOYMENT, REPLICA_SET
 from scheduler.devcluster.timestamps import rfc3339
-from tests.support.workload_objects import NOW_S, deployment, pod, rolling
+from tests.support.workload_objects import NOW_S, deployment, of, pod, rolling, status_after
 
 
 def replica_set(owner, image, size, *, available=None, revision=1, age_s=100, status=None):
@@ -32,25 +32,15 @@ def replica_set(owner, image, size, *, available=None, revision=1, age_s=100, st
     return {**made, "status": status or counted}
 
 
-def of(actions, action_type, kind=None):
-    return [a for a in actions if isinstance(a, action_type) and (kind is None or a.kind is kind)]
-
-
 def sizes_after(actions):
     """Return the wanted size by image, of every replica set created or resized."""
-    written = [*of(actions, Create, REPLICA_SET), *of(actions, Update, REPLICA_SET)]
-    return {
-        a.obj["spec"]["template"]["spec"]["containers"][0]["image"]: a.obj["spec"]["replicas"]
-        for a in written
-    }
-
-
-def status_after(actions):
-    return of(actions, UpdateStatus, DEPLOYMENT)[-1].obj["status"]
+    written = [a.obj["spec"] for a in of(actions, Create, REPLICA_SET)]
+    written += [a.obj["spec"] for a in of(actions, Update, REPLICA_SET)]
+    return {spec["template"]["spec"]["containers"][0]["image"]: spec["replicas"] for spec in written}
 
 
 def progressing(actions):
-    conditions = {c["type"]: c for c in status_after(actions)["conditions"]}
+    conditions = {c["type"]: c for c in status_after(actions, DEPLOYMENT)["conditions"]}
     return conditions["Progressing"]["status"], conditions["Progressing"]["reason"]
 
 

@@ -1,43 +1,22 @@
 """Controllers and kubelet stand-in, working together on a store."""
 
-import asyncio
-from contextlib import asynccontextmanager
-
 import pytest
 
-from scheduler.devcluster.bootstrap import node, populate
-from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
-from scheduler.devcluster.controllers.loop import run_controllers
+from scheduler.devcluster.bootstrap import node
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
     DEPLOYMENT,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
     REPLICA_SET,
-    STATEFUL_SET,
 )
-from scheduler.devcluster.storage.store import Store
-from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.devcluster.controllers.running import cluster
 from tests.support.waiting import until_written
 from tests.support.workload_objects import LABELS, template
 
-
-@asynccontextmanager
-async def cluster(settings=None):
-    store = Store()
-    populate(store, nodes=N_NODES, zones=3)
-    settings = settings or KubeletSettings(start_after_s=0.0, stop_after_s=0.0)
-    tasks = [asyncio.create_task(run_controllers(store, settings)), asyncio.create_task(bind_in_turn(store))]
-    try:
-        yield store
-        assert not any(task.done() for task in tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        before = len(store.history.listeners)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(store.history.listeners) == before - 4, "controllers that ended still listen"
+pytestmark = pytest.mark.asyncio
 
 
 def workload(name="web", replicas=3, **spec):
@@ -62,7 +41,6 @@ def rolled_out(store, kind=DEPLOYMENT, name="web"):
     return check
 
 
-@pytest.mark.asyncio
 async def test_a_rollout_of_hundreds_of_pods_is_quick():
     async with cluster() as store:
         store.create(DEPLOYMENT, "default", workload(replicas=300))
@@ -73,32 +51,6 @@ async def test_a_rollout_of_hundreds_of_pods_is_quick():
         assert {pod["spec"]["containers"][0]["image"] for pod in pods(store)} == {"web:2"}
 
 
-@pytest.mark.asyncio
-async def test_a_lost_pod_is_replaced():
-    async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload())
-        await until_written(store, rolled_out(store))
-        lost = pods(store)[0]["metadata"]["name"]
-        store.delete(POD, "default", lost)
-
-        def replaced():
-            names = {pod["metadata"]["name"] for pod in pods(store)}
-            return lost not in names and len(names) == 3 and rolled_out(store)()
-
-        await until_written(store, replaced)
-
-
-@pytest.mark.asyncio
-async def test_a_deleted_deployment_takes_its_pods_with_it():
-    async with cluster() as store:
-        store.create(DEPLOYMENT, "default", workload())
-        await until_written(store, rolled_out(store))
-        store.delete(DEPLOYMENT, "default", "web")
-        await until_written(store, lambda: not pods(store))
-        assert store.list(REPLICA_SET, "default")[0] == []
-
-
-@pytest.mark.asyncio
 async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
     async with cluster() as store:
         metadata = {"name": "early", "labels": LABELS}
@@ -108,17 +60,6 @@ async def test_orphans_are_adopted_by_a_replica_set_that_comes_later():
         await until_written(store, lambda: all(pod["metadata"].get("ownerReferences") for pod in pods(store)))
 
 
-@pytest.mark.asyncio
-async def test_a_stateful_set_comes_up_in_order():
-    async with cluster() as store:
-        store.create(STATEFUL_SET, "default", workload("db", serviceName="db"))
-        reader = store.subscribe(POD, since=0)
-        await until_written(store, rolled_out(store, STATEFUL_SET, "db"))
-        seen = [change.revision.obj["metadata"]["name"] for change in reader.take() if change.type == "ADDED"]
-        assert seen == ["db-0", "db-1", "db-2"]
-
-
-@pytest.mark.asyncio
 async def test_a_disruption_budget_follows_its_pods():
     async with cluster() as store:
         spec = {"minAvailable": 1, "selector": {"matchLabels": LABELS}}
@@ -133,7 +74,6 @@ async def test_a_disruption_budget_follows_its_pods():
         await until_written(store, lambda: allowed() == 0)
 
 
-@pytest.mark.asyncio
 async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
     async with cluster() as store:
         spec = {**template()["spec"], "nodeName": "late"}
@@ -143,7 +83,6 @@ async def test_pods_bound_to_a_node_that_is_not_there_start_when_it_comes():
         await until_written(store, lambda: store.get(POD, "default", "p")["status"]["phase"] == "Running")
 
 
-@pytest.mark.asyncio
 async def test_a_malformed_workload_hurts_itself_alone(caplog):
     async with cluster() as store:
         metadata = {"name": "broken", "namespace": "default", "uid": "u"}
@@ -157,7 +96,6 @@ async def test_a_malformed_workload_hurts_itself_alone(caplog):
         assert "ReplicaSet default/broken is malformed" in caplog.text
 
 
-@pytest.mark.asyncio
 async def test_refused_pods_are_recorded_and_retried():
     async with cluster() as store:
         broken = workload("rs", 2)
@@ -173,8 +111,6 @@ async def test_refused_pods_are_recorded_and_retried():
             event["reason"] for event in store.list(CORE_EVENT, "default")[0] if event["type"] == "Warning"
         ]
         assert warnings == ["FailedCreate"]
-        from scheduler.devcluster.kinds import PRIORITY_CLASS
-
         store.create(PRIORITY_CLASS, "", {"metadata": {"name": "later"}, "value": 7})
         await until_written(store, lambda: failure() is None)
         await until_written(store, lambda: len(pods(store)) == 2)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.devcluster.controllers.actions import Create, Delete, UpdateStatus
+from scheduler.devcluster.controllers.actions import Create, Delete
 from scheduler.devcluster.controllers.statefulsets import REVISION_LABEL, plan, revision_name
 from scheduler.devcluster.kinds import JsonObject
-from tests.support.workload_objects import LABELS, NOW_S, meta, pod, template
+from tests.support.workload_objects import LABELS, NOW_S, meta, of, pod, status_after, template
 
 
 def stateful_set(size=3, *, image="web:1", **spec):
@@ -32,8 +32,8 @@ def member(owner, number, *, ready=True, outdated=False, deleted=False):
 
 
 def steps(actions):
-    made = [f"+{a.obj['metadata']['name']}" for a in actions if isinstance(a, Create)]
-    return made + [f"-{a.obj['metadata']['name']}" for a in actions if isinstance(a, Delete)]
+    made = [f"+{a.obj['metadata']['name']}" for a in of(actions, Create)]
+    return made + [f"-{a.obj['metadata']['name']}" for a in of(actions, Delete)]
 
 
 #: Sets without claim templates have no claims.
@@ -78,7 +78,7 @@ def test_one_step_at_a_time(spec, members, expected):
 
 
 def test_a_pod_keeps_its_name_and_knows_its_ordinal():
-    (made,) = [a for a in plan(stateful_set(), [], NO_CLAIMS.get, NOW_S) if isinstance(a, Create)]
+    (made,) = of(plan(stateful_set(), [], NO_CLAIMS.get, NOW_S), Create)
     labels = made.obj["metadata"]["labels"]
     assert made.obj["metadata"]["name"] == "db-0"
     assert labels["statefulset.kubernetes.io/pod-name"] == "db-0"
@@ -90,7 +90,6 @@ def test_status_tells_the_old_revision_from_the_new():
     owner = stateful_set(2)
     owner["status"] = {"currentRevision": "old"}
     pods = [member(owner, 0, outdated=True), member(owner, 1)]
-    (update,) = [a for a in plan(owner, pods, NO_CLAIMS.get, NOW_S) if isinstance(a, UpdateStatus)]
-    status = update.obj["status"]
+    status = status_after(plan(owner, pods, NO_CLAIMS.get, NOW_S))
     assert (status["currentReplicas"], status["updatedReplicas"], status["readyReplicas"]) == (1, 1, 2)
     assert (status["currentRevision"], status["updateRevision"]) == ("old", revision_name(owner))

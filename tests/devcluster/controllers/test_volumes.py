@@ -1,20 +1,15 @@
 """Volumes and claims on a running cluster: bound, provisioned, refused, reclaimed."""
 
-import asyncio
 import itertools
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from scheduler.devcluster.bootstrap import DEFAULT_CLASS, add_storage, populate
+from scheduler.devcluster.bootstrap import DEFAULT_CLASS
 from scheduler.devcluster.controllers.claims import SELECTED_NODE
-from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
-from scheduler.devcluster.controllers.loop import run_controllers
 from scheduler.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE, ZONE
 from scheduler.devcluster.kinds import (
     CORE_EVENT,
-    CSI_STORAGE_CAPACITY,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -23,27 +18,11 @@ from scheduler.devcluster.kinds import (
     STORAGE_CLASS,
     JsonObject,
 )
-from scheduler.devcluster.storage.store import Store
-from tests.support.round_robin_binder import N_NODES, bind_in_turn
+from tests.devcluster.controllers.running import cluster
+from tests.support.round_robin_binder import N_NODES
 from tests.support.waiting import until_written
 
 pytestmark = pytest.mark.asyncio
-
-
-@asynccontextmanager
-async def cluster():
-    store = Store()
-    populate(store, nodes=N_NODES, zones=N_NODES)
-    add_storage(store)
-    controllers = run_controllers(store, KubeletSettings(start_after_s=0.0, stop_after_s=0.0))
-    tasks = [asyncio.create_task(controllers), asyncio.create_task(bind_in_turn(store))]
-    try:
-        yield store
-        assert not any(task.done() for task in tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def claim_body(name, *, of_class=DEFAULT_CLASS, size="1Gi", **spec) -> JsonObject:
@@ -113,7 +92,7 @@ def reasons(store, name="c"):
 
 
 async def test_a_claim_gets_the_smallest_volume_that_suits_it():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
             make_volume(store, name, size=size)
         await until_written(store, in_phase(store, PERSISTENT_VOLUME, "large", "Available", ""))
@@ -136,7 +115,7 @@ async def test_a_claim_gets_the_smallest_volume_that_suits_it():
 
 
 async def test_a_claim_waits_for_a_volume_that_comes_later():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_claim(store, "c", of_class="manual")
         await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
         make_volume(store, "v")
@@ -144,7 +123,7 @@ async def test_a_claim_waits_for_a_volume_that_comes_later():
 
 
 async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_volume(store, "v", size="9Gi", claimRef={"namespace": "default", "name": "c"})
         make_volume(store, "w")
         make_claim(store, "other", of_class="manual")
@@ -156,7 +135,7 @@ async def test_a_volume_promised_by_its_maker_is_kept_for_its_claim():
 
 
 async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_class(store, "local", mode="WaitForFirstConsumer", provisioner="kubernetes.io/no-provisioner")
         volume = make_volume(store, "v", of_class="local")
         stored = make_claim(store, "c", of_class="local")
@@ -180,7 +159,7 @@ async def test_a_scheduler_promises_a_volume_and_the_controller_binds_it():
     ],
 )
 async def test_a_volume_that_a_claim_names_has_to_suit_it(spec, why):
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_volume(store, "v")
         make_claim(store, "c", **{"of_class": "manual", "volumeName": "v", **spec})
         await until_written(store, lambda: "VolumeMismatch" in reasons(store))
@@ -190,7 +169,7 @@ async def test_a_volume_that_a_claim_names_has_to_suit_it(spec, why):
 
 
 async def test_a_claim_whose_volume_is_gone_is_lost():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_volume(store, "v")
         make_claim(store, "c", of_class="manual")
         await until_written(store, bound(store))
@@ -205,7 +184,7 @@ async def test_a_claim_whose_volume_is_gone_is_lost():
 
 
 async def test_an_immediate_claim_gets_a_volume_in_some_zone():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_class(store, "now", reclaimPolicy="Retain", mountOptions=["ro"])
         for number in range(N_NODES):
             make_claim(store, f"data-{number}", of_class="now")
@@ -220,7 +199,7 @@ async def test_an_immediate_claim_gets_a_volume_in_some_zone():
 
 
 async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_claim(store, "c")
         make_pod(store, "p", claims=["c"])
         await until_written(store, in_phase(store, POD, "p", "Running"))
@@ -230,7 +209,7 @@ async def test_a_delayed_claim_gets_a_volume_in_the_zone_of_its_node():
 
 
 async def test_a_class_says_where_its_volumes_may_be():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zone-b"]}]}]
         make_class(store, "b", mode="WaitForFirstConsumer", allowedTopologies=terms)
         make_claim(store, "c", of_class="b")
@@ -240,35 +219,8 @@ async def test_a_class_says_where_its_volumes_may_be():
         assert topology(volume_of(store)) == {ZONE: ["zone-b"]}
 
 
-async def test_zones_run_out_of_storage_and_get_it_back():
-    async with cluster() as store:
-        for zone, capacity in (("a", "0"), ("b", "3Gi"), ("c", "0")):
-            body = {
-                "metadata": {"name": zone},
-                "storageClassName": DEFAULT_CLASS,
-                "capacity": capacity,
-                "nodeTopology": {"matchLabels": {ZONE: f"zone-{zone}"}},
-            }
-            store.create(CSI_STORAGE_CAPACITY, "default", body)
-
-        def left():
-            return store.get(CSI_STORAGE_CAPACITY, "default", "b")["capacity"]
-
-        make_claim(store, "c", size="2Gi")
-        make_pod(store, "p", claims=["c"])
-        await until_written(store, in_phase(store, POD, "p", "Running"))
-        assert (store.get(POD, "default", "p")["spec"]["nodeName"], left()) == ("node-0002", "1Gi")
-        make_claim(store, "d", size="2Gi")
-        make_pod(store, "q", claims=["d"])
-        await until_written(store, lambda: "ProvisioningFailed" in reasons(store, "d"))
-        store.delete(POD, "default", "p", grace_period_s=0)
-        store.delete(PERSISTENT_VOLUME_CLAIM, "default", "c")
-        await until_written(store, in_phase(store, POD, "q", "Running"))
-        assert left() == "1Gi"
-
-
 async def test_a_provisioner_that_fails_takes_the_selected_node_back():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         annotations = {PROVISION_FAILURE: "the shelf is on fire"}
         made = make_class(store, "broken", mode="WaitForFirstConsumer", annotations=annotations)
         make_claim(store, "c", of_class="broken")
@@ -286,7 +238,7 @@ async def test_a_provisioner_that_fails_takes_the_selected_node_back():
 
 
 async def test_an_immediate_claim_is_tried_again_once_its_class_works():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         made = make_class(store, "broken", annotations={PROVISION_FAILURE: "no"})
         make_claim(store, "c", of_class="broken")
         await until_written(store, lambda: "ProvisioningFailed" in reasons(store))
@@ -295,7 +247,7 @@ async def test_an_immediate_claim_is_tried_again_once_its_class_works():
 
 
 async def test_a_slow_provisioner_says_that_it_is_at_work():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         made = make_class(store, "slow", annotations={PROVISION_AFTER_S: "3600"})
         make_claim(store, "c", of_class="slow")
         await until_written(store, lambda: "Provisioning" in reasons(store))
@@ -309,7 +261,7 @@ async def test_a_slow_provisioner_says_that_it_is_at_work():
 
 
 async def test_a_claim_in_use_stays_until_its_pod_is_gone():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_claim(store, "c")
         make_pod(store, "p", claims=["c"])
         await until_written(store, in_phase(store, POD, "p", "Running"))
@@ -323,7 +275,7 @@ async def test_a_claim_in_use_stays_until_its_pod_is_gone():
 
 
 async def test_a_retained_volume_is_released_and_stays():
-    async with cluster() as store:
+    async with cluster(storage=True) as store:
         make_volume(store, "v")
         make_claim(store, "c", of_class="manual")
         await until_written(store, bound(store))
@@ -335,20 +287,6 @@ async def test_a_retained_volume_is_released_and_stays():
 
 
 # -- claims of workloads -------------------------------------------------------------------------------------
-
-
-async def test_an_ephemeral_volume_comes_and_goes_with_its_pod():
-    async with cluster() as store:
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": claim_body("")["spec"]}
-        volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
-        pod = make_pod(store, "p", volumes=volumes)
-        await until_written(store, in_phase(store, POD, "p", "Running"))
-        metadata = claim(store, "p-scratch")["metadata"]
-        (owner,) = metadata["ownerReferences"]
-        assert (owner["uid"], owner["controller"]) == (pod["metadata"]["uid"], True)
-        assert metadata["labels"] == {"a": "b"}
-        store.delete(POD, "default", "p")
-        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "p-scratch"))
 
 
 def make_stateful_set(store, **spec):
@@ -372,12 +310,8 @@ def scale(store, replicas):
     store.update(STATEFUL_SET, {**stored, "spec": {**stored["spec"], "replicas": replicas}})
 
 
-def retention(deleted, scaled):
-    return {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": deleted, "whenScaled": scaled}}
-
-
-async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
-    async with cluster() as store:
+async def test_a_stateful_set_keeps_its_claims():
+    async with cluster(storage=True) as store:
         make_stateful_set(store)
         await until_written(store, in_phase(store, POD, "db-1", "Running"))
         first = volume_of(store, "data-db-1")["metadata"]["name"]
@@ -392,19 +326,3 @@ async def test_a_stateful_set_keeps_its_claims_unless_told_otherwise():
         store.delete(STATEFUL_SET, "default", "db")
         await until_written(store, is_gone(store, POD, "db-0"))
         assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")
-
-
-@pytest.mark.parametrize("deleted", ["Delete", "Retain"])
-async def test_claims_of_surplus_pods_go_if_the_policy_says_so(deleted):
-    async with cluster() as store:
-        make_stateful_set(store, **retention(deleted, "Delete"))
-        await until_written(store, in_phase(store, POD, "db-1", "Running"))
-        scale(store, 1)
-        await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-1"))
-        assert claim(store, "data-db-0")["status"]["phase"] == "Bound"
-        store.delete(STATEFUL_SET, "default", "db")
-        await until_written(store, is_gone(store, POD, "db-0"))
-        if deleted == "Delete":
-            await until_written(store, is_gone(store, PERSISTENT_VOLUME_CLAIM, "data-db-0"))
-        else:
-            assert not claim(store, "data-db-0")["metadata"].get("deletionTimestamp")

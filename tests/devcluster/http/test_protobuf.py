@@ -37,6 +37,10 @@ def entry(key, value):
     return message(f1=key, f2=value)
 
 
+def of_kind(kind):
+    return {"kind": kind, "apiVersion": "v1"}
+
+
 #: As Go writes them: unset strings, structs and times of a value type are there, and empty.
 BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
 
@@ -55,8 +59,7 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
                 message(f1=BLANK_META, f2=[entry("a", "1"), entry("b", "")], f3=entry("c", b"\x00\xff")),
             ),
             {
-                "kind": "ConfigMap",
-                "apiVersion": "v1",
+                **of_kind("ConfigMap"),
                 "metadata": {"name": "web"},
                 "data": {"a": "1", "b": ""},
                 "binaryData": {"c": "AP8="},
@@ -65,20 +68,13 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
         ),
         pytest.param(
             body("PriorityClass", message(f1=BLANK_META, f2=-5, f3=0, f4="low")),
-            {
-                "kind": "PriorityClass",
-                "apiVersion": "v1",
-                "metadata": {"name": "web"},
-                "value": -5,
-                "description": "low",
-            },
+            {**of_kind("PriorityClass"), "metadata": {"name": "web"}, "value": -5, "description": "low"},
             id="negative numbers",
         ),
         pytest.param(
             body("DeleteOptions", message(f1=0, f2=message(f1="u"), f4="Foreground", f5=["All"])),
             {
-                "kind": "DeleteOptions",
-                "apiVersion": "v1",
+                **of_kind("DeleteOptions"),
                 "gracePeriodSeconds": 0,
                 "preconditions": {"uid": "u"},
                 "propagationPolicy": "Foreground",
@@ -87,57 +83,22 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
             id="a pointer to zero is zero, not absent",
         ),
         pytest.param(
+            body("ResourceQuota", message(f2=message(f1=entry("cpu", message(f1="1500m"))))),
+            {"kind": "ResourceQuota", "apiVersion": "v1", "spec": {"hard": {"cpu": "1500m"}}},
+            id="quantities",
+        ),
+        pytest.param(
+            body("Namespace", message(f1=message(f8=message(f1=1767225600)))),
+            {**of_kind("Namespace"), "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}},
+            id="times",
+        ),
+        pytest.param(
             body(
-                "Deployment",
-                message(
-                    f1=BLANK_META,
-                    f2=message(
-                        f1=2,
-                        f2=message(f1=entry("app", "web")),
-                        f3=message(
-                            f1=message(f11=entry("app", "web"), f8=message(f1=1767225600)),
-                            f2=message(
-                                f2=message(
-                                    f1="c",
-                                    f2="web:1",
-                                    f6=message(f3=80),
-                                    f8=message(f2=entry("cpu", message(f1="1"))),
-                                ),
-                                f3="",
-                            ),
-                        ),
-                        f4=message(
-                            f1="", f2=message(f1=message(f1=1, f2=0, f3="25%"), f2=message(f1=0, f2=1, f3=""))
-                        ),
-                    ),
-                    f3=message(f1=0, f2=0),
-                ),
-                "apps/v1",
+                "PodDisruptionBudget",
+                message(f2=message(f1=message(f1=1, f2=0, f3="25%"), f3=message(f1=0, f2=1, f3=""))),
             ),
-            {
-                "kind": "Deployment",
-                "apiVersion": "apps/v1",
-                "metadata": {"name": "web"},
-                "spec": {
-                    "replicas": 2,
-                    "selector": {"matchLabels": {"app": "web"}},
-                    "template": {
-                        "metadata": {"labels": {"app": "web"}, "creationTimestamp": "2026-01-01T00:00:00Z"},
-                        "spec": {
-                            "containers": [
-                                {
-                                    "name": "c",
-                                    "image": "web:1",
-                                    "ports": [{"containerPort": 80}],
-                                    "resources": {"requests": {"cpu": "1"}},
-                                }
-                            ]
-                        },
-                    },
-                    "strategy": {"rollingUpdate": {"maxUnavailable": "25%", "maxSurge": 1}},
-                },
-            },
-            id="a deployment with quantities, times and percentages",
+            {**of_kind("PodDisruptionBudget"), "spec": {"minAvailable": "25%", "maxUnavailable": 1}},
+            id="percentages and numbers",
         ),
         pytest.param(
             body(
@@ -145,8 +106,7 @@ BLANK_META = message(f1="web", f2="", f3="", f4="", f5="", f6="", f7=0, f8=b"")
                 message(f2=message(f3=message(f1="a.test", f2=message(f1=message(f1=message(f1="/b")))))),
             ),
             {
-                "kind": "Ingress",
-                "apiVersion": "v1",
+                **of_kind("Ingress"),
                 "spec": {"rules": [{"host": "a.test", "http": {"paths": [{"path": "/b"}]}}]},
             },
             id="a message that is embedded",

@@ -70,27 +70,6 @@ def test_the_duration_of_a_job_ends_with_it():
         ("Ingress", "Hosts", {"spec": {"rules": [{"host": h} for h in "abcd"]}}, "a,b,c + 1 more..."),
         ("Ingress", "Ports", {"spec": {"tls": [{}]}}, "80, 443"),
         ("NetworkPolicy", "Pod-Selector", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}, "a=b"),
-        (
-            "Endpoints",
-            "Endpoints",
-            {"subsets": [{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}]},
-            "1.2.3.4:80",
-        ),
-        ("EndpointSlice", "Endpoints", {"endpoints": [{"addresses": ["1.2.3.4"]}]}, "1.2.3.4"),
-        ("APIService", "Service", {"spec": {"service": {"namespace": "n", "name": "s"}}}, "n/s"),
-        ("APIService", "Available", {}, "Unknown"),
-        (
-            "ControllerRevision",
-            "Controller",
-            {
-                "metadata": {
-                    "ownerReferences": [
-                        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}
-                    ]
-                }
-            },
-            "daemonset.apps/d",
-        ),
         ("StorageClass", "AllowVolumeExpansion", {}, False),
         ("CSIDriver", "TokenRequests", {}, "<unset>"),
         ("CSINode", "Drivers", {"spec": {"drivers": [{}, {}]}}, 2),

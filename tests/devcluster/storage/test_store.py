@@ -62,7 +62,7 @@ def test_stored_objects_are_copies_of_the_callers(store):
 
 
 def test_a_follower_gets_every_change_once_and_in_order(store):
-    with store.subscribe(CONFIG_MAP) as reader:
+    with store.history.reader(CONFIG_MAP, store.resource_version) as reader:
         _map(store, "a")
         _pod(store, "elsewhere")
         store.patch(CONFIG_MAP, "default", "a", {"data": {"k": "v"}})
@@ -71,46 +71,20 @@ def test_a_follower_gets_every_change_once_and_in_order(store):
         assert _taken(reader) == []
 
 
-def test_a_reader_that_falls_too_far_behind_gets_an_error(store):
-    reader = store.subscribe(CONFIG_MAP)
-    for index in range(20):
-        _map(store, f"m{index}")
-    with pytest.raises(StatusError, match="too old resource version") as refusal:
-        reader.take()
-    assert (refusal.value.code, refusal.value.reason) == (410, "Expired")
-
-
 def test_a_follower_can_start_in_the_remembered_past_and_not_before(store):
     first = int(_map(store, "a")["metadata"]["resourceVersion"])
     _map(store, "b")
-    assert _taken(store.subscribe(CONFIG_MAP, first)) == [("ADDED", "b")]
+    assert _taken(store.history.reader(CONFIG_MAP, first)) == [("ADDED", "b")]
     store.history.compact()
     with pytest.raises(StatusError, match=f"too old resource version: {first} "):
-        store.subscribe(CONFIG_MAP, first)
+        store.history.reader(CONFIG_MAP, first)
 
 
 def test_the_past_stays_bounded(store):
     for index in range(100):
         store.patch(NAMESPACE, "", "default", {"metadata": {"labels": {"n": str(index)}}})
-    reader = store.subscribe(NAMESPACE, store.resource_version - 4)
+    reader = store.history.reader(NAMESPACE, store.resource_version - 4)
     assert len(_taken(reader)) == 4
-
-
-@pytest.mark.asyncio
-async def test_a_follower_iterates_as_changes_come(store):
-    reader = store.subscribe(CONFIG_MAP)
-    stored = _map(store, "a")
-    async for change_type, obj, version in reader:
-        assert (change_type, obj, version) == ("ADDED", stored, store.resource_version)
-        break
-
-
-@pytest.mark.asyncio
-async def test_waiting_for_a_change_ends_in_time(store):
-    with store.subscribe(CONFIG_MAP) as reader:
-        assert not await reader.ready(timeout_s=0.01)
-        _map(store, "a")
-        assert await reader.ready(timeout_s=0.01)
 
 
 def test_an_object_can_be_stored_as_malformed_as_a_test_wants(store):

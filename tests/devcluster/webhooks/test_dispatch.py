@@ -21,8 +21,8 @@ from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import warning_headers
 from tests.devcluster.contract.hooks import labelling, serving
 from tests.support.waiting import until_written
+from tests.support.workload_objects import LABELS, template
 
-_LABELS = {"app": "web"}
 _RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
 
@@ -39,8 +39,7 @@ def _hook(hooks, path="m", **fields):
 
 
 def _workload(replicas=3):
-    template = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    spec = {"replicas": replicas, "selector": {"matchLabels": _LABELS}, "template": template}
+    spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template()}
     return {"metadata": {"name": "web"}, "spec": spec}
 
 

@@ -15,19 +15,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
-from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.new_claims import add_claim
-from scheduler.explain.what_if import copy_pieces
 from scheduler.formats.explanation import Explanation
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
-from scheduler.model.nodes import decode_workload
-from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.overview.pending import Visible
@@ -54,7 +49,7 @@ _MAX_NODES: Final = 1_000
 _MAX_WORKLOADS: Final = 20
 
 
-class Rehearsals:
+class WhatIfService:
     """Answers questions on copies of the state. `now_s` is a monotonic clock."""
 
     def __init__(self, settings: Settings, state: ClusterState, *, now_s: Callable[[], float]) -> None:
@@ -94,6 +89,8 @@ class Rehearsals:
                 recorded=recorded,
                 notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
                 owns_state=True,
+                now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
             return await asyncio.to_thread(explain, request)
 
@@ -111,23 +108,25 @@ class Rehearsals:
             state = await self._copied()
             replicas = await asyncio.to_thread(self._all_replicas, manifests, request, state)
             if template is not None:
-                copies = like(template, 1 if request.replicas is None else request.replicas)
-                replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
+                replicas.append(like(template, 1 if request.replicas is None else request.replicas))
 
-            def new_profile(name: str, view: ClusterView, is_changed: bool) -> Profile:  # noqa: FBT001
-                profiles = build_profiles(changed if is_changed else self._settings, view)
-                return profiles.get(name) or profiles[self._settings.profiles[0].scheduler_name]
+            def new_profiles(view: ClusterView, is_changed: bool) -> Mapping[str, Profile]:  # noqa: FBT001
+                return build_profiles(changed if is_changed else self._settings, view)
 
             rehearsal = Rehearsal(
-                state=state, new_profile=new_profile, rng=random.Random(_SEED), may_see=may_see
+                state=state,
+                new_profiles=new_profiles,
+                rng=random.Random(_SEED),
+                may_see=may_see,
+                now_s=self._now_s(),
+                semantics=self._settings.semantics,
             )
             return await asyncio.to_thread(rehearsal.answer, request, replicas, ())
 
     async def _copied(self) -> ClusterState:
-        copy = ClusterState(
-            exempt_namespaces(self._settings), annotating=annotating_namespaces(self._settings)
-        )
-        await in_slices(copy_pieces(self._state, copy), pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
+        copy = self._state.empty_copy()
+        pieces = self._state.copy_pieces(copy)
+        await in_slices(pieces, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
 
     def _profile_name(self, pod: Pod) -> str:
@@ -164,30 +163,26 @@ class Rehearsals:
         self, manifests: Sequence[Manifest], request: WhatIfRequest, state: ClusterState
     ) -> list[Replicas]:
         """Return the pods of each manifest, and add what they need to the copied state."""
-        counts = [one.n_replicas if request.replicas is None else request.replicas for one in manifests]
+        counts = [
+            manifest.n_replicas if request.replicas is None else request.replicas for manifest in manifests
+        ]
         if sum(counts) > MAX_REPLICAS:
             raise SettingsError("replicas", "", str(sum(counts)), f"at most {MAX_REPLICAS} together")
+        cluster = LoadedCluster(self._settings, state)
         return [
-            self._replicas(manifest, count, state) for manifest, count in zip(manifests, counts, strict=True)
+            self._replicas(manifest, count, cluster)
+            for manifest, count in zip(manifests, counts, strict=True)
         ]
 
-    def _replicas(self, manifest: Manifest, n_replicas: int, state: ClusterState) -> Replicas:
+    def _replicas(self, manifest: Manifest, n_replicas: int, cluster: LoadedCluster) -> Replicas:
         where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
         if manifest.is_daemon_set:
             raise SettingsError(where, "", "a DaemonSet", "a workload with a number of replicas")
-        if manifest.owner is not None:
-            owner = msgspec.json.encode(manifest.owner)
-            state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
-        decoder = PodDecoder(self._settings.semantics)
         try:
-            for number in range(n_replicas):
-                for claim in manifest.claims(number):
-                    add_claim(state, claim)
-            pods = [decoder.decode(msgspec.json.encode(manifest.pod(number))) for number in range(n_replicas)]
+            pods = cluster.create_pods(manifest, n_replicas)
         except MalformedObjectError as error:
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
-        profile = self._profile_name(pods[0]) if pods else ""
-        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods, profile)
+        return Replicas(manifest.kind, manifest.namespace, manifest.name, pods)
 
     def _with_weights(self, weights: Mapping[str, int]) -> Settings:
         """Return the settings with these weights in every profile; a weight of 0 switches the scoring off."""

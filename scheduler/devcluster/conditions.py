@@ -1,5 +1,5 @@
 """
-Conditions of deployments and replica sets: lists in which each type occurs once.
+Conditions in the status of an object: lists in which each type occurs once.
 
 Source: pkg/controller/deployment/util/deployment_util.go, SetDeploymentCondition (kubernetes 1.36).
 """

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.assembly.profiles import build_profiles
-from scheduler.explain.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.worlds import new_world
+from scheduler.cli.query.drain import simulate_drain
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.model.terms import CORDON_TAINT_KEY
+from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
 from tests.support import build
-from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
 from tests.support.storage_objects import claim, storage_class, volume
 
@@ -43,12 +44,12 @@ def budget(allowed: int, name: str = "web", **labels: str) -> DisruptionBudget:
 
 
 def drained(
-    state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, cordoned: bool = True
+    state: ClusterState, *names: str, budgets: list[DisruptionBudget] | None = None, stays: bool = True
 ) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], Moves]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
-    departures = empty_nodes(state, names, cordoned=cordoned)
-    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
-    moves = move_pods(departures.leaving, state, lambda _: profile, random.Random(1), budgets or [])
+    departures = empty_nodes(state, names, stays=stays)
+    world = new_world(SETTINGS, state, random.Random(1), [DEFAULT_SCHEDULER_NAME])
+    moves = move_pods(departures.leaving, world, budgets or [])
     assert differences(state) == []
     found = {pod.pod: (pod.round, pod.to, pod.held_by) for pod in leaving_pods(departures.leaving, moves)}
     return found, [(why, pod.name) for why, pod in departures.staying], moves
@@ -132,6 +133,29 @@ def test_a_pod_is_tried_again_once_others_have_moved() -> None:
     assert found == {"urgent": (1, "b2", ""), "b0": (1, "c1", ""), "b1": (2, "c1", "")}
 
 
+def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
+    """The urgent pod is let to b1 alone; of the pods there one finds room on c1, and the other none."""
+    urgent = web("urgent", "a1", cpu="2", node_selector={build.ZONE: "b"}, spec={"priority": 9})
+    lower = [web(f"low{n}", "b1") for n in range(2)]
+    nodes = zoned("a1 b1", allocatable={"cpu": "2", "pods": "9"}) + zoned(
+        "c1", allocatable={"cpu": "1", "pods": "9"}
+    )
+    cluster = Cluster(nodes, [urgent, *lower])
+    state = cluster.state()
+    found, _, moves = drained(state, "a1")
+    assert found == {"urgent": (1, "b1", "")}
+    assert sorted(pod.name for pod in moves.evicted) == ["low0", "low1"]
+    assert sorted((p.pod.name, p.pod.node_name) for p in state.placed.values() if p.pod.name != "urgent") in (
+        [("low0", "c1")],
+        [("low1", "c1")],
+    )
+    (note,) = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1)).notes[
+        1:
+    ]
+    start = "2 pods of lower priority would be evicted for these; there is no other place for 1 of them: default/low"
+    assert note.startswith(start)
+
+
 def test_a_pod_stays_with_its_volume() -> None:
     """Bound to zone a, it finds no place when the zone is gone, and one in the zone when only its node is."""
     pod = web("db", "a1", owner="StatefulSet")
@@ -144,7 +168,7 @@ def test_a_pod_stays_with_its_volume() -> None:
     cluster = Cluster(zoned("a1 a2 b1"), [pod], storage=storage)
     found, _, moves = drained(cluster.state(), "a1")
     assert (found["db"][1], moves.unplaced) == ("a2", {})
-    found, _, moves = drained(cluster.state(), "a1", "a2", cordoned=False)
+    found, _, moves = drained(cluster.state(), "a1", "a2", stays=False)
     assert found["db"][1] == ""
     (message,) = moves.unplaced.values()
     assert message.startswith(
@@ -153,7 +177,7 @@ def test_a_pod_stays_with_its_volume() -> None:
 
 
 def test_an_ephemeral_volume_is_made_anew_where_its_pod_goes() -> None:
-    """Its old volume, which only a1 reaches, is deleted with the old pod."""
+    """Its old volume, which only a1 reaches, is deleted with the old pod; the new one is reached from the new node."""
     pod = web("db", "a1")
     pod["spec"]["volumes"] = [{"name": "v", "ephemeral": {}}]
     on_a1 = [build.node_term(f"{build.ZONE} in a")]
@@ -167,7 +191,7 @@ def test_an_ephemeral_volume_is_made_anew_where_its_pod_goes() -> None:
     assert drained(state, "a1")[0]["db"][1] == "b1"
     renewed = state.volumes.claim(key)
     assert renewed is not None
-    assert (renewed.volume_name, renewed.selected_node, state.volumes.volume("pv")) == ("", "b1", None)
+    assert (renewed.is_bound, renewed.selected_node, state.volumes.volume("pv")) == (True, "b1", None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,5 +1,5 @@
 """
-Takes nodes out of a copy of the cluster, and finds new places for their pods.
+Takes nodes out of a world, in which the replacements of their pods find new places.
 
     round   the pods that PodDisruptionBudgets let go leave together -> replacements are placed, by priority
     next    a placed replacement gives its budget the disruption back; a pod that found no place is tried again
@@ -13,24 +13,22 @@ volumes let it go. Claims of ephemeral volumes are made anew. Source for pods th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.explain.new_claims import new_claim
-from scheduler.explain.simulation import reserve
 from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
-from scheduler.framework.interface import Rng
-from scheduler.framework.observer import Unobserved
-from scheduler.framework.profile import Profile
 from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
+from scheduler.simulation.new_claims import new_claim
+from scheduler.simulation.replicas import why_unplaced
+from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
-from scheduler.state.cluster_view import ClusterView
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
@@ -119,14 +117,16 @@ class Moves:
     node_by_uid: dict[str, str] = field(default_factory=dict)
     round_by_uid: dict[str, int] = field(default_factory=dict)
     held_by: dict[str, str] = field(default_factory=dict)
-    #: Pods that left and found no place, in the order of their attempts, and the message of the last one.
+    #: Pods that left and found no place, and the message of their last attempt.
     unplaced: dict[str, str] = field(default_factory=dict)
+    #: Pods of lower priority that are evicted for replacements, in order.
+    evicted: Sequence[Pod] = ()
     n_rounds: int = 0
 
 
-def empty_nodes(state: ClusterState, node_names: Iterable[str], *, cordoned: bool) -> Departures:
+def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) -> Departures:
     """
-    Cordon the nodes, or remove them with all their pods, and return which pods have to leave.
+    Cordon the nodes if they stay, or remove them with all their pods, and return which pods have to leave.
 
     Terminating pods are removed in both cases.
     """
@@ -142,15 +142,20 @@ def empty_nodes(state: ClusterState, node_names: Iterable[str], *, cordoned: boo
                 leaving.append(pod)
             else:
                 staying.append((stay, pod))
-            if not cordoned or stay is Stay.TERMINATING:
+            if not stays or stay is Stay.TERMINATING:
                 state.remove_pod(pod.uid)
-        if cordoned:
-            taints = node.taints if _CORDON in node.taints else (*node.taints, _CORDON)
-            state.upsert_node(replace(node, unschedulable=True, taints=taints))
+        if stays:
+            state.upsert_node(cordoned(node))
         else:
             state.remove_node(name)
     by_priority = sorted(leaving, key=lambda pod: (-pod.priority, pod.key))
     return Departures(by_priority, sorted(staying, key=lambda entry: (entry[0], entry[1].key)))
+
+
+def cordoned(node: Node) -> Node:
+    """Return the node as one that takes no further pods."""
+    taints = node.taints if _CORDON in node.taints else (*node.taints, _CORDON)
+    return replace(node, unschedulable=True, taints=taints)
 
 
 def _stay(pod: Pod) -> Stay | None:
@@ -161,17 +166,11 @@ def _stay(pod: Pod) -> Stay | None:
     return {"DaemonSet": Stay.DAEMON_SET, "Node": Stay.STATIC}.get(pod.owner.kind)
 
 
-def move_pods(
-    leaving: Sequence[Pod],
-    state: ClusterState,
-    profile_of: Callable[[Pod], Profile],
-    rng: Rng,
-    budgets: Iterable[DisruptionBudget],
-) -> Moves:
+def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[DisruptionBudget]) -> Moves:
     """
-    Let the pods leave and place their replacements in `state`, round by round, until a round moves nothing.
+    Let the pods leave and their replacements come to the world, round by round, until a round moves nothing.
 
-    Cost: one decision per pod and round in which it has no place.
+    Cost: one cycle per pod, and one for each event that may help a pod without a place.
     """
     moves = Moves()
     of_namespace: dict[str, list[DisruptionBudget]] = {}
@@ -187,19 +186,43 @@ def move_pods(
         for pod in leaving
     }
     held: Sequence[Pod] = leaving
-    homeless: list[Pod] = []
     while True:
         let_go, held = _let_go(held, guards, moves)
         moves.n_rounds += bool(let_go)
         for pod in let_go:
             moves.round_by_uid[pod.uid] = moves.n_rounds
-            state.remove_pod(pod.uid)
-            _renew_ephemeral_claims(pod, state)
-        # The queue's order: a pod of an earlier round with the same priority is older there.
-        waiting = sorted((*homeless, *let_go), key=lambda pod: -pod.priority)
-        homeless = [pod for pod in waiting if not _place(pod, state, profile_of(pod), rng, moves)]
-        if not let_go and len(homeless) == len(waiting):
+            world.delete(pod.uid)
+            _renew_ephemeral_claims(pod, world)
+        n_placed = len(moves.node_by_uid)
+        _replace(let_go, world)
+        _note_places(leaving, world, moves)
+        if not let_go and len(moves.node_by_uid) == n_placed:
+            moves.evicted = [eviction.victim for eviction in world.evictions]
             return moves
+
+
+def _replace(pods: Iterable[Pod], world: World) -> None:
+    """Create the replacements of the pods, and of those that are evicted for them, as their controllers do."""
+    for pod in sorted(pods, key=lambda pod: -pod.priority):
+        world.create(unbound(pod))
+    n_evicted = len(world.evictions)
+    world.run()
+    evicted = [eviction.victim for eviction in world.evictions[n_evicted:]]
+    if evicted:
+        _replace([pod for pod in evicted if _stay(pod) is None], world)
+
+
+def _note_places(leaving: Iterable[Pod], world: World, moves: Moves) -> None:
+    """Note where the replacement of each pod that left is, or why it is nowhere."""
+    for pod in leaving:
+        if pod.uid not in moves.round_by_uid:
+            continue
+        moves.node_by_uid.pop(pod.uid, None)
+        moves.unplaced.pop(pod.uid, None)
+        if node_name := world.node_of(pod.uid):
+            moves.node_by_uid[pod.uid] = node_name
+        else:
+            moves.unplaced[pod.uid] = why_unplaced(pod, world)
 
 
 def _let_go(
@@ -229,19 +252,6 @@ def _let_go(
     return let_go, still_held
 
 
-def _place(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, moves: Moves) -> bool:
-    """Decide for the pod's replacement and count it; return False if it finds no place."""
-    replacement = unbound(pod)
-    decision = decide(replacement, ClusterView(state), profile, rng, Unobserved())
-    if isinstance(decision, ScheduleResult):
-        reserve(replacement, decision, state)
-        moves.node_by_uid[pod.uid] = decision.node_name
-        moves.unplaced.pop(pod.uid, None)
-        return True
-    moves.unplaced[pod.uid] = decision.message if isinstance(decision, CycleError) else decision.message()
-    return False
-
-
 def unbound(pod: Pod) -> Pod:
     """Return the pod as its replacement is created: without a node, a nomination or a resize."""
     return replace(
@@ -257,19 +267,20 @@ def unbound(pod: Pod) -> Pod:
     )
 
 
-def _renew_ephemeral_claims(pod: Pod, state: ClusterState) -> None:
+def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
     """Replace the claims of the pod's ephemeral volumes, which are deleted with the pod, by new ones."""
+    volumes = world.state.volumes
     for volume in pod.spec.claim_volumes:
-        claim = state.volumes.claim(f"{pod.namespace}/{volume.claim_name(pod.name)}")
+        claim = volumes.claim(f"{pod.namespace}/{volume.claim_name(pod.name)}")
         if not volume.is_ephemeral or claim is None:
             continue
         if claim.volume_name:
-            state.remove_storage(StorageKind.VOLUME, claim.volume_name)
+            world.process(ObjectGone(StorageKind.VOLUME, claim.volume_name))
         fresh = replace(claim, volume_name="", selected_node=None, is_bind_completed=False)
-        made = new_claim(fresh, state.volumes)
-        state.upsert_storage(made.claim)
+        made = new_claim(fresh, volumes)
+        world.process(ObjectSeen(made.claim))
         if made.volume is not None:
-            state.upsert_storage(made.volume)
+            world.process(ObjectSeen(made.volume))
 
 
 def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:

@@ -8,23 +8,27 @@ from collections.abc import Generator
 
 import pytest
 
+from scheduler.model.stimuli import PodSeen
+from scheduler.overview.what_if import PodName, WhatIfRequest
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.loading import default_settings
-from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
+from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
+from tests.support.build import container, pod
+from tests.support.driving import NAME, Driver, bind_of, condition_of
 
 pytestmark = pytest.mark.asyncio
 
 
 async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
     """With the seconds after which it may come again."""
-    rehearsals = Rehearsals(default_settings(), ClusterState(), now_s=time.monotonic)
+    service = WhatIfService(default_settings(), ClusterState(), now_s=time.monotonic)
     release, n_inside, most_inside = asyncio.Event(), 0, 0
 
     async def question() -> None:
         nonlocal n_inside, most_inside
-        async with rehearsals.turn():
+        async with service.turn():
             n_inside += 1
             most_inside = max(most_inside, n_inside)
             await release.wait()
@@ -35,7 +39,7 @@ async def test_questions_wait_for_each_other_and_a_ninth_is_sent_away() -> None:
             questions.create_task(question())
         await asyncio.sleep(0)
         with pytest.raises(BusyError) as busy:
-            async with rehearsals.turn():
+            async with service.turn():
                 pass
         assert busy.value.retry_after_s >= 1
         release.set()
@@ -65,3 +69,22 @@ async def test_work_in_slices_lets_others_run() -> None:
     assert await in_slices(work(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
     counting.cancel()
     assert turns > 20
+
+
+async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:
+    """Also for further pods like it, for which no time passes."""
+    driver = Driver()
+    driver.node("only", allocatable={"cpu": "2", "pods": "9"})
+    containers = [container(requests={"cpu": "1"})]
+    first = driver.confirm(driver.pod("first", containers=containers), bind_of(driver.cycle()).node_name)
+    failed = pod(first.name, uid=first.uid, node="only", containers=containers, spec={"schedulerName": NAME})
+    failed["status"] = {"phase": "Failed", "reason": "OutOfcpu"}
+    driver.handle(PodSeen(driver.decoded(failed)))
+    second = driver.pod("second", containers=containers)
+    message = condition_of(driver.cycle()).message
+    assert message.startswith("0/1 nodes are available")
+    service = WhatIfService(default_settings(), driver.state, now_s=lambda: driver.now_s)
+    answer = await service.explain(second, [second])
+    assert (answer.state, answer.message) == ("unschedulable", message)
+    what_if = await service.answer(WhatIfRequest(like=PodName("default", "second")), second, lambda _: True)
+    assert what_if.then[0].n_placed == 0

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from scheduler.explain.new_claims import default_class, new_claim
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
+from scheduler.simulation.new_claims import default_class, new_claim
 from scheduler.state.cluster import ClusterState
 from tests.support.build import ZONE, Json, node_term
 from tests.support.storage_objects import claim, storage_class, volume

@@ -1,5 +1,6 @@
 """
-The claims that a manifest would create, as they are when a scheduler first sees the pod that uses them.
+The claims that a manifest would create, as they are when a scheduler first sees the pod that uses them; and the volumes
+that provisioners make for claims.
 
 The API server gives a claim without a class the default one. A claim whose class does not wait for a pod is bound
 before: to a volume that exists, or to one that its provisioner makes where the class allows it. A claim whose class
@@ -12,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 
 from scheduler.model.disks import MIGRATIONS
 from scheduler.model.match_label_keys import Json
+from scheduler.model.terms import NodeRequirement, NodeTerm
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     NO_PROVISIONER,
+    READ_WRITE_ONCE_POD,
     ClaimReference,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -29,6 +33,9 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.cluster import ClusterState
 from scheduler.state.volumes import Volumes
+
+#: Access modes of volumes that one node attaches at a time.
+_ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +85,10 @@ def names_no_class(claim: Json) -> bool:
 
 def default_class(volumes: Volumes) -> str:
     """Return the class of claims that name none: the newest default one, the first by name; empty without any."""
-    found = sorted(
-        (one for one in volumes.classes() if one.default_since is not None), key=lambda one: one.key
+    defaults = sorted(
+        (known for known in volumes.classes() if known.default_since is not None), key=lambda known: known.key
     )
-    return max(found, key=lambda one: one.default_since or "").key if found else ""
+    return max(defaults, key=lambda known: known.default_since or "").key if defaults else ""
 
 
 def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
@@ -98,7 +105,22 @@ def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
         return NewClaim(claim)
     where = "where the class allows it" if storage_class.allowed_topologies else "on any node"
     assumption = f"class {storage_class.key} makes volumes before pods are placed: assumed {where}"
-    return _bound(claim, _provisioned(claim, storage_class), assumption)
+    return _bound(claim, _provisioned(claim, storage_class, storage_class.allowed_topologies), assumption)
+
+
+def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volumes) -> NewClaim:
+    """
+    Return the claim with the volume that its provisioner makes once this node is selected; without one if none does.
+
+    A volume for one node at a time is taken to be reached from this node alone, any other where its class allows it.
+    """
+    storage_class = volumes.storage_class(claim.class_name)
+    if storage_class is None:
+        return NewClaim(claim)
+    terms = storage_class.allowed_topologies
+    if set(claim.access_modes) <= _ONE_NODE:
+        terms = (NodeTerm((), (NodeRequirement("metadata.name", "In", (node_name,)),)),)
+    return _bound(claim, _provisioned(claim, storage_class, terms), "")
 
 
 def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[PersistentVolume]:
@@ -128,9 +150,10 @@ def _bound(claim: PersistentVolumeClaim, volume: PersistentVolume, assumption: s
     )
 
 
-def _provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass) -> PersistentVolume:
+def _provisioned(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, terms: tuple[NodeTerm, ...]
+) -> PersistentVolume:
     migration = MIGRATIONS.get(storage_class.provisioner)
-    terms = storage_class.allowed_topologies
     topology = VolumeTopology(terms) if terms else None
     name = f"to-be-made-for-{claim.namespace}-{claim.name}"
     return PersistentVolume(
