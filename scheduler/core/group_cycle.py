@@ -12,13 +12,14 @@ has to be kept for a restart between two binds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult
 from scheduler.core.group_domains import rows_for
-from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
+from scheduler.core.group_members import n_needed
+from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
@@ -38,7 +39,6 @@ from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
-from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
 
 #: Most members of one cycle, if the group does not need more at once: 0.2 ms each. The others come in later cycles.
@@ -102,8 +102,7 @@ class GroupCycles:
     def run(self, popped: QueuedPod, key: GroupKey, profile: Profile, now_s: float) -> GroupResult:
         """Return what becomes of the group of a member that was popped."""
         entries = {popped.uid: popped}
-        group, n_running = self._groups.get(key), self._groups.n_placed(key)
-        n_most = max(MOST_AT_ONCE, min(LIMIT_MEMBERS, self._n_needed(key, group, n_running)))
+        n_most = max(MOST_AT_ONCE, min(LIMIT_MEMBERS, n_needed(self._groups, key)))
         for pod in self._siblings(key):
             if len(entries) >= n_most:
                 break
@@ -136,20 +135,15 @@ class GroupCycles:
     def _place(
         self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
     ) -> GroupResult:
-        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
-        problem = next((one.pod.group.problem for one in entries.values() if one.pod.group), "")
-        if group is not None and group.min_count > LIMIT_MEMBERS:
-            problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
-        n_needed = self._n_needed(key, group, n_running)
-        if group is None or problem or n_needed > len(entries):
+        group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
+        text = waiting_for(self._groups, key, pods)
+        if group is None or text:
             self._incomplete.note(key, now_s)
-            text = waiting_message(key, group, problem)
             return self._put_back_all(
                 entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
             )
-        before = self._nominations.withdraw(one.pod for one in entries.values())
-        members = [_unnominated(one.pod) for one in entries.values()]
-        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
+        before = self._nominations.withdraw(pods)
+        request = self._request(key, group, pods)
         trial = self._trial(profile, len(entries) + profile.max_search_decisions)
         outcome = search(request, trial)
         if not outcome.is_placed:
@@ -178,7 +172,7 @@ class GroupCycles:
             text = f"pod group {key.text}: {outcome.error.message}"
             unschedulable = outcome.error.unschedulable
             return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
-        n_running = sum(1 for _ in self._groups.placed(key))
+        n_running = self._groups.n_placed(key)
         text = unplaced_message(key, request.n_needed, n_running, outcome, profile.max_search_decisions)
         n_decisions = len(entries) + profile.max_search_decisions
         nominations = self._nominations.next_step(
@@ -214,36 +208,26 @@ class GroupCycles:
         if self._groups.is_released(key):
             return True
         members = [
-            _unnominated(pod)
+            pod
             for pod in self._groups.pending(key)
             if not pod.gates and not pod.terminating and not self._state.is_assumed(pod.uid)
         ]
-        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
-        n_needed = self._n_needed(key, group, n_running)
-        if group is None or n_needed > len(members):
+        group = self._groups.get(key)
+        if group is None or n_needed(self._groups, key) > len(members):
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
         before = self._nominations.withdraw(members)
         trial = self._trial(profile, 2 * len(members), is_observed=False)
-        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
-        outcome = search(request, trial)
+        outcome = search(self._request(key, group, members), trial)
         trial.take_all_back()
         self._nominations.nominate((pod for pod in self._groups.pending(key) if pod.uid in before), before)
         return not outcome.is_placed and outcome.error is None
 
-    def _n_needed(self, key: GroupKey, group: PodGroup | None, n_running: int) -> int:
-        """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
-        if group is None:
-            return 1
-        missing = group.min_count - n_running
-        if missing > 1 and self._groups.is_whole(key):
-            # Members that finished or were replaced do not come back: as many as are there are placed, or none.
-            missing = min(missing, max(1, self._groups.n_ready(key) - n_running))
-        return max(1, missing)
-
-    def _rows(self, key: GroupKey, group: PodGroup) -> Mask:
-        return rows_for(self._state, key, group.topology_key)
+    def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
+        rows = rows_for(self._state, key, group.topology_key)
+        unnominated = [_unnominated(pod) for pod in members]
+        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology_key, rows)
 
     # Putting back.
 
