@@ -224,23 +224,12 @@ class EventHandlers:
             self._notify_queue(ASSIGNED_POD_DELETE, lost, None, now_s)
         if pod.uid in self._binding:
             return
-        nominated_before = self._state.nominated.node_of(pod.uid)
-        self._note_nomination(old, pod)
+        nominated_before = self._nominator.show(old, pod)
         if old is None:
             self._queue.add(pod, now_s)
             return
         self._queue.update(old, pod, now_s)
         self._nominator.on_shown(old, nominated_before, now_s)
-
-    def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
-        """Follow the nomination that the pod shows; one made here counts until a watch shows it, and then its end."""
-        if old is None and pod.gates:
-            # Upstream notes the nomination of a new pod when the pod becomes active, or changes.
-            return
-        node_name = pod.nominated_node_name
-        if old is not None and not old.nominated_node_name and not node_name:
-            node_name = self._state.nominated.node_of(pod.uid)
-        self._state.nominate(pod, node_name)
 
     def _on_pod_deleted(self, uid: str, now_s: float) -> Pod | None:
         pending = self._pending.pop(uid, None)

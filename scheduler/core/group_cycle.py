@@ -12,11 +12,11 @@ has to be kept for a restart between two binds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.decide import ScheduleResult
+from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_members import n_needed
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
@@ -25,11 +25,11 @@ from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
+from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import attempted, report_failure, report_group
+from scheduler.core.trial_rng import TrialRng
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import PostFiltered
-from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
@@ -69,28 +69,24 @@ class GroupResult:
 
 
 class GroupCycles:
-    """
-    The cycles of all groups. Shares state, queue and volumes with the machine, which binds what is placed.
-
-    `annotate`: returns the annotations of a pod that is bound by a decision.
-    """
+    """The cycles of all groups. Shares state, queue, nominator and volumes with the machine, which binds the placed."""
 
     def __init__(
         self,
         state: ClusterState,
         queue: PodQueue,
+        nominator: Nominator,
         volumes: VolumeBindings,
-        rng: Rng,
         observer: Observer,
-        annotate: Callable[[ScheduleResult], Mapping[str, str]],
+        annotations: DecisionAnnotations,
     ) -> None:
         self._state = state
         self._groups = state.groups
         self._queue = queue
+        self._nominator = nominator
         self._volumes = volumes
-        self._rng = rng
         self._observer = observer
-        self._annotate = annotate
+        self._annotations = annotations
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
         self._nominations = GroupNominations(state)
@@ -142,20 +138,26 @@ class GroupCycles:
             return self._put_back_all(
                 entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
             )
-        before = self._nominations.withdraw(pods)
         request = self._request(key, group, pods)
-        trial = self._trial(profile, len(entries) + profile.max_search_decisions)
-        outcome = search(request, trial)
+        n_decisions = len(entries) + profile.max_search_decisions
+        first = next(iter(entries.values()))
+        trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
+        with self._state.without_nominations(entries.keys()):
+            outcome = search(request, trial)
         if not outcome.is_placed:
-            return self._on_unplaced(entries, key, request, outcome, before, profile, now_s)
+            return self._on_unplaced(entries, key, request, outcome, trial, now_s)
         self._lost.note_decided(key)
         self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
-        placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
-        reports = [
-            one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)
-        ]
-        return GroupResult(placed, trial, [attempt, *reports])
+        placed: dict[str, QueuedPod] = {}
+        for place in trial.places:
+            placed[place.pod.uid] = entries.pop(place.pod.uid)
+            self._nominator.take_node(place.pod, place.node_name, now_s)
+        self._nominate(entries, _NO_NOMINATIONS, now_s)
+        reports: list[Instruction] = [attempt]
+        for queued in entries.values():
+            reports += self._put_back_surplus(queued, outcome, now_s)
+        return GroupResult(placed, trial, reports)
 
     def _on_unplaced(
         self,
@@ -163,45 +165,49 @@ class GroupCycles:
         key: GroupKey,
         request: SearchRequest,
         outcome: Outcome,
-        before: Mapping[str, str],
-        profile: Profile,
+        trial: GroupTrial,
         now_s: float,
     ) -> GroupResult:
-        """Put the members back; nominate them where room can be made for all. `before`: their nominations."""
+        """Put the members back; nominate them where room can be made for all."""
         if outcome.error is not None:
+            self._nominate(entries, _NO_NOMINATIONS, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
             unschedulable = outcome.error.unschedulable
             return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
-        n_running = self._groups.n_placed(key)
-        text = unplaced_message(key, request.n_needed, n_running, outcome, profile.max_search_decisions)
-        n_decisions = len(entries) + profile.max_search_decisions
-        nominations = self._nominations.next_step(
-            key,
-            request,
-            before,
-            profile,
-            lambda: self._trial(profile, n_decisions, is_observed=False),
-            now_s,
-        )
+        n_running, n_most = self._groups.n_placed(key), trial.profile.max_search_decisions
+        text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
+        nominated = self._state.nominated
+        before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
+        with self._state.without_nominations(entries.keys()):
+            nominations = self._nominations.next_step(key, request, before, trial, now_s)
         if not nominations.victims and self._lost.take_due(key, now_s):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
-        self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
+        self._nominate(entries, nominations, now_s)
         notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
         text = " ".join([text, *filter(None, notes)])
         return self._put_back_all(
             entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
         )
 
-    def _trial(self, profile: Profile, max_decisions: int, *, is_observed: bool = True) -> GroupTrial:
+    def _nominate(self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float) -> None:
+        """Nominate the members, which the queue does not hold, to these nodes alone."""
+        for uid, queued in entries.items():
+            self._nominator.nominate(_unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+
+    def _trial(
+        self, identity: str, profile: Profile, max_decisions: int, *, is_observed: bool = True
+    ) -> GroupTrial:
+        """`identity`: of the decision, from which the trial's random numbers follow."""
         observer = self._observer if is_observed else Unobserved()
+        rng = TrialRng(identity)
         return GroupTrial(
-            self._state, self._volumes, profile, self._rng, observer, self._annotate, max_decisions
+            self._state, self._volumes, profile, rng, observer, self._annotations, max_decisions
         )
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
         """
-        Return whether the group has still no places; asked right before a pod is deleted for it.
+        Return whether the group has still no places; asked right before a pod is deleted for it. Changes nothing.
 
         A large group is not searched again for each of its victims.
         """
@@ -217,11 +223,10 @@ class GroupCycles:
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
-        before = self._nominations.withdraw(members)
-        trial = self._trial(profile, 2 * len(members), is_observed=False)
-        outcome = search(self._request(key, group, members), trial)
-        trial.take_all_back()
-        self._nominations.nominate((pod for pod in self._groups.pending(key) if pod.uid in before), before)
+        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members), is_observed=False)
+        with self._state.without_nominations({pod.uid for pod in members}):
+            outcome = search(self._request(key, group, members), trial)
+            trial.take_all_back()
         return not outcome.is_placed and outcome.error is None
 
     def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
@@ -302,7 +307,7 @@ class GroupCycles:
         elif not self._groups.is_complete(first):
             self._incomplete.note(key, now_s)
             self._nominations.forget(key)
-            self._release(self._nominations.withdraw_all(key), now_s)
+            self._withdraw(key, now_s)
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:
@@ -345,19 +350,17 @@ class GroupCycles:
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
-        self._release(self._nominations.end_hold(now_s), now_s)
+        if (held := self._nominations.end_hold(now_s)) is not None:
+            self._withdraw(held, now_s)
         for key in self._lost.due(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
         return [*self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
 
-    def _release(self, members: list[Pod], now_s: float) -> None:
-        """Wake the pods that wait for room which these members were nominated for."""
-        highest = max((pod.priority for pod in members), default=0)
-        for pod in members:
-            self._queue.on_event(
-                ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= highest
-            )
+    def _withdraw(self, key: GroupKey, now_s: float) -> None:
+        """End the nominations of the group's members, and wake the pods that these kept out."""
+        for pod in list(self._groups.pending(key)) if self._state.nominated else ():
+            self._nominator.withdraw(pod, now_s)
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""

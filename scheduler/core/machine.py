@@ -6,6 +6,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
         CycleEnded               note the time that the pod's namespace has used
         VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
+        EvictionDue              say whether the victim is still in the way; changes nothing: `core.unfit_pods`
         EvictionEnded            evict the last pod that is in the way, or try the other again: `core.unfit_pods`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
@@ -25,7 +26,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks, Relaxation
 from scheduler.core.group_cycle import GroupCycles
@@ -50,7 +51,6 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -59,6 +59,7 @@ from scheduler.model.stimuli import (
     BindFailed,
     CycleDue,
     CycleEnded,
+    EvictionDue,
     EvictionEnded,
     NodeGone,
     PluginFailing,
@@ -107,7 +108,7 @@ class Machine:
         self._profiles = profiles
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
-        self._records_decisions = records_decisions
+        self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         #: Unassigned pods of our profiles as last seen, whether queued or being bound.
         self._pending: dict[str, Pod] = {}
         self._binding: dict[str, Binding] = {}
@@ -116,7 +117,9 @@ class Machine:
         self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
         self._nominator = Nominator(state, queue)
         self._fallbacks = Fallbacks(state, self._view)
-        self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
+        self._groups = GroupCycles(
+            state, queue, self._nominator, self._volumes, self._observer, self._annotations
+        )
         self._unfit = UnfitPods(
             state,
             queue,
@@ -204,6 +207,8 @@ class Machine:
                 return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
             case VolumesWritten():
                 pass
+            case EvictionDue():
+                return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
             case PluginFailing():
@@ -302,17 +307,17 @@ class Machine:
     ) -> list[Instruction]:
         """Bind every member of the group that has a place, and report the others."""
         result = self._groups.run(queued, key, profile, now_s)
-        orders: list[Instruction] = []
+        instructions: list[Instruction] = []
         for place in result.trial.places if result.trial is not None else ():
             member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
             self._binding[place.pod.uid] = Binding(
                 member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
             )
-            orders.append(place.order)
+            instructions.append(place.instruction)
         evictions: list[Instruction] = []
         if result.preemptor is not None:
             evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return [*orders, *result.reports, *evictions]
+        return [*instructions, *result.reports, *evictions]
 
     def _assume_and_bind(
         self,
@@ -322,8 +327,9 @@ class Machine:
         relaxation: Relaxation | None = None,
     ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
-        # Before assume, which changes some of the score arrays.
-        annotations = self._annotations(result, pod.uid, relaxation)
+        rules = () if relaxation is None else relaxation.rules
+        evicted = self.preemptions.evicted_for(pod.uid, node_name)
+        annotations = self._annotations.of(result, rules, evicted)
         needed = None
         if pod.spec.claim_volumes:
             needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
@@ -345,17 +351,6 @@ class Machine:
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
 
-    def _annotations(
-        self, result: ScheduleResult, uid: str = "", relaxation: Relaxation | None = None
-    ) -> dict[str, str]:
-        rules = () if relaxation is None else relaxation.rules
-        annotations = {RELAXED: mark(rules)} if rules else {}
-        if self._records_decisions:
-            names = [one.rule for one in rules]
-            evicted = self.preemptions.evicted_for(uid, result.node_name)
-            annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names, evicted)
-        return annotations
-
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
     ) -> list[Instruction]:
@@ -373,14 +368,6 @@ class Machine:
                 shown_nomination=queued.pod.nominated_node_name,
             ),
         ]
-
-    def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod is still pending and the victim still runs; asked before an eviction begins."""
-        return self._unfit.awaits_room_of(preemptor_uid, victim_uid)
-
-    def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod still needs the victim's place; asked right before the victim is deleted. O(nodes)."""
-        return self._unfit.wants_eviction(preemptor_uid, victim_uid)
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
@@ -421,7 +408,6 @@ class Machine:
             event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
             self.queue.on_event(event, old, new, now_s)
         self._handlers.forget(uid, now_s)
-        self.state.nominated.remove(uid)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         return [
             attempted(queued, "error", binding.started_s, message=text),

@@ -23,9 +23,9 @@ from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import failed
-from scheduler.model.instructions import ClearNomination, Instruction
+from scheduler.model.instructions import ClearNomination, Instruction, ProceedWithEviction, SpareVictim
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded
+from scheduler.model.stimuli import EvictionDue, EvictionEnded, EvictionStep
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
@@ -149,7 +149,7 @@ class UnfitPods:
         """Take the nodes from pods of lower priority that are nominated to them, and are not of the pod's group."""
         told: list[Instruction] = []
         nominated = self._state.nominated
-        for other in [one for name in node_names for one in nominated.on(name)]:
+        for other in [pod for name in node_names for pod in nominated.on(name)]:
             if other.priority < pod.priority and other.uid not in members:
                 self._nominator.withdraw(other, now_s)
                 # Also if no watch has shown it yet: it may be written.
@@ -177,7 +177,13 @@ class UnfitPods:
         attempt.error = replace(attempt.error, postfilter=why)
         return self._report_unfit(attempt, now_s)
 
-    def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
+    def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
+        """Return the one instruction that answers; changes nothing."""
+        is_needed = self._awaits_room_of if due.step is EvictionStep.CONDITION else self._needs_eviction
+        answer = ProceedWithEviction if is_needed(due.preemptor_uid, due.victim_uid) else SpareVictim
+        return [answer(due.preemptor_uid, due.victim_uid)]
+
+    def _awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
         Return whether the pod is still pending, and the victim still runs on its node, which exists. O(1).
 
@@ -191,24 +197,25 @@ class UnfitPods:
         node_name = self._preemptions.node_for(preemptor_uid)
         return node_name in ("", self._state.nodes.name_of(placed.row))
 
-    def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
+    def _needs_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
         Return whether the victim's node still takes the pod without its victims; asked right before one is deleted.
 
-        Not if `awaits_room_of` says no, if the pod fits somewhere by now, or if a plugin fails to say so. O(nodes). Of
+        Not if `_awaits_room_of` says no, if the pod fits somewhere by now, or if a plugin fails to say so. O(nodes). Of
         a group, not if the group fits by now.
         """
-        if not self.awaits_room_of(preemptor_uid, victim_uid):
+        if not self._awaits_room_of(preemptor_uid, victim_uid):
             return False
         pod, placed = self._pending[preemptor_uid], self._state.placed[victim_uid]
         profile = self._profiles[pod.scheduler_name]
         if pod.group is not None and (key := self._state.groups.key_of(pod)) is not None:
             return self._groups.needs_room(key, profile)
         victims = self._preemptions.victims_for(preemptor_uid)
+        neighbours = (neighbour.pod for neighbour in self._view.placed_on(placed.row))
         leaving = [
-            one.pod
-            for one in self._view.placed_on(placed.row)
-            if one.pod.uid in victims or (one.pod.terminating and one.pod.priority < pod.priority)
+            other
+            for other in neighbours
+            if other.uid in victims or (other.terminating and other.priority < pod.priority)
         ]
         try:
             return fits_only_without(pod, leaving, placed.row, self._view, profile)
@@ -216,14 +223,5 @@ class UnfitPods:
             return False
 
     def withdraw_nominations(self, node_name: str, now_s: float) -> list[Instruction]:
-        """
-        Try pods at once whose nominated node is gone, and clear their nominations.
-
-        Upstream leaves them to their next attempt; until then an autoscaler counts them as placed and adds no node.
-        """
-        told: list[Instruction] = []
-        for pod in list(self._state.nominated.on(node_name)):
-            self._state.nominate(pod, "")
-            told.append(ClearNomination(pod))
-            self._queue.activate(pod.uid, now_s)
-        return told
+        """Return the instructions that clear the nominations to a node that is gone."""
+        return [ClearNomination(pod) for pod in self._nominator.leave_node(node_name, now_s)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import SearchRequest, search
@@ -61,7 +62,9 @@ def place_group(
         return GroupPlaces((), waiting_message(key, group, ""))
     profile, volumes = new_profile(ClusterView(state)), VolumeBindings(state, {})
     n_decisions = len(members) + profile.max_search_decisions
-    trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
+    trial = GroupTrial(
+        state, volumes, profile, rng, Unobserved(), DecisionAnnotations(state.nodes), n_decisions
+    )
     rows = rows_for(state, key, group.topology_key)
     outcome = search(SearchRequest(members, n_needed, group.topology_key, rows), trial)
     if outcome.error is not None:

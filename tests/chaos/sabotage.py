@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 from scheduler.core.event_handlers import EventHandlers
-from scheduler.core.machine import Machine
 from scheduler.core.preemption import Preemptions
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import changes, requests
 from scheduler.kube.store import Store
-from scheduler.model.instructions import Instruction
+from scheduler.model.instructions import Instruction, ProceedWithEviction
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionDue, EvictionStep
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
@@ -119,14 +119,19 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 
-def _await_room_always(_self: Machine, _preemptor_uid: str, _victim_uid: str) -> bool:
+_WHOLE_ON_EVICTION_DUE = UnfitPods.on_eviction_due
+
+
+def _begin_always(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
     """Write the condition of every victim that was chosen."""
-    return True
+    if due.step is EvictionStep.CONDITION:
+        return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+    return _WHOLE_ON_EVICTION_DUE(self, due)
 
 
-def _want_what_was_awaited(self: UnfitPods, preemptor_uid: str, victim_uid: str) -> bool:
+def _need_what_was_begun(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
     """Delete every victim that still runs, for a pod that is still pending."""
-    return self.awaits_room_of(preemptor_uid, victim_uid)
+    return _WHOLE_ON_EVICTION_DUE(self, replace(due, step=EvictionStep.CONDITION))
 
 
 def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
@@ -259,9 +264,9 @@ SABOTAGES = (
     Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
     Sabotage(
         "no check before a condition",
-        Machine,
-        "awaits_room_of",
-        _await_room_always,
+        UnfitPods,
+        "on_eviction_due",
+        _begin_always,
         Shape.RANKED,
         Verdict.NEEDLESS,
         script=_ENDS_BY_ITSELF,
@@ -269,8 +274,8 @@ SABOTAGES = (
     Sabotage(
         "no check before a deletion",
         UnfitPods,
-        "wants_eviction",
-        _want_what_was_awaited,
+        "on_eviction_due",
+        _need_what_was_begun,
         Shape.RANKED,
         Verdict.NEEDLESS,
         script=_OTHER_ROOM,

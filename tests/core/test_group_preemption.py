@@ -88,7 +88,7 @@ def _run(drawn: _Drawn) -> tuple[set[str], dict[str, str]]:
         evictions, told = _evicted(told), []
         for one in evictions:
             assert not places
-            assert driver.machine.wants_eviction(one.preemptor.uid, one.victim.uid)
+            assert driver.needs_eviction(one.preemptor.uid, one.victim.uid)
             victims.add(one.victim.name)
             told += driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, VictimFate.DELETED))
             driver.lose(one.victim)
@@ -294,13 +294,13 @@ def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(cluster: Driv
     members = _members(cluster, 2)
     (order,) = _evicted(cluster.cycle())
     preemptor = order.preemptor.uid
-    assert cluster.machine.wants_eviction(preemptor, low.uid)
+    assert cluster.needs_eviction(preemptor, low.uid)
     cluster.node("new", allocatable={"cpu": "2"})
-    assert not cluster.machine.wants_eviction(preemptor, low.uid)
+    assert not cluster.needs_eviction(preemptor, low.uid)
     cluster.lose_node("new")
-    assert cluster.machine.wants_eviction(preemptor, low.uid)
+    assert cluster.needs_eviction(preemptor, low.uid)
     cluster.lose(members[1])
-    assert not cluster.machine.wants_eviction(preemptor, low.uid)
+    assert not cluster.needs_eviction(preemptor, low.uid)
     assert not cluster.state.nominated
     cluster.handle(EvictionEnded(preemptor, low.uid, VictimFate.SPARED))
     assert not cluster.state.preempting

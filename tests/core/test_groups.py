@@ -599,11 +599,11 @@ def test_a_group_is_released_by_choice_if_a_member_waits_in_vain(cluster: Driver
     assert conditions(told)["w-3"].endswith(
         "The members on nodes are evicted, to be placed anew with the others."
     )
-    assert cluster.machine.wants_eviction(first.preemptor.uid, first.victim.uid)
+    assert cluster.needs_eviction(first.preemptor.uid, first.victim.uid)
     told = cluster.handle(EvictionEnded(first.preemptor.uid, first.victim.uid, VictimFate.DELETED))
     cluster.lose(first.victim)
     (last,) = [one for one in told if isinstance(one, EvictVictim)]
-    assert cluster.machine.wants_eviction(last.preemptor.uid, last.victim.uid)
+    assert cluster.needs_eviction(last.preemptor.uid, last.victim.uid)
     cluster.handle(EvictionEnded(last.preemptor.uid, last.victim.uid, VictimFate.DELETED))
     cluster.lose(last.victim)
     assert {first.victim.name, last.victim.name} == {"w-0", "w-2"}
