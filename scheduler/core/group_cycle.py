@@ -2,7 +2,7 @@
 The cycle of a group: its members leave the queue together, one search places them, and all are bound or put back.
 
     a member is popped --> its siblings are taken --> search --+--> enough have places: all of these are bound; the
-                                                               |    others are put back, each with its own reason
+                                                               |    others are given back, and tried as any pod
                                                                `--> all are put back, with the group's reason; pods
                                                                     may be evicted for them: `group_nominations`
 
@@ -18,7 +18,7 @@ from typing import Final
 
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
-from scheduler.core.group_members import n_needed
+from scheduler.core.group_members import has_minimum, n_needed
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_search import Outcome, SearchRequest, search
@@ -153,11 +153,8 @@ class GroupCycles:
         for place in trial.places:
             placed[place.pod.uid] = entries.pop(place.pod.uid)
             self._nominator.take_node(place.pod, place.node_name, now_s)
-        self._nominate(entries, _NO_NOMINATIONS, now_s)
-        reports: list[Instruction] = [attempt]
-        for queued in entries.values():
-            reports += self._put_back_surplus(queued, outcome, now_s)
-        return GroupResult(placed, trial, reports)
+        self._give_back(entries, now_s)
+        return GroupResult(placed, trial, [attempt])
 
     def _on_unplaced(
         self,
@@ -169,6 +166,12 @@ class GroupCycles:
         now_s: float,
     ) -> GroupResult:
         """Put the members back; nominate them where room can be made for all."""
+        if outcome.error is None and has_minimum(self._groups, key) and not request.topology_key:
+            self._give_back(entries, now_s)
+            attempt = GroupAttempted(
+                trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
+            )
+            return GroupResult({}, None, [attempt])
         if outcome.error is not None:
             self._nominate(entries, _NO_NOMINATIONS, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
@@ -194,6 +197,23 @@ class GroupCycles:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
         for uid, queued in entries.items():
             self._nominator.nominate(_unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+
+    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> None:
+        """Let members without which the group is placed be tried on their own."""
+        self._nominate(entries, _NO_NOMINATIONS, now_s)
+        for queued in entries.values():
+            self._queue.give_back(queued)
+
+    def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:
+        """
+        Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
+
+        A topology constraint holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        """
+        group = self._groups.get(key)
+        if not queued.is_surplus or group is None or group.topology_key:
+            return False
+        return has_minimum(self._groups, key)
 
     def _trial(
         self, identity: str, profile: Profile, max_decisions: int, *, is_observed: bool = True
@@ -276,19 +296,6 @@ class GroupCycles:
         pods = [one.pod for one in entries.values()]
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult({}, None, reports, preemptor, nominations, entries.keys())
-
-    def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
-        """Put back a member that has no place although its group is placed without it."""
-        refusal = outcome.refusals.get(queued.uid)
-        rejecting = outcome.rejecting.get(queued.uid, _BY_GANG_SCHEDULING)
-        text = "the pod group is placed without this pod"
-        if refusal is not None:
-            text = f"{text}: {refusal.message()}"
-        self._queue.put_back(queued, rejecting, now_s)
-        return [
-            attempted(queued, "unschedulable", now_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=True),
-        ]
 
     # Members that come and go.
 

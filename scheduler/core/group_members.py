@@ -70,6 +70,12 @@ def n_needed(groups: PodGroups, key: GroupKey) -> int:
     return max(1, missing)
 
 
+def has_minimum(groups: PodGroups, key: GroupKey) -> bool:
+    """Return whether as many members are on nodes as the group needs: any other member is a pod like any other."""
+    group = groups.get(key)
+    return group is not None and groups.n_placed(key) >= group.min_count
+
+
 def kinds_of(members: Sequence[Pod], view: ClusterView) -> list[Kind]:
     """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))

@@ -275,7 +275,8 @@ class Machine:
         profile = self._profiles.get(pod.scheduler_name)
         if profile is None or self.state.is_assumed(pod.uid):
             return []
-        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
+        key = None if pod.group is None else self.state.groups.key_of(pod)
+        if key is not None and not self._groups.is_alone(queued, key):
             return self._schedule_group(queued, key, profile, now_s)
         decision = decide(
             self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer

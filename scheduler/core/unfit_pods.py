@@ -208,8 +208,9 @@ class UnfitPods:
             return False
         pod, placed = self._pending[preemptor_uid], self._state.placed[victim_uid]
         profile = self._profiles[pod.scheduler_name]
-        if pod.group is not None and (key := self._state.groups.key_of(pod)) is not None:
-            return self._groups.needs_room(key, profile)
+        if not self._preemptions.node_for(preemptor_uid):
+            key = self._state.groups.key_of(pod)
+            return key is not None and self._groups.needs_room(key, profile)
         victims = self._preemptions.victims_for(preemptor_uid)
         neighbours = (neighbour.pod for neighbour in self._view.placed_on(placed.row))
         leaving = [
