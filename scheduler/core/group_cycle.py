@@ -12,7 +12,7 @@ has to be kept for a restart between two binds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +27,7 @@ from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import attempted, report_failure, report_group
+from scheduler.core.pod_records import PodRecords
 from scheduler.core.trial_rng import TrialRng
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import PostFiltered
@@ -69,12 +70,13 @@ class GroupResult:
 
 
 class GroupCycles:
-    """The cycles of all groups. Shares state, queue, nominator and volumes with the machine, which binds the placed."""
+    """The cycles of all groups. Shares all that it is given with the machine, which binds what is placed."""
 
     def __init__(
         self,
         state: ClusterState,
         queue: PodQueue,
+        records: PodRecords,
         nominator: Nominator,
         volumes: VolumeBindings,
         observer: Observer,
@@ -83,6 +85,7 @@ class GroupCycles:
         self._state = state
         self._groups = state.groups
         self._queue = queue
+        self._records = records
         self._nominator = nominator
         self._volumes = volumes
         self._observer = observer
@@ -330,7 +333,7 @@ class GroupCycles:
             for pod in pods:
                 self._queue.rank(pod.uid, lowest)
 
-    def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
+    def on_bound(self, pod: Pod) -> list[Instruction]:
         """
         Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
 
@@ -346,7 +349,7 @@ class GroupCycles:
             and (group.was_scheduled or not group.api_version)
         ):
             return []
-        n_bound = sum(one.uid not in binding for one in self._groups.placed(key))
+        n_bound = sum(not self._records.is_unanswered(member.uid) for member in self._groups.placed(key))
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key)

@@ -25,35 +25,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
+from scheduler.core.audit import differences
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
-from scheduler.core.fallbacks import Fallbacks, Relaxation
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import (
-    Binding,
     attempted,
     failed_event,
-    report_bound,
     report_failure,
 )
+from scheduler.core.pod_lifecycle import PodLifecycle
+from scheduler.core.pod_records import Binding, PodRecords, Relaxation
 from scheduler.core.preemption import Preemptions
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.events import (
-    STORAGE_RESOURCES,
-    Action,
-    ClusterEvent,
-)
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
+from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
@@ -61,15 +56,12 @@ from scheduler.model.stimuli import (
     CycleEnded,
     EvictionDue,
     EvictionEnded,
-    NodeGone,
     PluginFailing,
-    PodSeen,
     ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
     VolumesWritten,
-    WatchEvent,
     WatchInterrupted,
 )
 from scheduler.queueing.pod_queue import PodQueue
@@ -109,42 +101,40 @@ class Machine:
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
-        #: Unassigned pods of our profiles as last seen, whether queued or being bound.
-        self._pending: dict[str, Pod] = {}
-        self._binding: dict[str, Binding] = {}
-        #: Pods of `_binding` whose volumes have to be bound before.
-        self._volumes = VolumeBindings(state, self._pending)
-        self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
+        self.records = PodRecords(state)
+        #: Pods between Reserve and Bind.
+        self._volumes = VolumeBindings(state, self.records.pending)
+        self.preemptions = Preemptions(state, queue, self.records, is_async=preempts_asynchronously)
         self._nominator = Nominator(state, queue)
-        self._fallbacks = Fallbacks(state, self._view)
+        self._fallbacks = Fallbacks(state, self._view, self.records)
         self._groups = GroupCycles(
-            state, queue, self._nominator, self._volumes, self._observer, self._annotations
+            state, queue, self.records, self._nominator, self._volumes, self._observer, self._annotations
+        )
+        self._lifecycle = PodLifecycle(
+            state,
+            queue,
+            self.records,
+            profiles.keys(),
+            nominator=self._nominator,
+            preemptions=self.preemptions,
+            fallbacks=self._fallbacks,
+            volumes=self._volumes,
+            groups=self._groups,
         )
         self._unfit = UnfitPods(
             state,
             queue,
             profiles,
-            pending=self._pending,
-            binding=self._binding,
+            records=self.records,
+            lifecycle=self._lifecycle,
             preemptions=self.preemptions,
             nominator=self._nominator,
             volumes=self._volumes,
             groups=self._groups,
-            fail_bind=self._on_bind_failed,
         )
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
-        self._handlers = EventHandlers(
-            state=state,
-            queue=queue,
-            profile_names=profiles.keys(),
-            pending=self._pending,
-            binding=self._binding,
-            preemptions=self.preemptions,
-            nominator=self._nominator,
-            fallbacks=self._fallbacks,
-            on_member=self._groups.note,
-        )
 
     @property
     def is_sweeping(self) -> bool:
@@ -154,19 +144,19 @@ class Machine:
     @property
     def n_binding(self) -> int:
         """Number of binds, and of writes of volumes, without a result; pods that wait for volumes do not count."""
-        return len(self._binding) - self._volumes.n_waiting
+        return self.records.n_unanswered - self._volumes.n_waiting
 
     @property
     def n_unconfirmed(self) -> int:
         """Lower bound of the pods whose bind has a result and that no watch has shown bound."""
-        return max(0, self.state.n_assumed - len(self._binding))
+        return max(0, self.state.n_assumed - self.records.n_unanswered)
 
     def observed_node_name(self, uid: str) -> str | None:
         """Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown."""
         placed = self.state.placed.get(uid)
         if placed is not None and not placed.assumed:
             return self.state.nodes.name_of(placed.row)
-        return "" if uid in self._pending else None
+        return None if self.records.shown(uid) is None else ""
 
     @property
     def n_kept_by_annotations(self) -> int:
@@ -202,9 +192,10 @@ class Machine:
         """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
         match stimulus:
             case BindDone(uid):
-                return self._on_bind_done(uid, now_s)
+                return self._lifecycle.on_bind_done(uid, now_s)
             case BindFailed(uid, message):
-                return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
+                text = f'running Bind plugin "DefaultBinder": {message}'
+                return self._lifecycle.on_bind_failed(uid, text, now_s)
             case VolumesWritten():
                 pass
             case EvictionDue():
@@ -228,11 +219,10 @@ class Machine:
             case SweepDue():
                 self._sweep(now_s)
             case _:
-                told = self._evicted(stimulus)
-                self._handlers.handle(stimulus, now_s)
-                if isinstance(stimulus, NodeGone):
-                    told += self._unfit.withdraw_nominations(stimulus.name, now_s)
-                return told + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
+                instructions = self._handlers.handle(stimulus, now_s)
+                if self._volumes:
+                    instructions += self._fail_volumes(stimulus, now_s)
+                return instructions
         return self._fail_volumes(stimulus, now_s) if self._volumes else []
 
     def _sweep(self, now_s: float) -> None:
@@ -247,34 +237,27 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        due, told = self._fallbacks.on_time(now_s)
+        due, instructions = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
-        told += self._groups.on_time(now_s)
-        return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
-
-    def _evicted(self, event: WatchEvent) -> list[Instruction]:
-        """Return the report of an eviction if the event is the first sign of it."""
-        if not (isinstance(event, PodSeen) and event.pod.disruption):
-            return []
-        known = self.state.placed.get(event.pod.uid)
-        return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
+        instructions += self._groups.on_time(now_s)
+        return [*instructions, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
 
     # The cycle.
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._handlers.expire_kubelet_refusals(now_s)
         if self._volumes.has_ready:
-            return [self._volumes.next_ready()]
+            bind = self._volumes.next_ready()
+            self._lifecycle.on_ready(bind.pod, now_s)
+            return [bind]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
         if pod.terminating:
             return [failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
-        profile = self._profiles.get(pod.scheduler_name)
-        if profile is None or self.state.is_assumed(pod.uid):
-            return []
+        profile = self._profiles[pod.scheduler_name]
         key = None if pod.group is None else self.state.groups.key_of(pod)
         if key is not None and not self._groups.is_alone(queued, key):
             return self._schedule_group(queued, key, profile, now_s)
@@ -311,9 +294,11 @@ class Machine:
         instructions: list[Instruction] = []
         for place in result.trial.places if result.trial is not None else ():
             member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
-            self._binding[place.pod.uid] = Binding(
+            binding = Binding(
                 member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
             )
+            is_reserved = self._volumes.holds(place.pod.uid)
+            self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
             instructions.append(place.instruction)
         evictions: list[Instruction] = []
         if result.preemptor is not None:
@@ -338,7 +323,7 @@ class Machine:
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
         self._fallbacks.on_assumed(pod.uid, now_s)
-        self._binding[pod.uid] = Binding(
+        binding = Binding(
             queued,
             pod,
             node_name,
@@ -349,8 +334,13 @@ class Machine:
             relaxation,
             self._fallbacks.waited_s(pod.uid),
         )
+        self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(needed))
         bind = Bind(pod, node_name, annotations)
         return [self._volumes.reserve(bind, needed) if needed else bind]
+
+    def differences(self) -> list[str]:
+        """Return where the records differ from state, queue and indexes, one line each. O(records)."""
+        return differences(self.records, self.state, self.queue)
 
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
@@ -380,48 +370,13 @@ class Machine:
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 
-    # Results of binds.
-
-    def _on_bind_done(self, uid: str, now_s: float) -> list[Instruction]:
-        binding = self._binding.pop(uid, None)
-        if binding is None:
-            return []
-        if uid in self._pending and not self.state.is_assumed(uid):
-            # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
-            self.queue.add(self._pending[uid], now_s)
-        told = report_bound(binding)
-        if binding.pod.group is not None:
-            told += self._groups.on_bound(binding.pod, self._binding)
-        return told
-
-    def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
-        """Forget the pod, take back what is assumed of its volumes and was not written, and try it again."""
-        binding = self._binding.pop(uid, None)
-        if binding is None:
-            return []
-        queued = binding.queued
-        newest = self._pending.get(uid)
-        if newest is not None:
-            queued.pod = newest
-            self.queue.put_back(queued, frozenset(), now_s)
-        for old, new in self._volumes.release(uid):
-            # Upstream lets pods that wait for the volume wait for its next change.
-            event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
-            self.queue.on_event(event, old, new, now_s)
-        self._handlers.forget(uid, now_s)
-        # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
-        return [
-            attempted(queued, "error", binding.started_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=False),
-        ]
-
     def _fail_volumes(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose volumes will not be bound because of the stimulus."""
         self._volumes.note(stimulus, now_s)
         return [
             instruction
             for failed in self._volumes.failures()
-            for instruction in self._on_bind_failed(
+            for instruction in self._lifecycle.on_bind_failed(
                 failed.uid, f'running PreBind plugin "VolumeBinding": {failed.message}', now_s
             )
         ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.preemption import Preemptions
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.devcluster.http.faults import Action, Fault
@@ -90,16 +89,16 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 
 _WHOLE_BIND = requests.bind
-_WHOLE_NOTIFY_QUEUE = EventHandlers._notify_queue
+_WHOLE_ON_EVENT = PodQueue.on_event
 _WHOLE_REMOVE_USAGE = NodeTable.remove_usage
 
 
 def _tell_no_departures(
-    self: EventHandlers, event: ClusterEvent, old: object, new: object, now_s: float
+    self: PodQueue, event: ClusterEvent, old: object, new: object, now_s: float, **only: Any
 ) -> None:
     """Drop events of deletions."""
     if new is not None:
-        _WHOLE_NOTIFY_QUEUE(self, event, old, new, now_s)
+        _WHOLE_ON_EVENT(self, event, old, new, now_s, **only)
 
 
 def _forget_failures(
@@ -156,7 +155,8 @@ def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator
 
 def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
     """Evict a pod again that is being evicted for another one."""
-    self._in_flight.clear()
+    for victim in victims:
+        self._records.at(victim.uid).evicted_for = ""
     return _WHOLE_EVICT(self, running, victims)
 
 
@@ -252,8 +252,8 @@ SABOTAGES = (
     Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
     Sabotage(
         "departures wake nobody",
-        EventHandlers,
-        "_notify_queue",
+        PodQueue,
+        "on_event",
         _tell_no_departures,
         Shape.ALONE,
         Verdict.LEFT,
@@ -319,7 +319,7 @@ SABOTAGES = (
     Sabotage(
         "victims that the server deletes are evicted again",
         Preemptions,
-        "is_leaving",
+        "is_terminating",
         _see_ends_only,
         Shape.RANKED,
         Verdict.AGAIN,

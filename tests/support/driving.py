@@ -129,6 +129,7 @@ class Driver:
 
     def audit(self) -> None:
         assert differences(self.state) == []
+        assert self.machine.differences() == []
 
 
 def bind_of(instructions: list[Instruction]) -> Bind:
