@@ -64,6 +64,9 @@ class Sign(Enum):
     BIND_DONE = auto()
     BIND_FAILED = auto()
 
+    # As in Phase.
+    __hash__ = object.__hash__
+
 
 _Table = Mapping[
     Sign, Mapping[Phase, tuple[Phase, Callable[["PodLifecycle", PodRecord, Pod, float], None] | None]]
@@ -108,8 +111,10 @@ class PodLifecycle:
 
     def on_seen(self, pod: Pod, now_s: float) -> list[Instruction]:
         """Note what a watch shows of a pod."""
-        record = self._records.at(pod.uid)
-        known = self._state.placed.get(pod.uid)
+        record, known = self._records.get(pod.uid), self._state.placed.get(pod.uid)
+        if record is None:
+            # Most pods of a cluster have none, not even now.
+            record = PodRecord(pod.uid, Phase.GONE if known is None else Phase.PLACED)
         before = record.shown if known is None else known.pod
         instructions: list[Instruction] = []
         if pod.disruption and known is not None and not known.pod.disruption:
@@ -273,7 +278,8 @@ class PodLifecycle:
             record.shown = None
             self._queue.delete(pod.uid)
             self._fallbacks.forget(pod.uid)
-        self._preemptions.on_placed(pod.uid, pod.node_name)
+        if record.evicted:
+            self._preemptions.on_placed(pod.uid, pod.node_name)
         known = self._state.placed.get(pod.uid)
         # Read before upsert_pod, which changes `known`.
         counted, assumed = (None, False) if known is None else (known.pod, known.assumed)

@@ -39,6 +39,9 @@ class Phase(Enum):
     #: Shown on a node.
     PLACED = ("placed", False, False, False)
 
+    # Enum's own hash is computed in Python, several times per stimulus.
+    __hash__ = object.__hash__
+
     def __init__(self, text: str, is_shown: bool, is_assumed: bool, is_unanswered: bool) -> None:  # noqa: FBT001
         self.text = text
         #: Whether a watch shows the pod unassigned.
@@ -139,7 +142,7 @@ class PodRecord:
     room_on: str = ""
     evicted: tuple[str, ...] = ()
     evicted_for: str = ""
-    preemptors: list[str] = field(default_factory=list)
+    preemptors: tuple[str, ...] = ()
     is_deleted: bool = False
     is_kept_by_annotations: bool = False
 

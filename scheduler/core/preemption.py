@@ -191,7 +191,8 @@ class Preemptions:
         """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
         if victim_uid not in preemption.unanswered and victim_uid not in preemption.unseen:
             record = self._records.at(victim_uid)
-            record.preemptors.remove(preemption.preemptor.uid)
+            uid = preemption.preemptor.uid
+            record.preemptors = tuple(other for other in record.preemptors if other != uid)
             self._records.settle(record)
 
     def _release(self, preemption: Preemption, now_s: float) -> None:
@@ -249,7 +250,7 @@ class Preemptions:
                 preemption.unseen.add(victim.uid)
             record = self._records.at(victim.uid)
             if uid not in record.preemptors:
-                record.preemptors.append(uid)
+                record.preemptors += (uid,)
             self._records.settle(record)
         for victim in victims:
             record = self._records.at(victim.uid)
