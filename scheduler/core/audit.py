@@ -7,15 +7,50 @@ A forgotten cleanup shows here: at the teardown of tests with a machine, in chao
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from scheduler.core.pod_records import Phase, PodRecord, PodRecords
 from scheduler.queueing.pod_queue import PodQueue
+from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
+
+#: Records that one piece compares, 2 µs each; and the most of which all are compared at once with the indexes.
+_RECORDS_PER_PIECE: Final = 500
+_MOST_AT_ONCE: Final = 5_000
+
+
+class MachineAudit:
+    """Compares the state and the records in small pieces, round after round; they may change between two pieces."""
+
+    def __init__(self, records: PodRecords, state: ClusterState, queue: PodQueue) -> None:
+        self._records, self._state, self._queue = records, state, queue
+        self._of_state = Audit(state)
+        self._round: Iterator[PodRecord] = iter(())
+
+    def step(self) -> list[str]:
+        """Return the differences of the next piece, one line each. Cost: 3 ms."""
+        texts = self._of_state.step()
+        piece = list(islice(self._round, _RECORDS_PER_PIECE))
+        for record in piece:
+            if self._records.get(record.uid) is record:
+                texts += _differences(record, self._records, self._state, self._queue)
+        if not piece:
+            records = list(self._records)
+            self._round = iter(records)
+            if len(records) <= _MOST_AT_ONCE:
+                texts += _index_differences(self._records, self._state, self._queue)
+        return texts
 
 
 def differences(records: PodRecords, state: ClusterState, queue: PodQueue) -> list[str]:
     """Return where an index or the state differs from the records, one line each; empty if all agree. O(records)."""
     texts = [text for record in records for text in _differences(record, records, state, queue)]
+    return [*texts, *_index_differences(records, state, queue)]
+
+
+def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue) -> list[str]:
+    texts: list[str] = []
     if (n_assumed := sum(record.phase.is_assumed for record in records)) != state.n_assumed:
         texts.append(f"{state.n_assumed} pods assumed in the state, {n_assumed} by their records")
     if (n_unanswered := sum(record.binding is not None for record in records)) != records.n_unanswered:

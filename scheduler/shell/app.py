@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.assembly.watched_kinds import kinds_for, pod_groups
+from scheduler.core.audit import MachineAudit
 from scheduler.core.machine import Machine
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient, product_version
@@ -53,7 +54,6 @@ from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.signals import on_termination
 from scheduler.shell.victims import VictimEvictor
 from scheduler.shell.volume_writer import VolumeWriter
-from scheduler.state.audit import Audit
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -155,7 +155,7 @@ class Scheduler:
             self._machine.preemptions.wasted,
             n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
         )
-        self._audit = Audit(self._state)
+        self._audit = MachineAudit(self._machine.records, self._state, self._queue)
         self._explainer = PendingPodExplainer(settings, self._state, self._queue, profiles, now_s=now_s)
         self._inbox = Inbox()
         self._informers = informers_of(
