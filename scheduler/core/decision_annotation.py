@@ -14,12 +14,14 @@ reason, as the text of an event does. A single feasible node is not scored. `rel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from scheduler.core.decide import ScheduleResult
 from scheduler.core.node_scores import NodeScores
+from scheduler.model.fallback import RELAXED, RelaxedRule, mark
 from scheduler.state.node_table import NodeTable
 
 DECISION_ANNOTATION: Final = "affinity-scheduler.io/decision"
@@ -51,6 +53,28 @@ class DecisionRecord(msgspec.Struct, frozen=True):
     rejected: Mapping[str, int] = {}
     relaxed: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     evicted: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionAnnotations:
+    """Makes the annotations of pods that are bound. `records_decisions`: whether the record is one of them."""
+
+    nodes: NodeTable
+    records_decisions: bool = False
+
+    def of(
+        self, result: ScheduleResult, rules: Sequence[RelaxedRule] = (), evicted: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """
+        Return the annotations; call it before the pod is assumed, which changes some of the score arrays.
+
+        `rules`: the relaxed rules. `evicted`: the pods that were evicted for this one, as namespace/name.
+        """
+        annotations = {RELAXED: mark(rules)} if rules else {}
+        if self.records_decisions:
+            names = [relaxed.rule for relaxed in rules]
+            annotations[DECISION_ANNOTATION] = decision_record(result, self.nodes, names, evicted)
+        return annotations
 
 
 def decision_record(

@@ -8,11 +8,12 @@ preemption goes before a fallback: while a node is nominated for the pod, no clo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
 from scheduler.core.decide import fits
+from scheduler.core.pod_records import PodRecords, Relaxation
 from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.profile import Profile
@@ -29,35 +30,21 @@ _MEMOIZED_SPECS: Final = 1_024
 _KEPT_BY_ANNOTATIONS: Final = "only affinity by annotation keeps the pod pending; autoscalers do not see it"
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
-    """A pod whose due rules count as preferred, and why."""
-
-    pod: Pod
-    rules: tuple[RelaxedRule, ...]
-
-    def note(self) -> str:
-        """Return which rules count as what, and why."""
-        softened = {one.name: one.softened for one in self.pod.spec.relaxed}
-        return "; ".join(f"{one.rule} counts as {softened[one.rule]}: {one.why}" for one in self.rules)
-
-
 class Fallbacks:
     """Asks what keeps pods pending, for the machine, and keeps their clocks."""
 
-    def __init__(self, state: ClusterState, view: ClusterView) -> None:
+    def __init__(self, state: ClusterState, view: ClusterView, records: PodRecords) -> None:
         self._state = state
+        self._records = records
         self._view = view
         self._clocks = RuleClocks()
         self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
         self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
-        #: Pods that only annotations keep pending.
-        self._kept_by_annotations: set[str] = set()
 
     @property
     def n_kept_by_annotations(self) -> int:
-        """The number of pending pods that would fit if no annotation declared affinity."""
-        return len(self._kept_by_annotations)
+        """The number of pending pods that would fit if no annotation declared affinity. O(records)."""
+        return sum(record.is_kept_by_annotations for record in self._records)
 
     def consider(self, pod: Pod, error: FitError, profile: Profile, now_s: float) -> Relaxation | None:
         """Let the clocks of the rules run that keep the unfit pod pending; return it relaxed if some are due."""
@@ -78,14 +65,11 @@ class Fallbacks:
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
         """Return the saves of an unfit pod's clocks, and the event if only annotations keep the pod pending."""
         reports: list[Instruction] = [*self._saves(pod)]
-        if self._is_kept_by_annotations(pod, error, profile):
-            if pod.uid not in self._kept_by_annotations:
-                self._kept_by_annotations.add(pod.uid)
-                reports.append(
-                    EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS)
-                )
-        else:
-            self._kept_by_annotations.discard(pod.uid)
+        record, is_kept = self._records.get(pod.uid), self._is_kept_by_annotations(pod, error, profile)
+        if record is not None and is_kept and not record.is_kept_by_annotations:
+            reports.append(EmitEvent(pod, "Warning", "KeptByAnnotations", "Scheduling", _KEPT_BY_ANNOTATIONS))
+        if record is not None:
+            record.is_kept_by_annotations = is_kept
         return reports
 
     def on_time(self, now_s: float) -> tuple[list[str], list[Instruction]]:
@@ -119,7 +103,7 @@ class Fallbacks:
     def on_assumed(self, uid: str, now_s: float) -> None:
         """Stop the clocks of a pod that is being bound."""
         self._clocks.stop(uid, now_s)
-        self._kept_by_annotations.discard(uid)
+        self._forget_kept(uid)
 
     def waited_s(self, uid: str) -> dict[str, int]:
         """Return the whole seconds that each rule of the pod has waited; empty if none has."""
@@ -128,7 +112,11 @@ class Fallbacks:
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or gone."""
         self._clocks.forget(uid)
-        self._kept_by_annotations.discard(uid)
+        self._forget_kept(uid)
+
+    def _forget_kept(self, uid: str) -> None:
+        if (record := self._records.get(uid)) is not None:
+            record.is_kept_by_annotations = False
 
     def _saves(self, pod: Pod) -> list[SaveWaits]:
         unsaved = self._clocks.take_unsaved(pod.uid)
@@ -138,9 +126,9 @@ class Fallbacks:
         return replace(pod, spec=self._relaxed_spec(pod.spec, rules))
 
     def _is_preempting(self, pod: Pod, error: FitError) -> bool:
-        found = error.postfilter
-        if found is not None and found.nominated_node_name is not None:
-            return found.nominated_node_name != ""
+        result = error.postfilter
+        if result is not None and result.nominated_node_name is not None:
+            return result.nominated_node_name != ""
         return bool(self._state.nominated and self._state.nominated.node_of(pod.uid))
 
     def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:

@@ -2,7 +2,7 @@
 The cycle of a group: its members leave the queue together, one search places them, and all are bound or put back.
 
     a member is popped --> its siblings are taken --> search --+--> enough have places: all of these are bound; the
-                                                               |    others are put back, each with its own reason
+                                                               |    others are given back, and tried as any pod
                                                                `--> all are put back, with the group's reason; pods
                                                                     may be evicted for them: `group_nominations`
 
@@ -12,23 +12,25 @@ has to be kept for a restart between two binds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.core.decide import ScheduleResult
+from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
-from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_message
+from scheduler.core.group_members import has_minimum, n_needed
+from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations, Nominations
 from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
+from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import attempted, report_failure, report_group
+from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
+from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.diagnosis import PostFiltered
-from scheduler.framework.events import ASSIGNED_POD_DELETE
-from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
@@ -38,7 +40,6 @@ from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
-from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
 
 #: Most members of one cycle, if the group does not need more at once: 0.2 ms each. The others come in later cycles.
@@ -69,28 +70,26 @@ class GroupResult:
 
 
 class GroupCycles:
-    """
-    The cycles of all groups. Shares state, queue and reservations with the machine, which binds what is placed.
-
-    `annotate`: returns the annotations of a pod that is bound by a decision.
-    """
+    """The cycles of all groups. Shares all that it is given with the machine, which binds what is placed."""
 
     def __init__(
         self,
         state: ClusterState,
         queue: PodQueue,
+        records: PodRecords,
+        nominator: Nominator,
         reservations: Reservations,
-        rng: Rng,
         observer: Observer,
-        annotate: Callable[[ScheduleResult], Mapping[str, str]],
+        annotations: DecisionAnnotations,
     ) -> None:
         self._state = state
         self._groups = state.groups
         self._queue = queue
+        self._records = records
+        self._nominator = nominator
         self._reservations = reservations
-        self._rng = rng
         self._observer = observer
-        self._annotate = annotate
+        self._annotations = annotations
         #: Groups with members of unequal priorities.
         self._unequal: set[GroupKey] = set()
         self._nominations = GroupNominations(state)
@@ -102,8 +101,7 @@ class GroupCycles:
     def run(self, popped: QueuedPod, key: GroupKey, profile: Profile, now_s: float) -> GroupResult:
         """Return what becomes of the group of a member that was popped."""
         entries = {popped.uid: popped}
-        group, n_running = self._groups.get(key), self._groups.n_placed(key)
-        n_most = max(MOST_AT_ONCE, min(LIMIT_MEMBERS, self._n_needed(key, group, n_running)))
+        n_most = max(MOST_AT_ONCE, min(LIMIT_MEMBERS, n_needed(self._groups, key)))
         for pod in self._siblings(key):
             if len(entries) >= n_most:
                 break
@@ -136,32 +134,30 @@ class GroupCycles:
     def _place(
         self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
     ) -> GroupResult:
-        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
-        problem = next((one.pod.group.problem for one in entries.values() if one.pod.group), "")
-        if group is not None and group.min_count > LIMIT_MEMBERS:
-            problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
-        n_needed = self._n_needed(key, group, n_running)
-        if group is None or problem or n_needed > len(entries):
+        group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
+        text = waiting_for(self._groups, key, pods)
+        if group is None or text:
             self._incomplete.note(key, now_s)
-            text = waiting_message(key, group, problem)
             return self._put_back_all(
                 entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
             )
-        before = self._nominations.withdraw(one.pod for one in entries.values())
-        members = [_unnominated(one.pod) for one in entries.values()]
-        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
-        trial = self._trial(profile, len(entries) + profile.max_search_decisions)
-        outcome = search(request, trial)
+        request = self._request(key, group, pods)
+        n_decisions = len(entries) + profile.max_search_decisions
+        first = next(iter(entries.values()))
+        trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
+        with self._state.without_nominations(entries.keys()):
+            outcome = search(request, trial)
         if not outcome.is_placed:
-            return self._on_unplaced(entries, key, request, outcome, before, profile, now_s)
+            return self._on_unplaced(entries, key, request, outcome, trial, now_s)
         self._lost.note_decided(key)
         self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
-        placed = {place.pod.uid: entries.pop(place.pod.uid) for place in trial.places}
-        reports = [
-            one for queued in entries.values() for one in self._put_back_surplus(queued, outcome, now_s)
-        ]
-        return GroupResult(placed, trial, [attempt, *reports])
+        placed: dict[str, QueuedPod] = {}
+        for place in trial.places:
+            placed[place.pod.uid] = entries.pop(place.pod.uid)
+            self._nominator.take_node(place.pod, place.node_name, now_s)
+        self._give_back(entries, now_s)
+        return GroupResult(placed, trial, [attempt])
 
     def _on_unplaced(
         self,
@@ -169,81 +165,97 @@ class GroupCycles:
         key: GroupKey,
         request: SearchRequest,
         outcome: Outcome,
-        before: Mapping[str, str],
-        profile: Profile,
+        trial: GroupTrial,
         now_s: float,
     ) -> GroupResult:
-        """Put the members back; nominate them where room can be made for all. `before`: their nominations."""
+        """Put the members back; nominate them where room can be made for all."""
+        if outcome.error is None and has_minimum(self._groups, key) and not request.topology_key:
+            self._give_back(entries, now_s)
+            attempt = GroupAttempted(
+                trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
+            )
+            return GroupResult({}, None, [attempt])
         if outcome.error is not None:
+            self._nominate(entries, _NO_NOMINATIONS, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
             unschedulable = outcome.error.unschedulable
             return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
-        n_running = sum(1 for _ in self._groups.placed(key))
-        text = unplaced_message(key, request.n_needed, n_running, outcome, profile.max_search_decisions)
-        n_decisions = len(entries) + profile.max_search_decisions
-        nominations = self._nominations.next_step(
-            key,
-            request,
-            before,
-            profile,
-            lambda: self._trial(profile, n_decisions, is_observed=False),
-            now_s,
-        )
+        n_running, n_most = self._groups.n_placed(key), trial.profile.max_search_decisions
+        text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
+        nominated = self._state.nominated
+        before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
+        with self._state.without_nominations(entries.keys()):
+            nominations = self._nominations.next_step(key, request, before, trial, now_s)
         if not nominations.victims and self._lost.take_due(key, now_s):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
-        self._nominations.nominate((one.pod for one in entries.values()), nominations.nodes)
+        self._nominate(entries, nominations, now_s)
         notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
         text = " ".join([text, *filter(None, notes)])
         return self._put_back_all(
             entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
         )
 
-    def _trial(self, profile: Profile, max_decisions: int, *, is_observed: bool = True) -> GroupTrial:
+    def _nominate(self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float) -> None:
+        """Nominate the members, which the queue does not hold, to these nodes alone."""
+        for uid, queued in entries.items():
+            self._nominator.nominate(_unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+
+    def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> None:
+        """Let members without which the group is placed be tried on their own."""
+        self._nominate(entries, _NO_NOMINATIONS, now_s)
+        for queued in entries.values():
+            self._queue.give_back(queued)
+
+    def is_alone(self, queued: QueuedPod, key: GroupKey) -> bool:
+        """
+        Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
+
+        A topology constraint holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        """
+        group = self._groups.get(key)
+        if not queued.is_surplus or group is None or group.topology_key:
+            return False
+        return has_minimum(self._groups, key)
+
+    def _trial(
+        self, identity: str, profile: Profile, max_decisions: int, *, is_observed: bool = True
+    ) -> GroupTrial:
+        """`identity`: of the decision, from which the trial's random numbers follow."""
         observer = self._observer if is_observed else Unobserved()
+        rng = TrialRng(identity)
         return GroupTrial(
-            self._state, self._reservations, profile, self._rng, observer, self._annotate, max_decisions
+            self._state, self._reservations, profile, rng, observer, self._annotations, max_decisions
         )
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
         """
-        Return whether the group has still no places; asked right before a pod is deleted for it.
+        Return whether the group has still no places; asked right before a pod is deleted for it. Changes nothing.
 
         A large group is not searched again for each of its victims.
         """
         if self._groups.is_released(key):
             return True
         members = [
-            _unnominated(pod)
+            pod
             for pod in self._groups.pending(key)
             if not pod.gates and not pod.terminating and not self._state.is_assumed(pod.uid)
         ]
-        group, n_running = self._groups.get(key), sum(1 for _ in self._groups.placed(key))
-        n_needed = self._n_needed(key, group, n_running)
-        if group is None or n_needed > len(members):
+        group = self._groups.get(key)
+        if group is None or n_needed(self._groups, key) > len(members):
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
-        before = self._nominations.withdraw(members)
-        trial = self._trial(profile, 2 * len(members), is_observed=False)
-        request = SearchRequest(members, n_needed, group.topology_key, self._rows(key, group))
-        outcome = search(request, trial)
-        trial.take_all_back()
-        self._nominations.nominate((pod for pod in self._groups.pending(key) if pod.uid in before), before)
+        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members), is_observed=False)
+        with self._state.without_nominations({pod.uid for pod in members}):
+            outcome = search(self._request(key, group, members), trial)
+            trial.take_all_back()
         return not outcome.is_placed and outcome.error is None
 
-    def _n_needed(self, key: GroupKey, group: PodGroup | None, n_running: int) -> int:
-        """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
-        if group is None:
-            return 1
-        missing = group.min_count - n_running
-        if missing > 1 and self._groups.is_whole(key):
-            # Members that finished or were replaced do not come back: as many as are there are placed, or none.
-            missing = min(missing, max(1, self._groups.n_ready(key) - n_running))
-        return max(1, missing)
-
-    def _rows(self, key: GroupKey, group: PodGroup) -> Mask:
-        return rows_for(self._state, key, group.topology_key)
+    def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
+        rows = rows_for(self._state, key, group.topology_key)
+        unnominated = [_unnominated(pod) for pod in members]
+        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology_key, rows)
 
     # Putting back.
 
@@ -288,19 +300,6 @@ class GroupCycles:
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult({}, None, reports, preemptor, nominations, entries.keys())
 
-    def _put_back_surplus(self, queued: QueuedPod, outcome: Outcome, now_s: float) -> list[Instruction]:
-        """Put back a member that has no place although its group is placed without it."""
-        refusal = outcome.refusals.get(queued.uid)
-        rejecting = outcome.rejecting.get(queued.uid, _BY_GANG_SCHEDULING)
-        text = "the pod group is placed without this pod"
-        if refusal is not None:
-            text = f"{text}: {refusal.message()}"
-        self._queue.put_back(queued, rejecting, now_s)
-        return [
-            attempted(queued, "unschedulable", now_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=True),
-        ]
-
     # Members that come and go.
 
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
@@ -318,7 +317,7 @@ class GroupCycles:
         elif not self._groups.is_complete(first):
             self._incomplete.note(key, now_s)
             self._nominations.forget(key)
-            self._release(self._nominations.withdraw_all(key), now_s)
+            self._withdraw(key, now_s)
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:
@@ -334,7 +333,7 @@ class GroupCycles:
             for pod in pods:
                 self._queue.rank(pod.uid, lowest)
 
-    def on_bound(self, pod: Pod, binding: Container[str]) -> list[Instruction]:
+    def on_bound(self, pod: Pod) -> list[Instruction]:
         """
         Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
 
@@ -350,7 +349,7 @@ class GroupCycles:
             and (group.was_scheduled or not group.api_version)
         ):
             return []
-        n_bound = sum(one.uid not in binding for one in self._groups.placed(key))
+        n_bound = sum(not self._records.is_unanswered(member.uid) for member in self._groups.placed(key))
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key)
@@ -361,19 +360,17 @@ class GroupCycles:
 
     def on_time(self, now_s: float) -> list[Instruction]:
         """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
-        self._release(self._nominations.end_hold(now_s), now_s)
+        if (held := self._nominations.end_hold(now_s)) is not None:
+            self._withdraw(held, now_s)
         for key in self._lost.due(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
         return [*self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
 
-    def _release(self, members: list[Pod], now_s: float) -> None:
-        """Wake the pods that wait for room which these members were nominated for."""
-        highest = max((pod.priority for pod in members), default=0)
-        for pod in members:
-            self._queue.on_event(
-                ASSIGNED_POD_DELETE, pod, None, now_s, only=lambda waiting: waiting.priority <= highest
-            )
+    def _withdraw(self, key: GroupKey, now_s: float) -> None:
+        """End the nominations of the group's members, and wake the pods that these kept out."""
+        for pod in list(self._groups.pending(key)) if self._state.nominated else ():
+            self._nominator.withdraw(pod, now_s)
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""

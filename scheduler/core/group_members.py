@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import PodMatcher, incoming_rule
+from scheduler.state.pod_groups import PodGroups
 
 #: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
 _MOST_COMPARED: Final = 100_000
@@ -54,6 +56,24 @@ class Component:
     def n_pods(self) -> int:
         """Return the number of members."""
         return sum(len(kind.pods) for kind in self.kinds)
+
+
+def n_needed(groups: PodGroups, key: GroupKey) -> int:
+    """Return how many members have to be placed; 1 if as many run as are needed, or the group was placed before."""
+    group, n_running = groups.get(key), groups.n_placed(key)
+    if group is None:
+        return 1
+    missing = group.min_count - n_running
+    if missing > 1 and groups.is_whole(key):
+        # Members that finished or were replaced do not come back: as many as are there are placed, or none.
+        missing = min(missing, max(1, groups.n_ready(key) - n_running))
+    return max(1, missing)
+
+
+def has_minimum(groups: PodGroups, key: GroupKey) -> bool:
+    """Return whether as many members are on nodes as the group needs: any other member is a pod like any other."""
+    group = groups.get(key)
+    return group is not None and groups.n_placed(key) >= group.min_count
 
 
 def kinds_of(members: Sequence[Pod], view: ClusterView) -> list[Kind]:

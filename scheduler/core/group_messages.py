@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from scheduler.core.group_members import n_needed
 from scheduler.core.group_search import Outcome
-from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
+from scheduler.model.pods import Pod
+from scheduler.state.pod_groups import PodGroups
 
 #: Domains that a message names.
 _NAMED_DOMAINS: Final = 2
 
 #: Ends the message of a group with members that have rules with fallbacks.
 NOT_RELAXED: Final = "Rules with fallbacks are not relaxed for members of groups."
+
+
+def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> str:
+    """Return why these pending members are not placed before more come; empty if the group has enough of them."""
+    group = groups.get(key)
+    problem = next((pod.group.problem for pod in members if pod.group is not None), "")
+    if group is not None and group.min_count > LIMIT_MEMBERS:
+        problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
+    if group is None or problem or n_needed(groups, key) > len(members):
+        return waiting_message(key, group, problem)
+    return ""
 
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:

@@ -14,14 +14,13 @@ from adding nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.group_preemption import make_room
 from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
-from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
@@ -58,7 +57,7 @@ class _Hold:
 
 
 class GroupNominations:
-    """The nominations of groups. Changes the nominations of the machine's state alone."""
+    """Decides where members of groups are nominated, and holds room for one group at a time."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -67,47 +66,29 @@ class GroupNominations:
         self._hold: _Hold | None = None
         self._rest_until_s = 0.0
 
-    def withdraw(self, members: Iterable[Pod]) -> dict[str, str]:
-        """End the nominations of the members, and return them by UID. O(1) where no pod is nominated."""
-        if not self._state.nominated:
-            return {}
-        nodes = {}
-        for pod in members:
-            if node_name := self._state.nominated.node_of(pod.uid):
-                nodes[pod.uid] = node_name
-                self._state.nominate(pod, "")
-        return nodes
-
-    def withdraw_all(self, key: GroupKey) -> list[Pod]:
-        """End the nominations of the group's members, and return these pods, each with its nomination."""
-        pods = list(self._state.groups.pending(key))
-        before = self.withdraw(pods)
-        return [replace(pod, nominated_node_name=before[pod.uid]) for pod in pods if pod.uid in before]
-
-    def nominate(self, members: Iterable[Pod], nodes: Mapping[str, str]) -> None:
-        """Nominate the members to these nodes, by UID."""
-        for pod in members if nodes else ():
-            self._state.nominate(pod, nodes.get(pod.uid, ""))
-
     def next_step(
         self,
         key: GroupKey,
         request: SearchRequest,
         before: Mapping[str, str],
-        profile: Profile,
-        new_trial: Callable[[], GroupTrial],
+        trial: GroupTrial,
         now_s: float,
     ) -> Nominations:
-        """Return the next step for a group that has no places. `before`: its nominations, withdrawn."""
+        """
+        Return the next step for a group that has no places.
+
+        `before`: its nominations by UID, which do not count meanwhile. `trial`: as the one that has found no places.
+        """
         self._unplaced_since_s.setdefault(key, now_s)
-        preemptor = next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
+        post_filters = trial.profile.post_filters
+        preemptor = next(filter(None, (plugin.group_preemptor for plugin in post_filters)), None)
         if preemptor is None:
             return Nominations()
         members, note = request.members, ""
         priority = min(pod.priority for pod in members)
         reason = preemptor.group_ineligibility(members, set(before.values()), self._view)
         if reason is None:
-            room = make_room(request, priority, self._state, preemptor, new_trial)
+            room = make_room(request, priority, self._state, preemptor, trial)
             if room is not None:
                 return Nominations(room.nodes, room.nodes, room.victims, room.n_violations)
             if (self._view.has_lower(priority) & request.rows).any():
@@ -117,7 +98,7 @@ class GroupNominations:
             if before and self._hold is None:
                 return Nominations(before, None, note=note)
         if self._hold is None and self._may_hold(key, now_s):
-            room = make_room(request, priority + 1, self._state, preemptor, new_trial)
+            room = make_room(request, priority + 1, self._state, preemptor, trial)
             if room is not None:
                 self._hold = _Hold(key, now_s + HOLD_FOR_S)
                 return Nominations(room.nodes, note=HELD)
@@ -138,12 +119,12 @@ class GroupNominations:
         """Return when the hold ends, None without one."""
         return None if self._hold is None else self._hold.end_s
 
-    def end_hold(self, now_s: float) -> list[Pod]:
-        """End the hold if its time is over; return the members that were nominated."""
+    def end_hold(self, now_s: float) -> GroupKey | None:
+        """End the hold if its time is over; return the group for which room was held."""
         if self._hold is None or now_s < self._hold.end_s:
-            return []
+            return None
         key = self._hold.key
         self._hold, self._rest_until_s = None, now_s + HOLD_FOR_S
         # Other groups come first.
         self._unplaced_since_s[key] = now_s
-        return self.withdraw_all(key)
+        return key

@@ -16,7 +16,7 @@ affinity or a topology constraint may preempt too; the group's priority is that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,14 +60,15 @@ def make_room(
     below_priority: int,
     state: ClusterState,
     preemptor: GroupPreemptor,
-    new_trial: Callable[[], GroupTrial],
+    trial: GroupTrial,
 ) -> GroupRoom | None:
     """
     Return the room for the group without pods of lower priorities, None if there is none even then.
 
-    Cost: a search, and one more for each pod that may have to leave, within the bounds above.
+    `trial`: the room is looked for on trials like it. Cost: a search, and one more for each pod that may have to leave,
+    within the bounds above.
     """
-    attempt = _Attempt(request, state, preemptor, new_trial)
+    attempt = _Attempt(request, state, preemptor, trial)
     for rows in _clearings(request, below_priority, ClusterView(state)):
         try:
             attempt.remove_lower(rows, below_priority)
@@ -85,10 +86,10 @@ class _Attempt:
         request: SearchRequest,
         state: ClusterState,
         preemptor: GroupPreemptor,
-        new_trial: Callable[[], GroupTrial],
+        trial: GroupTrial,
     ) -> None:
         self._request, self._state = request, state
-        self._preemptor, self._new_trial = preemptor, new_trial
+        self._preemptor, self._trial = preemptor, trial
         self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
@@ -148,28 +149,28 @@ class _Attempt:
                     late.append(placed)
                     continue
                 self._restore(placed)
-                if (found := self._places()) is None:
+                if (places := self._places()) is None:
                     self._remove(placed)
                 else:
-                    nodes = found
+                    nodes = places
         if late:
-            if (found := self._in_place(late)) is None:
+            if (places := self._in_place(late)) is None:
                 return None
-            nodes = found
+            nodes = places
         n_violations = sum(placed.pod.uid in self._removed for placed in order[:n_violating])
-        victims = tuple(one.pod for one in reversed(order) if one.pod.uid in self._removed)
+        victims = tuple(placed.pod for placed in reversed(order) if placed.pod.uid in self._removed)
         return GroupRoom(nodes, victims, n_violations) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> dict[str, str]:
         """Bring back the pods on nodes without a member, if the group then still has places."""
         taken = set(nodes.values())
-        elsewhere = [one for one in self._removed.values() if one.pod.node_name not in taken]
+        elsewhere = [placed for placed in self._removed.values() if placed.pod.node_name not in taken]
         if not elsewhere:
             return nodes
         for placed in elsewhere:
             self._restore(placed)
-        if (found := self._places()) is not None:
-            return found
+        if (places := self._places()) is not None:
+            return places
         for placed in elsewhere:
             self._remove(placed)
         return nodes
@@ -182,7 +183,7 @@ class _Attempt:
         return nodes if outcome.is_placed else None
 
     def _search(self) -> tuple[Outcome, GroupTrial]:
-        trial = self._new_trial()
+        trial = self._trial.anew()
         outcome = search(self._request, trial)
         self._n_decisions += outcome.n_decisions
         return outcome, trial
@@ -235,7 +236,7 @@ def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
-    found: list[tuple[tuple[int, int], Rows]] = []
+    clearings: list[tuple[tuple[int, int], Rows]] = []
     for of_domain in _by_domain(order, key, view):
         n_copies = np.cumsum(copies[of_domain])
         if not len(n_copies) or n_copies[-1] < request.n_needed:
@@ -245,8 +246,8 @@ def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -
         chosen = of_domain[:n_rows]
         chosen = chosen[np.cumsum(n_lower[chosen]) <= _MOST_LIFTED]
         if len(chosen):
-            found.append(((int(top[chosen].max()), int(n_lower[chosen].sum())), chosen))
-    for _, chosen in sorted(found, key=lambda one: one[0])[:_MOST_DOMAINS]:
+            clearings.append(((int(top[chosen].max()), int(n_lower[chosen].sum())), chosen))
+    for _, chosen in sorted(clearings, key=lambda clearing: clearing[0])[:_MOST_DOMAINS]:
         mask = np.zeros(view.n_rows, dtype=np.bool_)
         mask[chosen] = True
         yield mask

@@ -7,10 +7,11 @@ the next member sees it by the same plugins, and taking it back is what follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide_within
+from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
@@ -41,26 +42,29 @@ class Place:
     """
     A member assumed on a node.
 
-    `order`: binds it, or writes what is reserved for it first. `is_owed`: a pod that its required affinity selects has
-    yet to come to its domain. `nominated_to`: the node that it was nominated to before, empty if none.
+    `instruction`: binds it, or writes what is reserved for it first. `is_owed`: a pod that its required affinity
+    selects has yet to come to its domain.
     """
 
     pod: Pod
-    order: Bind | WriteReservation
+    instruction: Bind | WriteReservation
     annotations: Mapping[str, str]
     n_evaluated: int
     n_feasible: int
     is_owed: bool
-    nominated_to: str
 
     @property
     def node_name(self) -> str:
         """Return the node's name."""
-        return self.order.node_name
+        return self.instruction.node_name
 
 
 class GroupTrial:
-    """The places of one attempt. Everything is taken back unless the caller keeps it."""
+    """
+    The places of one attempt. Everything is taken back unless the caller keeps it.
+
+    Its members count as not nominated meanwhile: `ClusterState.without_nominations`.
+    """
 
     def __init__(
         self,
@@ -69,10 +73,10 @@ class GroupTrial:
         profile: Profile,
         rng: Rng,
         observer: Observer,
-        annotate: Callable[[ScheduleResult], Mapping[str, str]],
+        annotations: DecisionAnnotations,
         max_decisions: int,
     ) -> None:
-        """`annotate`: returns the annotations of a pod that is bound by a decision."""
+        """`rng`: of the trial alone, as all that the machine draws changes what it decides later."""
         self.view = ClusterView(state)
         self.profile = profile
         self.places: list[Place] = []
@@ -83,8 +87,20 @@ class GroupTrial:
         self._reservations = reservations
         self._rng = rng
         self._observer = observer
-        self._annotate = annotate
+        self._annotations = annotations
         self._max_decisions = max_decisions
+
+    def anew(self) -> GroupTrial:
+        """Return a trial like this one, without places, which is not observed."""
+        return GroupTrial(
+            self._state,
+            self._reservations,
+            self.profile,
+            self._rng,
+            Unobserved(),
+            self._annotations,
+            self._max_decisions,
+        )
 
     def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
         """
@@ -106,15 +122,13 @@ class GroupTrial:
 
     def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
         """Assume the member where the decision says."""
-        # Before assume, which changes some of the score arrays.
-        annotations = self._annotate(result)
+        annotations = self._annotations.of(result)
         reserved = result.scores.reservations()
-        nominated_to = self._state.nominated.node_of(pod.uid) if self._state.nominated else ""
         self._state.assume(replace(pod, node_name=result.node_name), result.node_name)
         bind = Bind(pod, result.node_name, annotations)
-        order = self._reservations.reserve(bind, reserved) if reserved else bind
+        instruction = self._reservations.reserve(bind, reserved) if reserved else bind
         self.places.append(
-            Place(pod, order, annotations, result.n_evaluated, result.n_feasible, is_owed, nominated_to)
+            Place(pod, instruction, annotations, result.n_evaluated, result.n_feasible, is_owed)
         )
 
     def take_back(self) -> Pod:
@@ -122,8 +136,6 @@ class GroupTrial:
         place = self.places.pop()
         self._reservations.release(place.pod.uid)
         self._state.forget(place.pod.uid)
-        if place.nominated_to:
-            self._state.nominate(place.pod, place.nominated_to)
         return place.pod
 
     def take_all_back(self) -> None:

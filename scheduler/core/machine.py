@@ -6,6 +6,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
         CycleEnded               note the time that the pod's namespace has used
         ReservationWritten       let the pod wait for what is reserved for it: `core.reservations`
+        EvictionDue              say whether the victim is still in the way; changes nothing: `core.unfit_pods`
         EvictionEnded            evict the last pod that is in the way, or try the other again: `core.unfit_pods`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
@@ -24,49 +25,43 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
+from scheduler.core.audit import differences
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, decision_record
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
-from scheduler.core.fallbacks import Fallbacks, Relaxation
+from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import (
-    Binding,
     attempted,
     failed_event,
-    report_bound,
     report_failure,
 )
+from scheduler.core.pod_lifecycle import PodLifecycle
+from scheduler.core.pod_records import Binding, PodRecords, Relaxation
 from scheduler.core.preemption import Preemptions
 from scheduler.core.reservations import Reservations
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.events import (
-    Action,
-)
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.fallback import RELAXED, mark
-from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
+from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
     CycleEnded,
+    EvictionDue,
     EvictionEnded,
-    NodeGone,
     PluginFailing,
-    PodSeen,
     ReservationWritten,
     ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
-    WatchEvent,
     WatchInterrupted,
 )
 from scheduler.queueing.pod_queue import PodQueue
@@ -105,42 +100,42 @@ class Machine:
         self._profiles = profiles
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
-        self._records_decisions = records_decisions
-        #: Unassigned pods of our profiles as last seen, whether queued or being bound.
-        self._pending: dict[str, Pod] = {}
-        self._binding: dict[str, Binding] = {}
-        #: Pods of `_binding` for which something has to be written and waited for before.
-        self._reservations = Reservations(state, self._pending)
+        self._annotations = DecisionAnnotations(state.nodes, records_decisions)
+        self.records = PodRecords(state)
+        #: Pods between Reserve and Bind.
+        self._reservations = Reservations(state, self.records.pending)
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
-        self.preemptions = Preemptions(state, queue, self._pending, is_async=is_async)
+        self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._fallbacks = Fallbacks(state, self._view)
-        self._groups = GroupCycles(state, queue, self._reservations, rng, self._observer, self._annotations)
+        self._fallbacks = Fallbacks(state, self._view, self.records)
+        self._groups = GroupCycles(
+            state, queue, self.records, self._nominator, self._reservations, self._observer, self._annotations
+        )
+        self._lifecycle = PodLifecycle(
+            state,
+            queue,
+            self.records,
+            profiles.keys(),
+            nominator=self._nominator,
+            preemptions=self.preemptions,
+            fallbacks=self._fallbacks,
+            reservations=self._reservations,
+            groups=self._groups,
+        )
         self._unfit = UnfitPods(
             state,
             queue,
             profiles,
-            pending=self._pending,
-            binding=self._binding,
+            records=self.records,
+            lifecycle=self._lifecycle,
             preemptions=self.preemptions,
             nominator=self._nominator,
             reservations=self._reservations,
             groups=self._groups,
-            fail_bind=self._on_bind_failed,
         )
+        self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
-        self._handlers = EventHandlers(
-            state=state,
-            queue=queue,
-            profile_names=profiles.keys(),
-            pending=self._pending,
-            binding=self._binding,
-            preemptions=self.preemptions,
-            nominator=self._nominator,
-            fallbacks=self._fallbacks,
-            on_member=self._groups.note,
-        )
 
     @property
     def is_sweeping(self) -> bool:
@@ -150,19 +145,19 @@ class Machine:
     @property
     def n_binding(self) -> int:
         """Number of binds and of reservations that are being written; pods that wait after that do not count."""
-        return len(self._binding) - self._reservations.n_waiting
+        return self.records.n_unanswered - self._reservations.n_waiting
 
     @property
     def n_unconfirmed(self) -> int:
         """Lower bound of the pods whose bind has a result and that no watch has shown bound."""
-        return max(0, self.state.n_assumed - len(self._binding))
+        return max(0, self.state.n_assumed - self.records.n_unanswered)
 
     def observed_node_name(self, uid: str) -> str | None:
         """Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown."""
         placed = self.state.placed.get(uid)
         if placed is not None and not placed.assumed:
             return self.state.nodes.name_of(placed.row)
-        return "" if uid in self._pending else None
+        return None if self.records.shown(uid) is None else ""
 
     @property
     def n_kept_by_annotations(self) -> int:
@@ -198,11 +193,14 @@ class Machine:
         """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
         match stimulus:
             case BindDone(uid):
-                return self._on_bind_done(uid, now_s)
+                return self._lifecycle.on_bind_done(uid, now_s)
             case BindFailed(uid, message):
-                return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
+                text = f'running Bind plugin "DefaultBinder": {message}'
+                return self._lifecycle.on_bind_failed(uid, text, now_s)
             case ReservationWritten():
                 pass
+            case EvictionDue():
+                return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
             case PluginFailing():
@@ -222,11 +220,10 @@ class Machine:
             case SweepDue():
                 self._sweep(now_s)
             case _:
-                told = self._evicted(stimulus)
-                self._handlers.handle(stimulus, now_s)
-                if isinstance(stimulus, NodeGone):
-                    told += self._unfit.withdraw_nominations(stimulus.name, now_s)
-                return told + (self._fail_reservations(stimulus, now_s) if self._reservations else [])
+                instructions = self._handlers.handle(stimulus, now_s)
+                if self._reservations:
+                    instructions += self._fail_reservations(stimulus, now_s)
+                return instructions
         return self._fail_reservations(stimulus, now_s) if self._reservations else []
 
     def _sweep(self, now_s: float) -> None:
@@ -241,35 +238,32 @@ class Machine:
     def _on_time(self, now_s: float) -> list[Instruction]:
         self.queue.flush(now_s)
         self._handlers.expire_kubelet_refusals(now_s)
-        due, told = self._fallbacks.on_time(now_s)
+        due, instructions = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
-        told += self._groups.on_time(now_s)
-        return [*told, *(self._fail_reservations(TimePassed(), now_s) if self._reservations else [])]
-
-    def _evicted(self, event: WatchEvent) -> list[Instruction]:
-        """Return the report of an eviction if the event is the first sign of it."""
-        if not (isinstance(event, PodSeen) and event.pod.disruption):
-            return []
-        known = self.state.placed.get(event.pod.uid)
-        return [Evicted(event.pod)] if known is not None and not known.pod.disruption else []
+        instructions += self._groups.on_time(now_s)
+        return [
+            *instructions,
+            *(self._fail_reservations(TimePassed(), now_s) if self._reservations else []),
+        ]
 
     # The cycle.
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._handlers.expire_kubelet_refusals(now_s)
         if self._reservations.has_ready:
-            return [self._reservations.next_ready()]
+            bind = self._reservations.next_ready()
+            self._lifecycle.on_ready(bind.pod, now_s)
+            return [bind]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
         if queued is None:
             return []
         pod = queued.pod
         if pod.terminating:
             return [failed_event(pod, f"skip schedule deleting pod: {pod.key}")]
-        profile = self._profiles.get(pod.scheduler_name)
-        if profile is None or self.state.is_assumed(pod.uid):
-            return []
-        if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
+        profile = self._profiles[pod.scheduler_name]
+        key = None if pod.group is None else self.state.groups.key_of(pod)
+        if key is not None and not self._groups.is_alone(queued, key):
             return self._schedule_group(queued, key, profile, now_s)
         decision = decide(
             self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer
@@ -301,17 +295,19 @@ class Machine:
     ) -> list[Instruction]:
         """Bind every member of the group that has a place, and report the others."""
         result = self._groups.run(queued, key, profile, now_s)
-        orders: list[Instruction] = []
+        instructions: list[Instruction] = []
         for place in result.trial.places if result.trial is not None else ():
             member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
-            self._binding[place.pod.uid] = Binding(
+            binding = Binding(
                 member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
             )
-            orders.append(place.order)
+            is_reserved = self._reservations.holds(place.pod.uid)
+            self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
+            instructions.append(place.instruction)
         evictions: list[Instruction] = []
         if result.preemptor is not None:
             evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return [*orders, *result.reports, *evictions]
+        return [*instructions, *result.reports, *evictions]
 
     def _assume_and_bind(
         self,
@@ -321,14 +317,15 @@ class Machine:
         relaxation: Relaxation | None = None,
     ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
-        # Before assume, which changes some of the score arrays.
-        annotations = self._annotations(result, pod.uid, relaxation)
+        rules = () if relaxation is None else relaxation.rules
+        evicted = self.preemptions.evicted_for(pod.uid, node_name)
+        annotations = self._annotations.of(result, rules, evicted)
         reserved = result.scores.reservations()
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
         self._fallbacks.on_assumed(pod.uid, now_s)
-        self._binding[pod.uid] = Binding(
+        binding = Binding(
             queued,
             pod,
             node_name,
@@ -339,19 +336,13 @@ class Machine:
             relaxation,
             self._fallbacks.waited_s(pod.uid),
         )
+        self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
         bind = Bind(pod, node_name, annotations)
         return [self._reservations.reserve(bind, reserved) if reserved else bind]
 
-    def _annotations(
-        self, result: ScheduleResult, uid: str = "", relaxation: Relaxation | None = None
-    ) -> dict[str, str]:
-        rules = () if relaxation is None else relaxation.rules
-        annotations = {RELAXED: mark(rules)} if rules else {}
-        if self._records_decisions:
-            names = [one.rule for one in rules]
-            evicted = self.preemptions.evicted_for(uid, result.node_name)
-            annotations[DECISION_ANNOTATION] = decision_record(result, self.state.nodes, names, evicted)
-        return annotations
+    def differences(self) -> list[str]:
+        """Return where the records differ from state, queue and indexes, one line each. O(records)."""
+        return differences(self.records, self.state, self.queue)
 
     def _fail(
         self, queued: QueuedPod, message: str, now_s: float, *, unschedulable: bool
@@ -371,14 +362,6 @@ class Machine:
             ),
         ]
 
-    def awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod is still pending and the victim still runs; asked before an eviction begins."""
-        return self._unfit.awaits_room_of(preemptor_uid, victim_uid)
-
-    def wants_eviction(self, preemptor_uid: str, victim_uid: str) -> bool:
-        """Return whether the pod still needs the victim's place; asked right before the victim is deleted. O(nodes)."""
-        return self._unfit.wants_eviction(preemptor_uid, victim_uid)
-
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
         """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
         for plugin in self._profiles[failing.profile].out_of_tree:
@@ -389,46 +372,11 @@ class Machine:
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 
-    # Results of binds.
-
-    def _on_bind_done(self, uid: str, now_s: float) -> list[Instruction]:
-        binding = self._binding.pop(uid, None)
-        if binding is None:
-            return []
-        if uid in self._pending and not self.state.is_assumed(uid):
-            # Shown bound, then unbound by a restored server; _on_pending_pod left it to this result to queue it.
-            self.queue.add(self._pending[uid], now_s)
-        told = report_bound(binding)
-        if binding.pod.group is not None:
-            told += self._groups.on_bound(binding.pod, self._binding)
-        return told
-
-    def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
-        """Forget the pod, take back what is reserved for it and was not written, and try it again."""
-        binding = self._binding.pop(uid, None)
-        if binding is None:
-            return []
-        queued = binding.queued
-        newest = self._pending.get(uid)
-        if newest is not None:
-            queued.pod = newest
-            self.queue.put_back(queued, frozenset(), now_s)
-        for old, new in self._reservations.release(uid):
-            # Upstream lets pods that wait for the object wait for its next change.
-            self._handlers.notify_of_object(new.kind, Action.UPDATE, old, new, now_s)
-        self._handlers.forget(uid, now_s)
-        self.state.nominated.remove(uid)
-        # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
-        return [
-            attempted(queued, "error", binding.started_s, message=text),
-            *report_failure(queued.pod, text, unschedulable=False),
-        ]
-
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""
         self._reservations.note(stimulus, now_s)
         return [
             instruction
             for uid, message in self._reservations.failures()
-            for instruction in self._on_bind_failed(uid, message, now_s)
+            for instruction in self._lifecycle.on_bind_failed(uid, message, now_s)
         ]

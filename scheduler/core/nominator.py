@@ -24,24 +24,57 @@ class Nominator:
 
     def nominate(self, pod: Pod, node_name: str, now_s: float) -> None:
         """Count the pod, which was tried or goes, as nominated to the node and to no other; empty for none."""
-        before = self._state.nominated.node_of(pod.uid)
-        self._state.nominate(pod, node_name)
-        self._wake_kept_out(pod, before, now_s, but=pod.uid)
+        self._change(pod, node_name, now_s, but=pod.uid)
 
     def withdraw(self, pod: Pod, now_s: float) -> None:
-        """End the nomination of a waiting pod whose node another one takes, and let it be tried again."""
+        """End the nomination of a waiting pod whose node another pod takes, and let it be tried again."""
+        self._change(pod, "", now_s)
+
+    def show(self, old: Pod | None, pod: Pod) -> str:
+        """
+        Follow the nomination that a watch shows. Return the nomination that counted before, for `on_shown`.
+
+        A nomination that was made here counts until a watch shows it, and from then on until a watch shows its end.
+        """
         before = self._state.nominated.node_of(pod.uid)
-        self._state.nominate(pod, "")
-        self._wake_kept_out(pod, before, now_s)
+        if old is None and pod.gates:
+            # Upstream notes the nomination of a new pod when the pod becomes active, or changes.
+            return before
+        node_name = pod.nominated_node_name
+        if old is not None and not old.nominated_node_name and not node_name:
+            node_name = before
+        self._state.nominate(pod, node_name)
+        return before
 
     def on_shown(self, pod: Pod, before: str, now_s: float) -> None:
         """Wake pods, also this one, if a watch showed that its nomination `before`, which counted, is over."""
         self._wake_kept_out(pod, before, now_s)
 
     def take_node(self, pod: Pod, node_name: str, now_s: float) -> None:
-        """End the nomination of a pod that is about to be placed on the node; no event tells that another is free."""
-        if self._state.nominated.node_of(pod.uid) not in ("", node_name):
-            self.nominate(pod, "", now_s)
+        """End the nomination of a pod that is placed on the node; no event tells that another node is free."""
+        before = self._state.nominated.node_of(pod.uid)
+        if before:
+            self._state.nominate(pod, "")
+        if before != node_name:
+            self._wake_kept_out(pod, before, now_s, but=pod.uid)
+
+    def leave_node(self, node_name: str, now_s: float) -> list[Pod]:
+        """
+        End the nominations to a node that is gone, and try their pods at once; return these.
+
+        Upstream leaves them to their next attempt; until then an autoscaler counts them as placed and adds no node.
+        """
+        pods = list(self._state.nominated.on(node_name))
+        for pod in pods:
+            self._state.nominate(pod, "")
+            self._queue.activate(pod.uid, now_s)
+        return pods
+
+    def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:
+        before = self._state.nominated.node_of(pod.uid)
+        if before or node_name:
+            self._state.nominate(pod, node_name)
+            self._wake_kept_out(pod, before, now_s, but=but)
 
     def _wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:
         """Wake waiting pods of the pod's priority or lower if its nomination `before`, which kept them out, is over."""

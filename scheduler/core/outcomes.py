@@ -6,11 +6,10 @@ Source: pkg/scheduler/schedule_one.go, handleSchedulingFailure and truncateMessa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from scheduler.core.fallbacks import Relaxation
+from scheduler.core.pod_records import Binding, Relaxation
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.model.instructions import (
     Attempted,
@@ -30,24 +29,6 @@ _NOTE_TAIL: Final = " ..."
 
 #: Victims that the report of an attempt names.
 _SHOWN_VICTIMS: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A pod between assume and the result of its bind."""
-
-    queued: QueuedPod
-    pod: Pod
-    node_name: str
-    n_evaluated: int
-    n_feasible: int
-    started_s: float
-    #: The decision annotation, '' if it has none.
-    record: str
-    #: The rules that were relaxed for it, None if none was.
-    relaxation: Relaxation | None = None
-    #: Seconds that each of its rules with a fallback has waited; empty if none has.
-    waited_s: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -20,10 +20,10 @@ Source: framework/preemption/executor.go, prepareCandidateAsync and prepareCandi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from scheduler.core.pod_records import PodRecords, Preemption
 from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionEnded, VictimFate
@@ -36,62 +36,25 @@ ELSEWHERE: Final = "the pod runs elsewhere"
 AGAIN: Final = "the room was taken"
 
 
-@dataclass(slots=True)
-class _Preemption:
-    """
-    Attributes:
-        preemptor: the pod, or a member of the group, in whose name pods are evicted.
-        waiting: the UIDs of all pods that room is made for, and that are not tried meanwhile; none without the gate.
-        node_name: where; empty for a group, whose members may go to several nodes.
-        victims: the UIDs of all victims.
-        left: the victim whose eviction begins last; None once it has begun, or will not.
-        unanswered: victims whose eviction began, for this pod or for another one that needs their room too.
-        unseen: the UIDs of the victims whose eviction began and has not failed, and that no watch has shown to end.
-        is_given_up: whether an eviction failed or was not wanted.
-        has_failed: whether one failed.
-        number: of the decision, in their order.
-    """
-
-    preemptor: Pod
-    waiting: frozenset[str]
-    node_name: str
-    victims: frozenset[str]
-    left: Pod | None
-    unanswered: dict[str, Pod] = field(default_factory=dict)
-    unseen: set[str] = field(default_factory=set)
-    is_given_up: bool = False
-    has_failed: bool = False
-    number: int = 0
-
-
 class Preemptions:
     """
-    Every pod that others are being evicted for.
+    Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims.
 
     Args:
-        state: the machine's; only its `preempting` is changed.
+        state: the machine's.
         queue: the machine's.
-        pending: the unassigned pods that watches show, by UID.
+        records: the machine's.
         is_async: the gate SchedulerAsyncPreemption.
     """
 
     def __init__(
-        self, state: ClusterState, queue: PodQueue, pending: Mapping[str, Pod], *, is_async: bool = True
+        self, state: ClusterState, queue: PodQueue, records: PodRecords, *, is_async: bool = True
     ) -> None:
         self._state = state
         self._queue = queue
-        self._pending = pending
+        self._records = records
         self.is_async = is_async
-        self._running: dict[str, _Preemption] = {}
         self._n_decided = 0
-        #: By the UID of a victim: the pod for which it is being evicted.
-        self._in_flight: dict[str, str] = {}
-        #: Victims that the API server deletes and that no watch shows to end yet.
-        self._leaving: set[str] = set()
-        #: By the UID of a victim that is unanswered or unseen: the pods that it makes room for.
-        self._preemptors_of: dict[str, list[str]] = {}
-        #: By pod: the node where others were evicted for it, and these, as namespace/name.
-        self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
         self.wasted: Counter[str] = Counter()
 
@@ -104,8 +67,7 @@ class Preemptions:
         `members`: the UIDs of the preemptor's group, whose victims may be on several nodes; `node_name` is empty then.
         """
         victims = list(victims)
-        if (before := self._made_room.pop(preemptor.uid, None)) is not None:
-            self.wasted[AGAIN] += len(before[1])
+        self._count_wasted(preemptor.uid, AGAIN)
         if not victims:
             return []
         holds = self.is_async or bool(members)
@@ -113,99 +75,108 @@ class Preemptions:
         waiting = frozenset([preemptor.uid, *members] if holds else ())
         uids = frozenset(victim.uid for victim in victims)
         self._n_decided += 1
-        running = _Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
-        if (earlier := self._running.get(preemptor.uid)) is not None:
+        preemption = Preemption(preemptor, waiting, node_name, uids, last, number=self._n_decided)
+        record = self._records.at(preemptor.uid)
+        if (earlier := record.preemption) is not None:
             # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
-            running.unanswered, running.unseen = earlier.unanswered, earlier.unseen
-        self._running[preemptor.uid] = running
+            preemption.unanswered, preemption.unseen = earlier.unanswered, earlier.unseen
+        record.preemption = preemption
+        self._records.settle(record)
         if last is None:
-            return list(self._evict(running, victims))
+            return list(self._evict(preemption, victims))
+        for uid in waiting:
+            self._records.hold(uid, preemptor.uid)
         first = victims[:-1]
-        self._state.preempting |= waiting
-        return list(self._evict(running, first) if first else self._evict_last(running, last))
+        return list(self._evict(preemption, first) if first else self._evict_last(preemption, last))
 
-    def is_leaving(self, victim: Pod) -> bool:
+    def is_terminating(self, victim: Pod) -> bool:
         """Return whether the pod ends already, or the API server deletes it."""
-        return victim.terminating or victim.uid in self._leaving
+        record = self._records.get(victim.uid)
+        return victim.terminating or (record is not None and record.is_deleted)
 
     def on_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
         """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
-        told: list[Instruction] = []
-        self._in_flight.pop(ended.victim_uid, None)
+        instructions: list[Instruction] = []
+        victim_record = self._records.at(ended.victim_uid)
+        victim_record.evicted_for = ""
         is_over = ended.fate in (VictimFate.SPARED, VictimFate.FAILED)
-        for running in self._making_room_by(ended.victim_uid):
-            victim = running.unanswered.pop(ended.victim_uid, None)
+        for preemption in self._making_room_by(ended.victim_uid):
+            victim = preemption.unanswered.pop(ended.victim_uid, None)
             if victim is None:
                 continue
-            uid = running.preemptor.uid
+            uid = preemption.preemptor.uid
             if ended.fate is VictimFate.DELETED and uid == ended.preemptor_uid:
-                told.append(preempted_event(victim, running.preemptor, running.node_name))
-                self._note_deleted(victim, running)
+                instructions.append(preempted_event(victim, preemption.preemptor, preemption.node_name))
+                self._note_deleted(victim, preemption)
             if is_over or not self._is_end_unseen(victim.uid):
-                running.unseen.discard(victim.uid)
-            self._settle(running, victim.uid)
-            running.is_given_up |= is_over
-            running.has_failed |= ended.fate is VictimFate.FAILED
-            if running.unanswered:
+                preemption.unseen.discard(victim.uid)
+            self._note_answered_or_seen(preemption, victim.uid)
+            preemption.is_given_up |= is_over
+            preemption.has_failed |= ended.fate is VictimFate.FAILED
+            if preemption.unanswered:
                 continue
-            if running.left is not None and not running.is_given_up and uid in self._pending:
-                told += self._evict_last(running, running.left)
+            is_waiting = self._records.shown(uid) is not None
+            if preemption.left is not None and not preemption.is_given_up and is_waiting:
+                instructions += self._evict_last(preemption, preemption.left)
                 continue
-            running.left = None
-            self._release(running, now_s)
-        return told
+            preemption.left = None
+            self._release(preemption, now_s)
+        self._records.settle(victim_record)
+        return instructions
 
     @property
     def is_evicting(self) -> bool:
-        """Whether an eviction has no answer."""
-        return bool(self._in_flight)
+        """Whether an eviction has no answer. O(records)."""
+        return any(record.evicted_for for record in self._records)
 
     def is_running(self, uid: str) -> bool:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
-        running = self._running.get(uid)
-        return running is not None and (running.left is not None or bool(running.unanswered))
+        preemption = self.of(uid)
+        return preemption is not None and (preemption.left is not None or bool(preemption.unanswered))
 
-    def node_for(self, uid: str) -> str:
-        """Return the name of the node where pods are being evicted for the pod; empty if nowhere, or for a group."""
-        running = self._running.get(uid)
-        return "" if running is None else running.node_name
-
-    def victims_for(self, uid: str) -> frozenset[str]:
-        """Return the UIDs of the pods that are being evicted for the pod."""
-        running = self._running.get(uid)
-        return frozenset() if running is None else running.victims
+    def of(self, uid: str) -> Preemption | None:
+        """Return the evictions for the pod that are not over."""
+        record = self._records.get(uid)
+        return None if record is None else record.preemption
 
     def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
         """Return the pods that were evicted from the node for the pod, as namespace/name."""
-        on_node, evicted = self._made_room.get(uid, ("", ()))
-        return evicted if on_node == node_name else ()
+        record = self._records.get(uid)
+        return () if record is None or record.room_on != node_name else record.evicted
 
-    def on_leaving(self, uid: str, now_s: float) -> None:
+    def on_terminating(self, uid: str, now_s: float) -> None:
         """Note that a pod is gone or ends; let the pods for which it was to make room be tried again."""
-        self._leaving.discard(uid)
-        for running in self._making_room_by(uid):
-            if uid in running.unseen:
-                running.unseen.remove(uid)
-                self._settle(running, uid)
-                self._release(running, now_s)
+        record = self._records.get(uid)
+        if record is None:
+            return
+        record.is_deleted = False
+        for preemption in self._making_room_by(uid):
+            if uid in preemption.unseen:
+                preemption.unseen.remove(uid)
+                self._note_answered_or_seen(preemption, uid)
+                self._release(preemption, now_s)
+        self._records.settle(record)
 
     def on_gone(self, uid: str) -> None:
-        """Note that a pending pod is gone."""
-        self._state.preempting.discard(uid)
+        """Note that a pod is gone, which may have been a preemptor."""
+        self._records.release(uid)
         self._count_wasted(uid, GONE)
 
     def on_placed(self, uid: str, node_name: str) -> None:
         """Note that a pod is bound to the node."""
-        made_room = self._made_room.get(uid)
-        if made_room is None:
+        record = self._records.get(uid)
+        if record is None or not record.evicted:
             return
-        if made_room[0] in (node_name, ""):
-            del self._made_room[uid]
+        if record.room_on in (node_name, ""):
+            record.room_on, record.evicted = "", ()
+            self._records.settle(record)
         else:
             self._count_wasted(uid, ELSEWHERE)
 
-    def _making_room_by(self, victim_uid: str) -> Sequence[_Preemption]:
-        return [self._running[uid] for uid in self._preemptors_of.get(victim_uid, ())]
+    def _making_room_by(self, victim_uid: str) -> list[Preemption]:
+        record = self._records.get(victim_uid)
+        preemptors = () if record is None else record.preemptors
+        return [preemption for uid in preemptors if (preemption := self.of(uid)) is not None]
 
     def _is_end_unseen(self, uid: str) -> bool:
         """
@@ -216,70 +187,76 @@ class Preemptions:
         placed = self._state.placed.get(uid)
         return placed is not None and (not placed.pod.terminating or placed.pod.ends_at_once)
 
-    def _settle(self, running: _Preemption, victim_uid: str) -> None:
+    def _note_answered_or_seen(self, preemption: Preemption, victim_uid: str) -> None:
         """Remove the pod from the victim's preemptors once the eviction is answered and the victim is seen to end."""
-        if victim_uid in running.unanswered or victim_uid in running.unseen:
-            return
-        preemptors = self._preemptors_of[victim_uid]
-        preemptors.remove(running.preemptor.uid)
-        if not preemptors:
-            del self._preemptors_of[victim_uid]
+        if victim_uid not in preemption.unanswered and victim_uid not in preemption.unseen:
+            record = self._records.at(victim_uid)
+            uid = preemption.preemptor.uid
+            record.preemptors = tuple(other for other in record.preemptors if other != uid)
+            self._records.settle(record)
 
-    def _release(self, running: _Preemption, now_s: float) -> None:
+    def _release(self, preemption: Preemption, now_s: float) -> None:
         """Hold the pod no more once there is nothing to wait for. Let it be tried if its room is not made."""
-        uid = running.preemptor.uid
-        if running.left is not None or running.unseen:
+        uid = preemption.preemptor.uid
+        if preemption.left is not None or preemption.unseen:
             return
         # Not by an answer that is late: its victim is seen to end.
-        self._state.preempting -= running.waiting
-        for waiting_uid in running.waiting:
+        for waiting_uid in preemption.waiting:
+            self._records.release(waiting_uid, uid)
             self._queue.let_through(waiting_uid, now_s)
-        if running.unanswered:
+        if preemption.unanswered:
             return
-        del self._running[uid]
-        if uid not in self._pending:
+        record = self._records.at(uid)
+        record.preemption = None
+        if record.shown is None:
             # The answer comes after the pod was bound, or is gone.
             placed = self._state.placed.get(uid)
             if placed is None:
                 self._count_wasted(uid, GONE)
             else:
                 self.on_placed(uid, self._state.nodes.name_of(placed.row))
-        elif running.has_failed:
+        elif preemption.has_failed:
             # The next attempt chooses the same victim, which an admission policy may deny for ever. Without the gate
             # the attempt is reported as failed, and the pod waits for an event, as upstream.
-            if running.waiting:
+            if preemption.waiting:
                 self._queue.back_off(uid, now_s)
-        elif running.is_given_up:
+        elif preemption.is_given_up:
             self._queue.activate(uid, now_s)
+        self._records.settle(record)
 
-    def _note_deleted(self, victim: Pod, running: _Preemption) -> None:
-        _, evicted = self._made_room.get(running.preemptor.uid, ("", ()))
-        self._made_room[running.preemptor.uid] = running.node_name, (*evicted, victim.key)
+    def _note_deleted(self, victim: Pod, preemption: Preemption) -> None:
+        record = self._records.at(preemption.preemptor.uid)
+        record.room_on, record.evicted = preemption.node_name, (*record.evicted, victim.key)
         if self._is_end_unseen(victim.uid):
-            self._leaving.add(victim.uid)
+            self._records.at(victim.uid).is_deleted = True
 
     def _count_wasted(self, uid: str, cause: str) -> None:
-        made_room = self._made_room.pop(uid, None)
-        if made_room is not None:
-            self.wasted[cause] += len(made_room[1])
+        record = self._records.get(uid)
+        if record is not None and record.evicted:
+            self.wasted[cause] += len(record.evicted)
+            record.room_on, record.evicted = "", ()
+            self._records.settle(record)
 
-    def _evict_last(self, running: _Preemption, last: Pod) -> Iterator[Instruction]:
-        running.left = None
-        return self._evict(running, [last])
+    def _evict_last(self, preemption: Preemption, last: Pod) -> Iterator[Instruction]:
+        preemption.left = None
+        return self._evict(preemption, [last])
 
-    def _evict(self, running: _Preemption, victims: list[Pod]) -> Iterator[Instruction]:
-        """Yield the evictions; one that is under way for another pod is waited for, and not begun again."""
+    def _evict(self, preemption: Preemption, victims: list[Pod]) -> Iterator[Instruction]:
+        """Yield the evictions; an eviction that is under way for another pod is waited for, and not begun again."""
+        uid = preemption.preemptor.uid
         for victim in victims:
-            running.unanswered[victim.uid] = victim
-            if running.waiting and self._is_end_unseen(victim.uid):
-                running.unseen.add(victim.uid)
-            preemptors = self._preemptors_of.setdefault(victim.uid, [])
-            if running.preemptor.uid not in preemptors:
-                preemptors.append(running.preemptor.uid)
+            preemption.unanswered[victim.uid] = victim
+            if preemption.waiting and self._is_end_unseen(victim.uid):
+                preemption.unseen.add(victim.uid)
+            record = self._records.at(victim.uid)
+            if uid not in record.preemptors:
+                record.preemptors += (uid,)
+            self._records.settle(record)
         for victim in victims:
-            if victim.uid not in self._in_flight:
-                self._in_flight[victim.uid] = running.preemptor.uid
-                yield EvictVictim(running.preemptor, victim, running.number)
+            record = self._records.at(victim.uid)
+            if not record.evicted_for:
+                record.evicted_for = uid
+                yield EvictVictim(preemption.preemptor, victim, preemption.number)
 
 
 def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = "") -> EmitEvent:

@@ -16,6 +16,7 @@ from msgspec.structs import replace as with_parts
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.core.fallbacks import Fallbacks
+from scheduler.core.pod_records import PodRecords
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.fallbacks import bound_notes, pending_notes
@@ -129,7 +130,8 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
     decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
-        relaxation = Fallbacks(request.state, view).consider(pod, decision, profile, request.now_s)
+        fallbacks = Fallbacks(request.state, view, PodRecords(request.state))
+        relaxation = fallbacks.consider(pod, decision, profile, request.now_s)
         if relaxation is not None:
             relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
             if isinstance(relaxed, ScheduleResult):

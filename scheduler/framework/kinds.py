@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.errors import ApiError, Forbidden, NotFound
-from scheduler.framework.events import Resource
+from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.model import read_fields as fields
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
@@ -281,3 +281,9 @@ def kinds(
 #: The rows by kind, for all that decodes nothing.
 KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
 STORES: Final[Mapping[str, Store]] = {row.kind: row.store for row in KINDS.values() if row.store is not None}
+
+
+def event_of(kind: str, action: Action) -> ClusterEvent | None:
+    """Return the event by which a change of an object wakes pods, None if it lets no pod in."""
+    resource = KINDS[kind].resource
+    return None if resource is None else ClusterEvent(resource, action)

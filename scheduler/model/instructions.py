@@ -73,7 +73,9 @@ class ClearNomination:
 @dataclass(frozen=True, slots=True)
 class EvictVictim:
     """
-    Say on the victim that the preemptor needs its place, and delete it; answered by EvictionEnded.
+    Say on the victim that the preemptor needs its place, and delete it; EvictionDue comes before each of these writes.
+
+    Answered by EvictionEnded.
 
     `number`: of the decision; an earlier decision has a lower number.
     """
@@ -81,6 +83,22 @@ class EvictVictim:
     preemptor: Pod
     victim: Pod
     number: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProceedWithEviction:
+    """Send the write that EvictionDue asks about: the preemptor still needs the victim's place."""
+
+    preemptor_uid: str
+    victim_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpareVictim:
+    """End the eviction that EvictionDue asks about: the preemptor does not need the victim's place any more."""
+
+    preemptor_uid: str
+    victim_uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +203,8 @@ Instruction = (
     | PatchPodGroup
     | ClearNomination
     | EvictVictim
+    | ProceedWithEviction
+    | SpareVictim
     | EmitEvent
     | Attempted
     | Evicted

@@ -125,6 +125,27 @@ class ReservationWritten:
     problem: str = ""
 
 
+class EvictionStep(StrEnum):
+    """The next write of an eviction."""
+
+    #: The condition DisruptionTarget, which follows the decision at once.
+    CONDITION = "condition"
+    DELETION = "deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionDue:
+    """
+    This write of an eviction is about to be sent; answered by one instruction: ProceedWithEviction or SpareVictim.
+
+    It changes nothing in the machine.
+    """
+
+    preemptor_uid: str
+    victim_uid: str
+    step: EvictionStep
+
+
 class VictimFate(StrEnum):
     """The end of the eviction of a victim."""
 
@@ -219,6 +240,7 @@ Stimulus = (
     | BindDone
     | BindFailed
     | ReservationWritten
+    | EvictionDue
     | EvictionEnded
     | PluginFailing
     | ScaleUpNotTriggered

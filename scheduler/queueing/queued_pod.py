@@ -46,6 +46,7 @@ class QueuedPod:
         gating_plugin: the plugin whose PreEnqueue check the pod failed; '' if none.
         backoff_window_s: the whole second in which the backoff ends; -inf before the first failure.
         after_flush: the pod was last moved by the timeout of unschedulable pods.
+        is_surplus: its group was placed without it, so that it is tried next as a pod without a group.
         group_priority: the lowest priority of its group's members, by which it is ordered; None without a group.
 
     Source: pkg/scheduler/framework/types.go, QueuedPodInfo (kubernetes 1.36).
@@ -64,6 +65,7 @@ class QueuedPod:
     gating_plugin: str = ""
     backoff_window_s: float = float("-inf")
     after_flush: bool = False
+    is_surplus: bool = False
     group_priority: int | None = None
 
     @property

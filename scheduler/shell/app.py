@@ -16,6 +16,7 @@ from typing import Final
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.core.audit import MachineAudit
 from scheduler.core.machine import Machine
 from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
@@ -38,7 +39,6 @@ from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.writers import Writers
-from scheduler.state.audit import Audit
 from scheduler.state.cluster_view import ClusterView
 
 #: Time for binds in flight after SIGTERM; Kubernetes kills the process after 30 s by default.
@@ -108,7 +108,7 @@ class Scheduler(daemon.Daemon):
             self._machine.preemptions.wasted,
             n_kept_by_annotations=lambda: self._machine.n_kept_by_annotations,
         )
-        self._audit = Audit(self._state)
+        self._audit = MachineAudit(self._machine.records, self._state, queue)
         self._explainer = PendingPodExplainer(settings, self._state, queue, self._profiles, now_s=now_s)
         self._caches = Caches(
             kinds_for(settings),

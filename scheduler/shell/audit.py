@@ -1,4 +1,4 @@
-"""Recounts the cluster state piece by piece while the scheduler is idle."""
+"""Recounts the cluster state and the records of pods piece by piece while the scheduler is idle."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from scheduler.core.audit import MachineAudit
 from scheduler.errors import InvariantViolation
 from scheduler.observe.logs import Logger
-from scheduler.state.audit import Audit
 
 #: Pause between pieces of 2 ms: 150,000 pods and a thousand selections are recounted within an hour.
 _PERIOD_S: Final = 0.5
 _MAX_LOGGED: Final = 10
 
 
-async def audit_periodically(audit: Audit, log: Logger, *, is_busy: Callable[[], bool]) -> None:
+async def audit_periodically(audit: MachineAudit, log: Logger, *, is_busy: Callable[[], bool]) -> None:
     """
     Recount one piece every `_PERIOD_S` unless busy, until cancelled.
 

@@ -19,7 +19,9 @@ from scheduler.model.instructions import (
     Instruction,
     PatchCondition,
     PatchPodGroup,
+    ProceedWithEviction,
     SaveWaits,
+    SpareVictim,
     WriteReservation,
 )
 from scheduler.model.pods import Pod
@@ -81,6 +83,9 @@ class ClusterOutbox:
                 self._start("reservation", self._reserve(instruction), instruction.pod.key)
             case EvictVictim():
                 self._start("eviction", self._evict(instruction), instruction.victim.key)
+            case ProceedWithEviction() | SpareVictim():
+                # The evictor puts EvictionDue to the machine itself, right before it sends, and has the answer.
+                pass
             case PatchCondition() | SaveWaits() | ClearNomination():
                 self._conditions.write(instruction)
             case FindScaleUpEvents(namespace):

@@ -1,15 +1,18 @@
 """
 Evicts the pods that are in the way of one of higher priority. Outcomes are values; no failure of the server raises.
 
-    awaited? --no--> spared
-       |
-     PATCH condition DisruptionTarget --> wanted? --no--> spared
-       `--404--> gone; 409: again            |
-                                           DELETE, of this uid --2xx--> deleted       404, another uid --> gone
-                                             `--429, lost, 5xx--> pause; wanted? again (bounded) --> failed
+    EvictVictim --> EvictionDue --SpareVictim--> spared
+                        | ProceedWithEviction
+                    PATCH condition DisruptionTarget --> EvictionDue --SpareVictim--> spared
+                        `--404--> gone; 409: again            | ProceedWithEviction
+                                                          DELETE, of this uid --2xx--> deleted
+                                                              |--404, another uid--> gone
+                                                              `--429, lost, 5xx--> pause; EvictionDue again, bounded
+                                                                   `--> failed
 
-Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an answer was
-deleted by it. The grace period is the pod's own.
+Before each write the machine is asked whether the place is still needed; nothing is awaited between its answer and the
+write. Both writes may be repeated, since a second one changes nothing; a pod that is gone after a DELETE without an
+answer was deleted by it. The grace period is the pod's own.
 
 Source: framework/preemption/executor.go, PreemptPod (kubernetes 1.36).
 """
@@ -22,9 +25,9 @@ from typing import Final
 from scheduler.errors import ApiError, Conflict, ServerFault, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import PodCondition, Request, delete_pod, patch_pod_status, second_time
-from scheduler.model.instructions import EvictVictim
+from scheduler.model.instructions import EvictVictim, Instruction, ProceedWithEviction
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.stimuli import EvictionDue, EvictionEnded, EvictionStep, VictimFate
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
 from scheduler.shell.conditions import is_pod_gone
 
@@ -37,10 +40,8 @@ class VictimEvictor:
         client: sends the requests.
         clock_s: the time since the epoch.
         pause: waits after the failed attempt of this number.
-        is_awaited: returns True while a pod, by its UID, is pending and another one still runs; asked before the PATCH,
-            which follows the decision at once. The disruption controller takes back a condition that no DELETE follows
-            within two minutes.
-        is_wanted: returns True while the pod still needs the place of the other one; asked before the DELETE.
+        put: puts EvictionDue to the machine, and returns its instruction. The disruption controller takes back a
+            condition that no DELETE follows within two minutes.
         may_write: returns True while this instance may write; called before a write and after the rate limit.
         on_failed: called with the victim and the error of an eviction that is given up.
         on_deleted: called with the eviction of a pod that this deleted.
@@ -52,14 +53,13 @@ class VictimEvictor:
         *,
         clock_s: Callable[[], float],
         pause: Callable[[int, ApiError], Awaitable[None]],
-        is_awaited: Callable[[str, str], bool],
-        is_wanted: Callable[[str, str], bool],
+        put: Callable[[EvictionDue], list[Instruction]],
         may_write: Callable[[], bool] = lambda: True,
         on_failed: Callable[[Pod, str], None] = lambda _pod, _why: None,
         on_deleted: Callable[[EvictVictim], None] = lambda _instruction: None,
     ) -> None:
         self._client, self._clock_s, self._pause = client, clock_s, pause
-        self._is_awaited, self._is_wanted, self._may_write = is_awaited, is_wanted, may_write
+        self._put, self._may_write = put, may_write
         self._on_failed, self._on_deleted = on_failed, on_deleted
 
     async def evict(self, instruction: EvictVictim) -> EvictionEnded:
@@ -73,10 +73,10 @@ class VictimEvictor:
         preemptor, victim = instruction.preemptor, instruction.victim
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
         condition = self._condition(preemptor, victim)
-        for request, is_needed in ((condition, self._is_awaited), (deletion, self._is_wanted)):
-            if not self._may_write() or not is_needed(preemptor.uid, victim.uid):
+        for request, step in ((condition, EvictionStep.CONDITION), (deletion, EvictionStep.DELETION)):
+            if not self._may_write() or not self._is_needed(instruction, step):
                 return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
-            problem, in_doubt = await self._send(request, preemptor, victim)
+            problem, in_doubt = await self._send(request, instruction)
             if problem is None:
                 continue
             if isinstance(problem, VictimFate):
@@ -88,14 +88,18 @@ class VictimEvictor:
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
+    def _is_needed(self, instruction: EvictVictim, step: EvictionStep) -> bool:
+        answer = self._put(EvictionDue(instruction.preemptor.uid, instruction.victim.uid, step))
+        return any(isinstance(each, ProceedWithEviction) for each in answer)
+
     async def _send(
-        self, request: Request, preemptor: Pod, victim: Pod
+        self, request: Request, instruction: EvictVictim
     ) -> tuple[ApiError | VictimFate | None, bool]:
         """
-        Send the request, again if it may have failed by chance and the victim's place is still wanted after the pause.
+        Send the request, again if it may have failed by chance and the victim's place is still needed after the pause.
 
         Return the last error, and whether an earlier try may have taken effect without an answer. SPARED in place of
-        the error if the place is not wanted any more: then the pod may fit elsewhere, and need not wait for a backoff.
+        the error if the place is not needed any more: then the pod may fit elsewhere, and need not wait for a backoff.
         """
         last: ApiError | None = None
         in_doubt = False
@@ -111,7 +115,7 @@ class VictimEvictor:
                 in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
-                if not in_doubt and not self._is_wanted(preemptor.uid, victim.uid):
+                if not in_doubt and not self._is_needed(instruction, EvictionStep.DELETION):
                     return VictimFate.SPARED, False
             else:
                 return None, False

@@ -34,7 +34,9 @@ from scheduler.model.instructions import (
     Instruction,
     PatchCondition,
     PatchPodGroup,
+    ProceedWithEviction,
     SaveWaits,
+    SpareVictim,
     WriteReservation,
 )
 from scheduler.model.object_writes import NodeSelection, VolumePromise
@@ -44,7 +46,9 @@ from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
+    EvictionDue,
     EvictionEnded,
+    EvictionStep,
     ObjectSeen,
     PodGone,
     PodGroupSeen,
@@ -228,7 +232,11 @@ class World:
             case WriteReservation():
                 return self._write(instruction)
             case EvictVictim(preemptor, victim):
-                return self._evict(preemptor.uid, victim.uid)
+                return self._handle_all(EvictionDue(preemptor.uid, victim.uid, EvictionStep.DELETION))
+            case ProceedWithEviction(preemptor_uid, victim_uid):
+                return self._evict(preemptor_uid, victim_uid)
+            case SpareVictim(preemptor_uid, victim_uid):
+                return self._handle_all(EvictionEnded(preemptor_uid, victim_uid, VictimFate.SPARED))
             case PatchCondition(pod, reason, message, nominated_node_name):
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):

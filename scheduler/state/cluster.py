@@ -14,6 +14,7 @@ derived counts are patched; `state.audit` recounts everything.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -249,6 +250,21 @@ class ClusterState:
             self.nominated.nominate(pod, node_name, row, usage.requested)
         else:
             self.nominated.remove(pod.uid)
+
+    @contextmanager
+    def without_nominations(self, uids: Collection[str]) -> Iterator[None]:
+        """Let these pods count as not nominated inside the block. O(nominated pods) if any of them is."""
+        nominated = self.nominated
+        if any(map(nominated.node_of, uids)):
+            self.nominated = NominatedPods()
+            for node_name, pods in nominated.by_node():
+                for pod in pods:
+                    if pod.uid not in uids:
+                        self.nominate(pod, node_name)
+        try:
+            yield
+        finally:
+            self.nominated = nominated
 
     def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """

@@ -129,7 +129,7 @@ def staleness(instance: Instance, objects: Objects) -> Iterator[Wrong]:
 def miscounts(instance: Instance) -> Iterator[Wrong]:
     """Yield the instance's counts that differ from a recount."""
     if instance.machine is not None:
-        for text in differences(instance.machine.state):
+        for text in (*differences(instance.machine.state), *instance.machine.differences()):
             yield Wrong(Verdict.COUNTS, f"{instance.name}: {text}")
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from scheduler.core.event_handlers import EventHandlers
-from scheduler.core.machine import Machine
 from scheduler.core.preemption import Preemptions
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import changes, requests
 from scheduler.kube.store import Store
-from scheduler.model.instructions import Instruction
+from scheduler.model.instructions import Instruction, ProceedWithEviction
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionDue, EvictionStep
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
@@ -90,16 +89,16 @@ def _bind_without_uid(*, uid: str, **settings: Any) -> requests.Request:
 
 
 _WHOLE_BIND = requests.bind
-_WHOLE_NOTIFY_QUEUE = EventHandlers._notify_queue
+_WHOLE_ON_EVENT = PodQueue.on_event
 _WHOLE_REMOVE_USAGE = NodeTable.remove_usage
 
 
 def _tell_no_departures(
-    self: EventHandlers, event: ClusterEvent, old: object, new: object, now_s: float
+    self: PodQueue, event: ClusterEvent, old: object, new: object, now_s: float, **only: Any
 ) -> None:
     """Drop events of deletions."""
     if new is not None:
-        _WHOLE_NOTIFY_QUEUE(self, event, old, new, now_s)
+        _WHOLE_ON_EVENT(self, event, old, new, now_s, **only)
 
 
 def _forget_failures(
@@ -119,14 +118,19 @@ def _keep_room(self: NodeTable, row: int, usage: Usage) -> None:
     _WHOLE_REMOVE_USAGE(self, row, Usage(usage.requested, usage.non_zero, ()))
 
 
-def _await_room_always(_self: Machine, _preemptor_uid: str, _victim_uid: str) -> bool:
+_WHOLE_ON_EVICTION_DUE = UnfitPods.on_eviction_due
+
+
+def _begin_always(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
     """Write the condition of every victim that was chosen."""
-    return True
+    if due.step is EvictionStep.CONDITION:
+        return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+    return _WHOLE_ON_EVICTION_DUE(self, due)
 
 
-def _want_what_was_awaited(self: UnfitPods, preemptor_uid: str, victim_uid: str) -> bool:
+def _need_what_was_begun(self: UnfitPods, due: EvictionDue) -> list[Instruction]:
     """Delete every victim that still runs, for a pod that is still pending."""
-    return self.awaits_room_of(preemptor_uid, victim_uid)
+    return _WHOLE_ON_EVICTION_DUE(self, replace(due, step=EvictionStep.CONDITION))
 
 
 def _try_at_once(self: PodQueue, uid: str, now_s: float) -> None:
@@ -151,7 +155,8 @@ def _see_no_end(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator
 
 def _begin_again(self: Preemptions, running: Any, victims: list[Pod]) -> Iterator[Instruction]:
     """Evict a pod again that is being evicted for another one."""
-    self._in_flight.clear()
+    for victim in victims:
+        self._records.at(victim.uid).evicted_for = ""
     return _WHOLE_EVICT(self, running, victims)
 
 
@@ -247,8 +252,8 @@ SABOTAGES = (
     Sabotage("binds name no uid", requests, "bind", _bind_without_uid, Shape.ALONE, Verdict.STRANGE, 18),
     Sabotage(
         "departures wake nobody",
-        EventHandlers,
-        "_notify_queue",
+        PodQueue,
+        "on_event",
         _tell_no_departures,
         Shape.ALONE,
         Verdict.LEFT,
@@ -259,9 +264,9 @@ SABOTAGES = (
     Sabotage("ports stay taken", NodeTable, "remove_usage", _keep_room, Shape.ALONE, Verdict.CRASH),
     Sabotage(
         "no check before a condition",
-        Machine,
-        "awaits_room_of",
-        _await_room_always,
+        UnfitPods,
+        "on_eviction_due",
+        _begin_always,
         Shape.RANKED,
         Verdict.NEEDLESS,
         script=_ENDS_BY_ITSELF,
@@ -269,8 +274,8 @@ SABOTAGES = (
     Sabotage(
         "no check before a deletion",
         UnfitPods,
-        "wants_eviction",
-        _want_what_was_awaited,
+        "on_eviction_due",
+        _need_what_was_begun,
         Shape.RANKED,
         Verdict.NEEDLESS,
         script=_OTHER_ROOM,
@@ -314,7 +319,7 @@ SABOTAGES = (
     Sabotage(
         "victims that the server deletes are evicted again",
         Preemptions,
-        "is_leaving",
+        "is_terminating",
         _see_ends_only,
         Shape.RANKED,
         Verdict.AGAIN,

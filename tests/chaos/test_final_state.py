@@ -44,7 +44,7 @@ async def _a_placed_pod_lost(instance: Instance, _stage: Stage) -> None:
 async def _a_waiting_pod_forgotten(instance: Instance, _stage: Stage) -> None:
     machine = instance.machine
     assert machine is not None
-    machine.queue.delete(next(iter(machine._pending)))
+    machine.queue.delete(next(iter(machine.records.pending)))
 
 
 async def _nobody_there(instance: Instance, _stage: Stage) -> None:

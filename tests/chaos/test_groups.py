@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from scheduler.core.group_cycle import GroupCycles
+from scheduler.core import group_cycle
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.queueing.pod_queue import PodQueue
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
@@ -141,12 +141,12 @@ def test_groups_that_have_room_are_whole_in_the_end(shape: Shape, seed: int) -> 
 @pytest.mark.parametrize(
     ("owner", "attribute", "instead", "verdict"),
     [
-        pytest.param(GroupCycles, "_n_needed", lambda *_: 1, Verdict.HALF, id="one member is enough"),
+        pytest.param(group_cycle, "n_needed", lambda *_: 1, Verdict.HALF, id="one member is enough"),
         pytest.param(PodQueue, "take", lambda *_: None, Verdict.LEFT, id="members come alone"),
     ],
 )
 def test_a_missing_guard_is_found(
-    owner: type, attribute: str, instead: Callable[..., Any], verdict: Verdict
+    owner: Any, attribute: str, instead: Callable[..., Any], verdict: Verdict
 ) -> None:
     with mock.patch.object(owner, attribute, instead):
         wrongs = (run(seed, Shape.ALONE, GROUP_SHAPES, GroupWorld).wrongs for seed in range(4))

@@ -116,7 +116,7 @@ class VolumeStage:
         machine = instance.machine
         if machine is None:
             return ["is not alive"]
-        found = [*instance.crashes, *differences(machine.state)]
+        found = [*instance.crashes, *differences(machine.state), *machine.differences()]
         if machine.n_binding or len(machine._reservations) or len(machine.state.volumes.assumed):
             found.append("still assumes or writes volumes")
         for kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):

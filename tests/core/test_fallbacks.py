@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.fallback import FALLBACK, RELAXED
-from scheduler.model.instructions import EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.model.instructions import Bind, EmitEvent, FindScaleUpEvents, Instruction, SaveWaits
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod, relaxed_spec
 from scheduler.model.stimuli import BindDone, PodSeen, ScaleUpNotTriggered, TimePassed, WatchInterrupted
 from tests.support.build import HOSTNAME, ZONE, affinity, container, node_term, selector, spread, term
@@ -344,3 +345,19 @@ def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
     cluster.handle(WatchInterrupted())
     assert not [one for one in live(cluster, 48) if type(one).__name__ == "Bind"]
     assert bind_of(live(cluster, 5))
+
+
+def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluster: Driver) -> None:
+    entry = {**BY_ZONE, "afterSeconds": 60}
+    for index in range(3):
+        cluster.pod(
+            f"w-{index}",
+            labels={"app": "web", GROUP: "train", MIN_COUNT: "2"},
+            affinity=APART,
+            annotations=fallback(entry),
+        )
+    instructions = live(cluster, 50)
+    for bind in [each for each in instructions if isinstance(each, Bind)]:
+        cluster.confirm(bind.pod, bind.node_name)
+    relaxed = bind_of(live(cluster, 20))
+    assert RELAXED in relaxed.annotations

@@ -111,7 +111,7 @@ class _Life:
             return
         one = self.evictions.pop(self.chance.randrange(len(self.evictions)))
         fate = self.chance.choice((VictimFate.DELETED, VictimFate.DELETED, VictimFate.FAILED))
-        if not self.driver.machine.wants_eviction(one.preemptor.uid, one.victim.uid):
+        if not self.driver.needs_eviction(one.preemptor.uid, one.victim.uid):
             fate = VictimFate.SPARED
         self.take(self.driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, fate)))
         if fate is VictimFate.DELETED:

@@ -23,15 +23,23 @@ from scheduler.model.instructions import (
     Instruction,
     PatchCondition,
 )
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
+from scheduler.model.pod_groups import (
+    COSCHEDULING_GROUP,
+    GROUP,
+    MIN_COUNT,
+    GroupKey,
+    GroupKind,
+    PodGroup,
+)
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, ObjectSeen, PodSeen, VictimFate
+from scheduler.model.stimuli import EvictionEnded, ObjectSeen, PodGroupSeen, PodSeen, VictimFate
 from tests.core.test_group_search import Case, Chance, group_object
 from tests.reference.pod_groups import Group
 from tests.support.build import Json, affinity, container, disruption_budget, pod, selector, term
 from tests.support.driving import NAME, Driver
 
 PRIORITY = 10
+RACK = "rack"
 
 
 class _Drawn:
@@ -85,10 +93,12 @@ def _run(drawn: _Drawn) -> tuple[set[str], dict[str, str]]:
         while driver.queue.depths()["active"]:
             told += driver.cycle()
         places |= {one.pod.name: one.node_name for one in told if isinstance(one, Bind)}
+        if places:
+            # From here on a member without a place evicts as any pod does.
+            break
         evictions, told = _evicted(told), []
         for one in evictions:
-            assert not places
-            assert driver.machine.wants_eviction(one.preemptor.uid, one.victim.uid)
+            assert driver.needs_eviction(one.preemptor.uid, one.victim.uid)
             victims.add(one.victim.name)
             told += driver.handle(EvictionEnded(one.preemptor.uid, one.victim.uid, VictimFate.DELETED))
             driver.lose(one.victim)
@@ -148,8 +158,10 @@ def _waiting(cluster: Driver, name: str, priority: int, cpu: str = "1") -> Pod:
     return cluster.pod(name, priority=priority, containers=[container(requests={"cpu": cpu})])
 
 
-def _members(cluster: Driver, n_pods: int, priority: int = PRIORITY, **more: Any) -> list[Pod]:
-    labels = {"app": "train", GROUP: "train", MIN_COUNT: str(n_pods)}
+def _members(
+    cluster: Driver, n_pods: int, priority: int = PRIORITY, n_needed: int | None = None, **more: Any
+) -> list[Pod]:
+    labels = {"app": "train", GROUP: "train", MIN_COUNT: str(n_pods if n_needed is None else n_needed)}
     containers = [container(requests={"cpu": "1"})]
     names = [f"w-{index}" for index in range(n_pods)]
     return [
@@ -197,6 +209,33 @@ def test_all_victims_go_the_last_one_after_the_others_and_then_all_members_are_b
     assert set(places) == {one.name for one in members}
     assert not cluster.state.nominated
     assert not cluster.state.preempting
+
+
+def test_a_member_beyond_the_minimum_evicts_as_any_pod_does_once_its_group_is_placed(cluster: Driver) -> None:
+    """Upstream's "gang schedules with workload-aware preemption": the group itself spares a pod."""
+    cluster.node("n0", allocatable={"cpu": "4"})
+    for index in range(4):
+        _running(cluster, f"low-{index}", "n0")
+    _members(cluster, 4, n_needed=3)
+    victims, places = _settle(cluster, cluster.cycle())
+    assert sorted(victims) == [f"low-{index}" for index in range(4)]
+    assert set(places) == {f"w-{index}" for index in range(4)}
+    assert not cluster.state.nominated
+
+
+def test_a_member_that_comes_late_evicts_in_its_groups_domain_alone(cluster: Driver) -> None:
+    """A pod of lower priority in another rack is no victim: there the group's constraint refuses the member."""
+    key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
+    cluster.handle(PodGroupSeen(PodGroup(key, 1, RACK)))
+    for rack in "ab":
+        cluster.node(rack, labels={RACK: rack}, allocatable={"cpu": "2"})
+    labels, containers = {COSCHEDULING_GROUP: "mpi"}, [container(requests={"cpu": "1"})]
+    cluster.pod("rank-0", labels=labels, containers=containers, priority=PRIORITY, node="a")
+    _running(cluster, "low", "a", 5)
+    _running(cluster, "lower", "b", 0, cpu="2")
+    cluster.pod("rank-1", labels=labels, containers=containers, priority=PRIORITY)
+    victims, places = _settle(cluster, cluster.cycle())
+    assert (victims, places) == (["low"], {"rank-1": "a"})
 
 
 def test_an_event_of_a_victim_names_the_group_and_its_own_node(cluster: Driver) -> None:
@@ -294,13 +333,13 @@ def test_no_victim_is_deleted_once_the_group_fits_or_lost_a_member(cluster: Driv
     members = _members(cluster, 2)
     (order,) = _evicted(cluster.cycle())
     preemptor = order.preemptor.uid
-    assert cluster.machine.wants_eviction(preemptor, low.uid)
+    assert cluster.needs_eviction(preemptor, low.uid)
     cluster.node("new", allocatable={"cpu": "2"})
-    assert not cluster.machine.wants_eviction(preemptor, low.uid)
+    assert not cluster.needs_eviction(preemptor, low.uid)
     cluster.lose_node("new")
-    assert cluster.machine.wants_eviction(preemptor, low.uid)
+    assert cluster.needs_eviction(preemptor, low.uid)
     cluster.lose(members[1])
-    assert not cluster.machine.wants_eviction(preemptor, low.uid)
+    assert not cluster.needs_eviction(preemptor, low.uid)
     assert not cluster.state.nominated
     cluster.handle(EvictionEnded(preemptor, low.uid, VictimFate.SPARED))
     assert not cluster.state.preempting

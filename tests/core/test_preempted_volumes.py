@@ -94,7 +94,7 @@ def test_a_victim_that_is_being_bound_is_evicted() -> None:
     cluster.cycle()
     high = _pod(cluster, "high", 9)
     assert _evicted(cluster.cycle()) == ["low"]
-    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    assert cluster.needs_eviction(high.uid, low.uid)
     cluster.handle(EvictionEnded(high.uid, low.uid, VictimFate.DELETED))
     cluster.lose(low)
     cluster.fail_bind(low, 'pods "low" not found')

@@ -71,7 +71,7 @@ def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_sh
     told = cluster.cycle()
     assert evictions(told) == []
     assert condition_of(told).nominated_node_name == "n"
-    assert not cluster.machine.wants_eviction(higher.uid, low.uid)
+    assert not cluster.needs_eviction(higher.uid, low.uid)
     show(cluster, low, terminating=True)
     assert not cluster.state.preempting
     cluster.lose(low)
@@ -311,16 +311,16 @@ def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
-    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    assert cluster.needs_eviction(high.uid, low.uid)
     cluster.node("new", allocatable={"cpu": "2"})
-    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    assert not cluster.needs_eviction(high.uid, low.uid)
     cluster.lose_node("new")
-    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    assert cluster.needs_eviction(high.uid, low.uid)
     show(cluster, low, terminating=True)
-    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    assert not cluster.needs_eviction(high.uid, low.uid)
     show(cluster, low, terminating=False)
     cluster.lose(high)
-    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    assert not cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low, VictimFate.SPARED)
     assert cluster.machine.preemptions.wasted == {}
 

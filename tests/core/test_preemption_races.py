@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.instructions import Bind, ClearNomination, EvictVictim, Instruction, PatchCondition
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.stimuli import EvictionEnded, EvictionStep, VictimFate
 from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
 from tests.support.driving import Driver
 
@@ -83,11 +83,11 @@ def test_a_node_that_is_cordoned_in_the_middle_costs_no_further_victim(cluster: 
     low, lower = sized_pod(cluster, "low", 1, node="n"), sized_pod(cluster, "lower", 0, node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
-    assert cluster.machine.wants_eviction(high.uid, low.uid)
+    assert cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low)
-    assert cluster.machine.wants_eviction(high.uid, lower.uid)
+    assert cluster.needs_eviction(high.uid, lower.uid)
     cluster.node("n", allocatable={"cpu": "2"}, unschedulable=True)
-    assert not cluster.machine.wants_eviction(high.uid, lower.uid)
+    assert not cluster.needs_eviction(high.uid, lower.uid)
 
 
 def test_room_that_another_pod_took_costs_no_further_victim(cluster: Driver):
@@ -97,7 +97,7 @@ def test_room_that_another_pod_took_costs_no_further_victim(cluster: Driver):
     end_eviction(cluster, high, low)
     cluster.lose(low)
     sized_pod(cluster, "thief", 9, node="n")
-    assert not cluster.machine.wants_eviction(high.uid, lower.uid)
+    assert not cluster.needs_eviction(high.uid, lower.uid)
 
 
 def test_a_nomination_that_no_watch_has_shown_yet_is_cleared_all_the_same(cluster: Driver):
@@ -138,11 +138,11 @@ def test_a_victim_that_another_scheduler_has_bound_elsewhere_meanwhile_is_spared
     assert [one.pod.name for one in cluster.cycle() if isinstance(one, Bind)] == ["low"]
     high = sized_pod(cluster, "high", 9, cpu="2")
     assert evictions(cluster.cycle()) == ["low"]
-    assert cluster.machine.awaits_room_of(high.uid, low.uid)
+    assert cluster.needs_eviction(high.uid, low.uid, EvictionStep.CONDITION)
     cluster.node("m", allocatable={"cpu": "2"})
     show(cluster, low, node_name="m")
-    assert not cluster.machine.awaits_room_of(high.uid, low.uid)
-    assert not cluster.machine.wants_eviction(high.uid, low.uid)
+    assert not cluster.needs_eviction(high.uid, low.uid, EvictionStep.CONDITION)
+    assert not cluster.needs_eviction(high.uid, low.uid)
 
 
 class _Server:
@@ -179,7 +179,7 @@ class _Server:
     def evict(self) -> None:
         one = self.asked.pop(self.random.randrange(len(self.asked)))
         uid, victim = one.preemptor.uid, one.victim
-        if not self.driver.machine.wants_eviction(uid, victim.uid):
+        if not self.driver.needs_eviction(uid, victim.uid):
             fate = VictimFate.SPARED
         elif victim.name not in self.pods:
             fate = VictimFate.GONE

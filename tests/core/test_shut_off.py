@@ -213,9 +213,9 @@ def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.Monk
         "high", priority=9, labels={"team": "a"}, containers=[build.container(requests={"cpu": "1"})]
     )
     driver.cycle()
-    assert driver.machine.wants_eviction(high.uid, low.uid)
+    assert driver.needs_eviction(high.uid, low.uid)
     monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))
-    assert not driver.machine.wants_eviction(high.uid, low.uid)
+    assert not driver.needs_eviction(high.uid, low.uid)
 
 
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(

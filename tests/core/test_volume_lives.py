@@ -305,7 +305,7 @@ class VolumeLives(RuleBasedStateMachine):
         if hasattr(self, "driver"):
             machine = self.driver.machine
             assert set(machine._reservations._pods) == self.reserved
-            assert self.reserved <= set(machine._binding)
+            assert self.reserved <= {record.uid for record in machine.records if record.binding is not None}
             assert machine.n_binding == len(self.binds) + len(self.writes) + len(self.answers)
             for _, key, holders in self.driver.state.volumes.assumed.holders():
                 assert holders <= self.reserved, key
@@ -325,7 +325,7 @@ class VolumeLives(RuleBasedStateMachine):
             machine = self.driver.machine
             for uid, pod in self.pods.items():
                 if not pod.node_name and not pod.terminating:
-                    assert (machine.queue.get(uid) is not None) != (uid in machine._binding), pod.key
+                    assert (machine.queue.get(uid) is not None) != machine.records.is_unanswered(uid), pod.key
 
     def teardown(self) -> None:
         """Answer all writes and show all objects; then every pod that can be bound has to be."""
@@ -354,7 +354,7 @@ class VolumeLives(RuleBasedStateMachine):
             self.handle(TimePassed())
             while self.driver.machine.has_work():
                 self.cycle(1)
-        assert not self.reserved and not self.driver.machine._binding
+        assert not self.reserved and not self.driver.machine.records.n_unanswered
         assert len(self.driver.state.volumes.assumed) == 0
         self.driver.audit()
         for pod in self.pods.values():

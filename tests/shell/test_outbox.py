@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition
+from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition, ProceedWithEviction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed, Stimulus
 from scheduler.observe.logs import configure
@@ -62,8 +62,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 client,
                 clock_s=lambda: 0.0,
                 pause=binder.pause,
-                is_awaited=lambda _pod, _victim: True,
-                is_wanted=lambda _pod, _victim: True,
+                put=lambda due: [ProceedWithEviction(due.preemptor_uid, due.victim_uid)],
             ),
             conditions=conditions,
             autoscalers=AutoscalerEvents(client, inbox, log=log),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.instructions import EvictVictim
+from scheduler.model.instructions import EvictVictim, Instruction, ProceedWithEviction, SpareVictim
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.stimuli import EvictionDue, EvictionEnded, EvictionStep, VictimFate
 from scheduler.shell.binder import MAX_POSTS, Binder
 from scheduler.shell.victims import VictimEvictor
 from tests.support.api_bodies import body
@@ -30,32 +30,31 @@ def refusal(code: int, message: str = "no", **headers: str) -> Any:
     return reply(body(code, "X", message), status=code, headers=headers)
 
 
-def _yes(_pod: str, _victim: str) -> bool:
+def _always(_due: EvictionDue) -> bool:
     return True
-
-
-def _no(_pod: str, _victim: str) -> bool:
-    return False
 
 
 async def _evicted(
     answers: list[Any],
     *,
-    is_awaited: Callable[[str, str], bool] = _yes,
-    is_wanted: Callable[[str, str], bool] = _yes,
+    is_needed: Callable[[EvictionDue], bool] = _always,
     victim: Pod = LOW,
 ) -> tuple[EvictionEnded, list[str], list[bytes], list[tuple[Pod, str]]]:
     """Return the fate, the requests, their bodies, and the failures that were told; only deletions are told too."""
     told: list[tuple[Pod, str]] = []
     deleted: list[EvictVictim] = []
     eviction = EvictVictim(HIGH, victim)
+
+    def put(due: EvictionDue) -> list[Instruction]:
+        answer = ProceedWithEviction if is_needed(due) else SpareVictim
+        return [answer(due.preemptor_uid, due.victim_uid)]
+
     async with scripted(*answers) as script, client_of(script) as client:
         evictor = VictimEvictor(
             client,
             clock_s=lambda: 0.0,
             pause=Binder(client, sleep=FakeSleep(), jitter=lambda: 1.0).pause,
-            is_awaited=is_awaited,
-            is_wanted=is_wanted,
+            put=put,
             on_failed=lambda pod, why: told.append((pod, why)),
             on_deleted=deleted.append,
         )
@@ -156,19 +155,19 @@ async def test_the_condition_says_why_and_the_deletion_names_the_pod_and_no_grac
 
 
 async def test_a_victim_whose_room_is_not_waited_for_is_spared_without_a_request() -> None:
-    ended, sent, _, _ = await _evicted([], is_awaited=_no)
+    ended, sent, _, _ = await _evicted([], is_needed=lambda due: due.step is not EvictionStep.CONDITION)
     assert (ended.fate, sent) == (VictimFate.SPARED, [])
 
 
-async def test_a_victim_that_is_not_wanted_any_more_is_not_deleted() -> None:
-    ended, sent, _, _ = await _evicted([reply()], is_wanted=_no)
+async def test_a_victim_that_is_not_needed_any_more_is_not_deleted() -> None:
+    ended, sent, _, _ = await _evicted([reply()], is_needed=lambda due: due.step is EvictionStep.CONDITION)
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH])
 
 
-async def test_a_victim_that_is_not_wanted_any_more_after_a_pause_is_not_tried_again() -> None:
-    looks = iter([True, False])
+async def test_a_victim_that_is_not_needed_any_more_after_a_pause_is_not_tried_again() -> None:
+    answers = iter([True, True, False])
     ended, sent, _, told = await _evicted(
-        [reply(), refusal(429, "busy")], is_wanted=lambda _pod, _victim: next(looks)
+        [reply(), refusal(429, "busy")], is_needed=lambda _due: next(answers)
     )
     # The pod may fit elsewhere: it is tried at once, as after any other victim that is spared.
     assert (ended.fate, sent) == (VictimFate.SPARED, [PATCH, DELETE])

@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
+from scheduler.model.instructions import (
+    Attempted,
+    Bind,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+    ProceedWithEviction,
+)
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -16,6 +23,8 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
+    EvictionDue,
+    EvictionStep,
     NodeGone,
     NodeSeen,
     ObjectSeen,
@@ -101,8 +110,16 @@ class Driver(World):
     def fail_bind(self, pod: Pod, message: str) -> list[Instruction]:
         return self.handle(BindFailed(pod.uid, message))
 
+    def needs_eviction(
+        self, preemptor_uid: str, victim_uid: str, step: EvictionStep = EvictionStep.DELETION
+    ) -> bool:
+        """Return whether the victim's place is still needed right before this write."""
+        (answer,) = self.handle(EvictionDue(preemptor_uid, victim_uid, step))
+        return isinstance(answer, ProceedWithEviction)
+
     def audit(self) -> None:
         assert differences(self.state) == []
+        assert self.machine.differences() == []
 
 
 def bind_of(instructions: list[Instruction]) -> Bind:
