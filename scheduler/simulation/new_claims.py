@@ -100,12 +100,12 @@ def new_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> NewClaim:
         _existing(claim, volumes), key=lambda volume: (volume.capacity_bytes, volume.key), default=None
     )
     if volume is not None:
-        return _bound(claim, volume, "")
+        return bound_to(claim, volume)
     if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
         return NewClaim(claim)
     where = "where the class allows it" if storage_class.allowed_topologies else "on any node"
     assumption = f"class {storage_class.key} makes volumes before pods are placed: assumed {where}"
-    return _bound(claim, _provisioned(claim, storage_class, storage_class.allowed_topologies), assumption)
+    return bound_to(claim, _provisioned(claim, storage_class, storage_class.allowed_topologies), assumption)
 
 
 def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volumes) -> NewClaim:
@@ -120,7 +120,7 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str, volumes: Volum
     terms = storage_class.allowed_topologies
     if set(claim.access_modes) <= _ONE_NODE:
         terms = (NodeTerm((), (NodeRequirement("metadata.name", "In", (node_name,)),)),)
-    return _bound(claim, _provisioned(claim, storage_class, terms), "")
+    return bound_to(claim, _provisioned(claim, storage_class, terms))
 
 
 def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[PersistentVolume]:
@@ -141,7 +141,8 @@ def _existing(claim: PersistentVolumeClaim, volumes: Volumes) -> Iterator[Persis
                 yield volume
 
 
-def _bound(claim: PersistentVolumeClaim, volume: PersistentVolume, assumption: str) -> NewClaim:
+def bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume, assumption: str = "") -> NewClaim:
+    """Return the claim and the volume, bound to each other."""
     reference = ClaimReference(claim.key, claim.uid)
     return NewClaim(
         replace(claim, volume_name=volume.key, is_bind_completed=True),

@@ -18,7 +18,7 @@ from scheduler.state.cluster import ClusterState
 
 
 def reversal(state: ClusterState, event: WatchEvent) -> WatchEvent | None:
-    """Return what restores the state once the event has changed it, None if nothing does; call it before."""
+    """Return what restores the state once the event has changed it; call it before. None if there is nothing to do."""
     match event:
         case PodSeen(pod):
             return _counted(state, pod.uid) or PodGone(pod.uid)
@@ -52,5 +52,5 @@ def _node(state: ClusterState, name: str) -> NodeSeen | None:
 
 
 def _object(state: ClusterState, kind: str, key: str) -> ObjectSeen | None:
-    obj = STORES[kind].seen(state, kind, key)
-    return None if obj is None else ObjectSeen(obj)
+    known = STORES[kind].seen(state, kind, key)
+    return None if known is None else ObjectSeen(known)

@@ -18,7 +18,6 @@ from typing import Final, assert_never
 
 from scheduler.core.machine import Machine
 from scheduler.core.profile_queue import queue_for
-from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.fallback import read_mark
@@ -56,9 +55,8 @@ from scheduler.model.stimuli import (
     VictimFate,
     WatchEvent,
 )
-from scheduler.model.volumes import StorageObject
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.simulation.new_claims import provisioned_for
+from scheduler.simulation.new_claims import bound_to, provisioned_for
 from scheduler.simulation.reversals import reversal
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -78,7 +76,6 @@ class Eviction:
     """A pod that was evicted for another one. `broken_budget`: the budget that did not allow it; empty if none."""
 
     victim: Pod
-    preemptor: Pod
     broken_budget: str
 
 
@@ -230,9 +227,7 @@ class World:
             case WriteReservation():
                 return self._write(instruction)
             case EvictVictim(preemptor, victim):
-                fate = self._evict(victim.uid, preemptor)
-                ended = EvictionEnded(preemptor.uid, victim.uid, fate)
-                return self._handle_all(ended, *([PodGone(victim.uid)] if fate is VictimFate.DELETED else []))
+                return self._evict(preemptor.uid, victim.uid)
             case PatchCondition(pod, reason, message, nominated_node_name):
                 return self._patch(pod, nominated_node_name, PodCondition("False", reason, message))
             case ClearNomination(pod):
@@ -276,13 +271,13 @@ class World:
         )
         return self._handle_all(PodSeen(changed))
 
-    def _evict(self, uid: str, preemptor: Pod) -> VictimFate:
-        """Let the pod's budgets count its disruption; what deletes it follows."""
+    def _evict(self, preemptor_uid: str, uid: str) -> list[Instruction]:
+        """Let the pod's budgets count its disruption, and delete it."""
         placed = self.state.placed.get(uid)
         if placed is None:
-            return VictimFate.GONE
+            return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.GONE))
         self._n_results += 1
-        self._room_made_s[preemptor.uid] = self.now_s
+        self._room_made_s[preemptor_uid] = self.now_s
         victim, broken = placed.pod, ""
         self._reversals.append(PodSeen(victim))
         for budget in self._view.budgets_of(placed.label_set):
@@ -290,36 +285,28 @@ class World:
                 broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
                 left = max(0, budget.disruptions_allowed - 1)
                 self._change(ObjectSeen(replace(budget, disruptions_allowed=left)))
-        self.evictions.append(Eviction(victim, preemptor, broken))
-        return VictimFate.DELETED
+        self.evictions.append(Eviction(victim, broken))
+        return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid))
 
-    def _write(self, instruction: WriteReservation) -> list[Instruction]:
-        """Make the writes, and let the controllers bind claims to volumes and make the other volumes."""
-        written: list[StorageObject] = []
-        bound: list[StorageObject] = []
-        versions: list[str] = []
-        for write in instruction.writes:
-            versions.append(self._next_version())
+    def _write(self, reservation: WriteReservation) -> list[Instruction]:
+        """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
+        version = self._next_version()
+        shown: list[ObjectSeen] = []
+        for write in reservation.writes:
             match write:
                 case VolumePromise(volume, claim):
-                    promised = write.applied_to(volume)
-                    written.append(replace(promised, is_available=False, resource_version=versions[-1]))
-                    version = self._next_version()
-                    bound.append(
-                        replace(
-                            claim, volume_name=volume.key, is_bind_completed=True, resource_version=version
-                        )
-                    )
-                case NodeSelection(claim, node_name):
-                    selected = replace(write.applied_to(claim), resource_version=self._next_version())
-                    made = provisioned_for(selected, node_name, self.state.volumes)
-                    bound += [made.claim] if made.volume is None else [made.volume, made.claim]
+                    made = bound_to(claim, volume)
+                case NodeSelection():
+                    selected = write.applied_to(write.obj)
+                    made = provisioned_for(selected, reservation.node_name, self.state.volumes)
                 case _:
-                    raise InvariantViolation(f"no controller of this world acts on {write}")
-        shown = [ObjectSeen(obj) for obj in (*written, *bound)]
+                    raise TypeError(f"no answer to a {type(write).__name__}")
+            objects = [obj for obj in (made.volume, made.claim) if obj is not None]
+            shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
         for event in shown:
             self._note_reversal(event)
-        return self._handle_all(ReservationWritten(instruction.pod.uid, tuple(versions)), *shown)
+        versions = (version,) * len(reservation.writes)
+        return self._handle_all(ReservationWritten(reservation.pod.uid, versions), *shown)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

@@ -19,16 +19,16 @@ class DisruptionBudgets:
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
 
-    def get(self, key: str) -> DisruptionBudget | None:
-        """Return the budget of `namespace/name`, None if it is not known."""
-        namespace, _, name = key.partition("/")
-        return self._by_namespace.get(namespace, _NONE).get(name)
-
     def copy(self) -> DisruptionBudgets:
         """Return a copy that changes on its own. O(budgets)."""
         copy = DisruptionBudgets()
         copy._by_namespace = {namespace: dict(budgets) for namespace, budgets in self._by_namespace.items()}
         return copy
+
+    def get(self, key: str) -> DisruptionBudget | None:
+        """Return the budget of `namespace/name`, None if it is not known."""
+        namespace, _, name = key.partition("/")
+        return self._by_namespace.get(namespace, _NONE).get(name)
 
     def upsert(self, budget: DisruptionBudget) -> None:
         """Take over the budget."""

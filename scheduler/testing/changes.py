@@ -7,13 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.assembly.profiles import new_state
-from scheduler.assembly.worlds import new_world
-from scheduler.core.decide import ScheduleResult, decide
-from scheduler.framework.observer import Unobserved
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import CycleDue, NodeGone, PodGone, PodSeen, Stimulus
-from scheduler.state.cluster_view import ClusterView
+from scheduler.model.stimuli import CycleDue, PodGone, PodSeen
 from scheduler.testing.cluster import Cluster, completed
 from scheduler.testing.objects import JsonObject
 
@@ -69,59 +63,23 @@ def drawn_change(
     return Change(new_node(name))
 
 
-class WaitingPods:
-    """A scheduler without IO, whose pods wait for events, with the nodes and pods of a cluster."""
+def oversleeps(cluster: Cluster, pod: JsonObject, change: Change) -> bool:
+    """Make the change. Return whether the pod was refused before it, fits after it, and still waits."""
+    world = cluster._world
+    document = completed({**pod, "metadata": {**pod["metadata"], "name": "waits", "uid": "waits"}})
+    seen = cluster.stimulus(document)
+    assert isinstance(seen, PodSeen)
+    world.handle(PodSeen(replace(seen.pod, node_name="")))
+    if not fits(cluster, pod):
+        world.handle(CycleDue())
+    change.apply_to(cluster)
+    while world.machine.has_backlog:
+        world.machine.step()
+    still_waits = fits(cluster, pod) and world.queue.depths()["unschedulable"] > 0
+    world.handle(PodGone("waits"))
+    return still_waits
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._world = new_world(cluster.settings, new_state(cluster.settings), random.Random(1))
-        (self._profile,) = self._world.profiles.values()
-        self._objects = {completed(one)["metadata"]["name"]: completed(one) for one in cluster.objects}
-        for document in self._objects.values():
-            self._handle(cluster.stimulus(document))
 
-    @property
-    def objects(self) -> list[JsonObject]:
-        """The objects as they are now."""
-        return list(self._objects.values())
-
-    def fits(self, pod: JsonObject) -> bool:
-        """Return whether the pod fits now."""
-        return self._fits(self._waiting(pod))
-
-    def oversleeps(self, pod: JsonObject, change: Change) -> bool:
-        """Make the change. Return whether the pod was refused before it, fits after it, and still waits."""
-        waiting = self._waiting(pod)
-        self._handle(PodSeen(waiting))
-        if not self._fits(waiting):
-            self._handle(CycleDue())
-        self._apply(change)
-        oversleeps = self._fits(waiting) and self._world.queue.depths()["unschedulable"] > 0
-        self._handle(PodGone(waiting.uid))
-        return oversleeps
-
-    def _waiting(self, pod: JsonObject) -> Pod:
-        document = completed({**pod, "metadata": {**pod["metadata"], "name": "waits", "uid": "waits"}})
-        seen = self._cluster.stimulus(document)
-        assert isinstance(seen, PodSeen)
-        return replace(seen.pod, node_name="")
-
-    def _apply(self, change: Change) -> None:
-        metadata = change.document["metadata"]
-        if not change.goes:
-            self._objects[metadata["name"]] = change.document
-            self._handle(self._cluster.stimulus(change.document))
-            return
-        del self._objects[metadata["name"]]
-        self._handle(
-            NodeGone(metadata["name"]) if change.document["kind"] == "Node" else PodGone(metadata["uid"])
-        )
-
-    def _fits(self, pod: Pod) -> bool:
-        view = ClusterView(self._world.state)
-        return isinstance(decide(pod, view, self._profile, random.Random(1), Unobserved()), ScheduleResult)
-
-    def _handle(self, stimulus: Stimulus) -> None:
-        self._world.handle(stimulus)
-        while self._world.machine.has_backlog:
-            self._world.machine.step()
+def fits(cluster: Cluster, pod: JsonObject) -> bool:
+    """Return whether the pod fits now."""
+    return cluster.decide(pod).node is not None

@@ -25,7 +25,7 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS
-from scheduler.model.stimuli import PodSeen, Stimulus
+from scheduler.model.stimuli import NodeGone, PodGone, Stimulus
 from scheduler.settings.loading import load_settings, parse_settings
 from scheduler.settings.out_of_tree_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.plugin_lists import API_VERSION
@@ -77,7 +77,8 @@ class Cluster:
         self._seed = seed
         self._read = LoadedCluster(self.settings)
         self._objects: dict[tuple[str, str, str], JsonObject] = {}
-        self._running: dict[str, Profile] = {}
+        #: Hears of every object, so that its plugins and its queue are those of a scheduler that runs.
+        self._world = new_world(self.settings, self._read.state, random.Random(seed))
 
     @classmethod
     def from_snapshot(cls, file: str | PathLike[str], **options: Any) -> Cluster:  # noqa: ANN401 - as the constructor's
@@ -105,8 +106,7 @@ class Cluster:
     def _add(self, one: Mapping[str, Any]) -> None:
         document = completed(one)
         seen = self.stimulus(document)
-        if isinstance(seen, PodSeen) and not seen.pod.node_name:
-            self._read.state.remove_pod(seen.pod.uid)
+        self._world.handle(seen)
         self._read.apply(seen)
         self._objects[_key(document)] = document
 
@@ -128,14 +128,14 @@ class Cluster:
     def remove_pod(self, name: str, namespace: str = _NAMESPACE) -> None:
         """Remove a pod. Raises KeyError if there is none of that name."""
         pod = self._read.pods.pop((namespace, name))
-        self._read.state.remove_pod(pod.uid)
+        self._world.handle(PodGone(pod.uid))
         self._objects.pop(("Pod", namespace, name), None)
 
     def remove_node(self, name: str) -> None:
         """Remove a node. Raises KeyError if there is none of that name."""
         if self._read.state.node(name) is None:
             raise KeyError(name)
-        self._read.state.remove_node(name)
+        self._world.handle(NodeGone(name))
         self._objects.pop(("Node", "", name), None)
 
     @property
@@ -246,11 +246,7 @@ class Cluster:
 
     def _profile(self, pod: Pod) -> Profile:
         """Return the pod's profile, which is made once as in a scheduler."""
-        settings, _ = self._read.profile_for(pod)
-        name = settings.scheduler_name
-        if name not in self._running:
-            self._running[name] = self._read.build_profile(settings, ClusterView(self._read.state))
-        return self._running[name]
+        return self._world.profiles[self._read.profile_for(pod)[0].scheduler_name]
 
 
 def _loaded(plugins: Sequence[Plugin]) -> LoadedPlugins:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from scheduler.testing.changes import Change, WaitingPods, drawn_change
+from scheduler.testing.changes import Change, drawn_change, fits, oversleeps
 from scheduler.testing.cluster import Cluster
 from scheduler.testing.objects import JsonObject, make_node, make_pod
 
@@ -123,14 +123,14 @@ class PluginTests:
     def test_events_wake_the_pods_that_were_refused(self) -> None:
         """Any change after which a refused pod fits is one of the plugin's events, and no hint sleeps through it."""
         for seed in range(6):
-            draw, waiting = random.Random(seed), WaitingPods(self.cluster(3, seed=seed))
+            draw, cluster = random.Random(seed), self.cluster(3, seed=seed)
             for _ in range(60):
                 pod = draw.choice(list(self.pods))
                 # Filled until the pod is refused, then emptied until it fits: the events in between have to wake it.
                 # For rules that need other pods, and not room, any change every third time.
-                fills = None if seed % 3 == 2 else waiting.fits(pod)
-                change = self._change(waiting.objects, draw, fills=fills)
-                assert not waiting.oversleeps(pod, change), (
+                fills = None if seed % 3 == 2 else fits(cluster, pod)
+                change = self._change(cluster.objects, draw, fills=fills)
+                assert not oversleeps(cluster, pod, change), (
                     f"{change}: a refused pod fits now, and was not woken"
                 )
 

@@ -74,7 +74,7 @@ class Objects:
         for namespace in scene.namespaces:
             await self.create_namespace(namespace)
         await self.create_namespace(_named("default"))
-        await self._each(scene.nodes, self._create_node)
+        await concurrently(scene.nodes, self.create_node)
         for service in scene.services:
             service["spec"] |= {"ports": [{"port": 80}]}
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
@@ -103,7 +103,7 @@ class Objects:
             _, volume = claim_and_volume(pod, uid=stored["metadata"]["uid"])
             await self._ask("POST", KINDS[volume["kind"]].path, as_new(volume))
 
-        await self._each((pod for pod in pods if pod.template.claim), create)
+        await concurrently((pod for pod in pods if pod.template.claim), create)
 
     async def delete_claims(self, pods: Iterable[Planned]) -> None:
         """Delete the claims of the pods, and their volumes, whose finalizers nothing else would remove."""
@@ -118,7 +118,7 @@ class Objects:
                 await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})
                 await self.delete(path)
 
-        await self._each((pod for pod in pods if pod.template.claim), delete)
+        await concurrently((pod for pod in pods if pod.template.claim), delete)
 
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
         """Create the pods for this scheduler."""
@@ -128,7 +128,7 @@ class Objects:
             document = pod.template.pod(pod.namespace, name, node=pod.node, scheduler=scheduler)
             await self._ask("POST", f"/api/v1/namespaces/{pod.namespace}/pods", as_new(document))
 
-        await self._each(pods, create)
+        await concurrently(pods, create)
 
     async def delete_pods(self, pods: Iterable[Planned]) -> None:
         """Delete the pods without grace."""
@@ -137,11 +137,13 @@ class Objects:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
             await self.delete(path)
 
-        await self._each(pods, delete)
+        await concurrently(pods, delete)
 
     async def create_node(self, node: Json) -> None:
         """Create the node with its status."""
-        await self._create_node(node)
+        name = node["metadata"]["name"]
+        await self._ask("POST", "/api/v1/nodes", as_new(node))
+        await self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, headers=_MERGE)
 
     async def delete(self, path: str) -> None:
         """Delete the object if it exists."""
@@ -283,22 +285,6 @@ class Objects:
             if not token:
                 return
 
-    async def _create_node(self, node: Json) -> None:
-        name = node["metadata"]["name"]
-        await self._ask("POST", "/api/v1/nodes", as_new(node))
-        await self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": node["status"]}, headers=_MERGE)
-
-    async def _each(self, wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
-        waiting = iter(wanted)
-
-        async def work() -> None:
-            for one in waiting:
-                await carry_out(one)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_CONCURRENCY):
-                group.create_task(work())
-
     async def _ask(
         self,
         method: str,
@@ -318,6 +304,19 @@ class Objects:
             if not (answer.status in accepted if accepted else answer.ok):
                 raise RuntimeError(f"{method} {path}: {answer.status} {content[:300]!r}")
             return content
+
+
+async def concurrently(wanted: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
+    """Carry out what is wanted, many at a time."""
+    waiting = iter(wanted)
+
+    async def work() -> None:
+        for item in waiting:
+            await carry_out(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CONCURRENCY):
+            group.create_task(work())
 
 
 @asynccontextmanager

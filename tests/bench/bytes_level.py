@@ -19,9 +19,7 @@ from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.state.audit import differences
 from tests.bench import templates
-from tests.bench.checks import broken_rules
 from tests.bench.loaded import SCHEDULER, LoadedMachine
 from tests.bench.scene import Scene
 from tests.bench.served import Served, in_batches
@@ -141,7 +139,7 @@ def measure_bytes(scene: Scene) -> BytesResult:
     fed.loaded.settle()
     try:
         spent = dict(_lives(fed))
-        _assert_success(fed)
+        fed.loaded.assert_success()
         spent |= dict(_others(fed))
     finally:
         fed.loaded.close()
@@ -214,15 +212,3 @@ def _reported(node: Json, minute: int) -> Json:
     ]
     images = [{"names": [f"registry.example/image-{n}:v1"], "sizeBytes": 10_000_000 + n} for n in range(10)]
     return {**node, "status": {**node["status"], "conditions": conditions, "images": images}}
-
-
-def _assert_success(fed: FedMachine) -> None:
-    state, scene = fed.loaded.state, fed.loaded.scene
-    node_by_pod = {
-        (one.pod.namespace, one.pod.name): one.pod.node_name
-        for one in state.placed.values()
-        if not one.assumed
-    }
-    found = [*broken_rules(scene, node_by_pod), *differences(state)]
-    if found:
-        raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")

@@ -93,7 +93,7 @@ def capacity_here(n_nodes: int, n_running: int, kind: Kind) -> CapacityResult:
 
 def _scene(n_nodes: int, kind: Kind) -> Scene:
     measured = templates.application(0, own_labels=kind == "own-labels")
-    shape = Shape(kind, "", measured, _N_DECISIONS, lambda _group: measured, zones=_ZONES)
+    shape = Shape(kind, "", measured, _N_DECISIONS, zones=_ZONES)
     return Scene(
         shape=shape,
         size=Size(n_nodes, _N_DECISIONS),

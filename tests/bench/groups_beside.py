@@ -11,14 +11,15 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from scheduler.errors import SettingsError
-from tests.bench.api_objects import Objects, objects_of
+from tests.bench.api_objects import Objects, concurrently, objects_of
 from tests.bench.group_cases import CLASSES, Case, cases
+from tests.bench.report import aligned
 from tests.bench.schedulers import OURS, Contender, kube_scheduler, running
 from tests.bench.servers import available, started
 from tests.bench.templates import as_new
@@ -33,7 +34,6 @@ _SERVED: Final = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
 #: A scheduler that has bound nothing for so long will not: backoffs are at most 10 s, so each group was tried again.
 _QUIET_S: Final = 35.0
 _POLL_S: Final = 1.0
-_CONCURRENCY: Final = 20
 
 #: Groups placed as a whole and in part, by class.
 Placed = Mapping[str, tuple[int, int]]
@@ -78,24 +78,12 @@ async def _in_turn(drawn: Sequence[Case], contenders: Sequence[Contender]) -> di
                 for node in case.nodes:
                     await objects.create_node(node)
             for contender in contenders:
-                await _each(drawn, partial(_create, objects, contender))
+                await concurrently(drawn, partial(_create, objects, contender))
                 flags = [] if contender.binary is None else [_GATES]
                 with running(contender, server, *flags):
                     found[contender.label] = await _placed(objects, drawn)
-                await _each(drawn, partial(_delete, objects))
+                await concurrently(drawn, partial(_delete, objects))
     return found
-
-
-async def _each(drawn: Sequence[Case], carry_out: Callable[[Case], Awaitable[None]]) -> None:
-    waiting = iter(drawn)
-
-    async def work() -> None:
-        for case in waiting:
-            await carry_out(case)
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(_CONCURRENCY):
-            tasks.create_task(work())
 
 
 async def _create(objects: Objects, contender: Contender, case: Case) -> None:
@@ -142,10 +130,7 @@ def _table(drawn: Sequence[Case], placed: Mapping[str, Placed]) -> str:
         *([one, str(n_of[one]), *(_cell(*found[one]) for found in placed.values())] for one in CLASSES),
         ["all", str(len(drawn)), *(_cell(*_sum(found)) for found in placed.values())],
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows))
 
 
 def _sum(found: Placed) -> tuple[int, int]:

@@ -15,8 +15,8 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +26,7 @@ from tests.bench import templates
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.attacks import HOSTILE, Attack
 from tests.bench.measuring import cpu_s, peak_bytes, percentile, resident_bytes
-from tests.bench.schedulers import Contender, running, stop
+from tests.bench.schedulers import Contender, process, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
 from tests.support import build
@@ -139,17 +139,9 @@ def _own_flags(port: int) -> list[str]:
     return ["-v", "2", "--bind-address", "0.0.0.0", "--port", str(port)]
 
 
-@contextmanager
-def _enforcer(server: Server) -> Iterator[subprocess.Popen[bytes]]:
+def _enforcer(server: Server) -> AbstractContextManager[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "scheduler", "enforce", "-v", "2", "--port", str(free_port())]
-    with (server.folder / "enforcer.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--kubeconfig", str(server.kubeconfig())], stdout=log, stderr=log
-        )
-    try:
-        yield process
-    finally:
-        stop(process)
+    return process([*command, "--kubeconfig", str(server.kubeconfig())], server.folder / "enforcer.log")
 
 
 async def _create_cluster(objects: Objects) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,7 +213,14 @@ async def _churning(scene: Scene, objects: Objects, contender: Contender) -> Asy
     if not scene.shape.churns:
         yield
         return
-    task = asyncio.create_task(_churn(objects, contender), name="churn")
+    async with _meanwhile(_churn(objects, contender)):
+        yield
+
+
+@asynccontextmanager
+async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do the work while the block runs."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
@@ -250,10 +257,8 @@ async def _arriving(scene: Scene, objects: Objects, contender: Contender) -> Asy
             await objects.create_pods(made[-1:], scheduler=contender.name)
             await asyncio.sleep(_ARRIVAL_PERIOD_S)
 
-    task = asyncio.create_task(create(), name="arrivals")
     try:
-        yield
+        async with _meanwhile(create()):
+            yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await objects.delete_pods(made)

@@ -22,8 +22,10 @@ from scheduler.model.stimuli import CycleDue, NodeSeen, ObjectSeen, PodSeen, Res
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import ClaimReference, StorageKind
 from scheduler.settings.loading import default_settings
+from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
+from tests.bench.checks import broken_rules
 from tests.bench.scene import Scene
 from tests.bench.templates import Planned, Template
 from tests.bench.volumes import claims_and_volumes
@@ -150,6 +152,17 @@ class LoadedMachine:
         while self.machine.has_work():
             if any(isinstance(order, Bind) for order in self.handle(CycleDue())):
                 raise RuntimeError(f"{self.scene.shape.name}: an idle pod found a node")
+
+    def assert_success(self) -> None:
+        """Raise RuntimeError if a measured pod is not bound, a rule is broken, or counts differ from a recount."""
+        node_by_pod = {
+            (placed.pod.namespace, placed.pod.name): placed.pod.node_name
+            for placed in self.state.placed.values()
+            if not placed.assumed
+        }
+        found = [*broken_rules(self.scene, node_by_pod), *differences(self.state)]
+        if found:
+            raise RuntimeError(f"{self.scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
 
     def close(self) -> None:
         """Unfreeze the objects."""

@@ -189,7 +189,7 @@ def _own_crowd(shape: Shape, n: int, spots: list[str]) -> Iterator[Planned]:
     for index in range(n):
         if index // group_size != group:
             group = index // group_size
-            template = shape.crowd(group)
+            template = shape.crowd(group) if shape.crowd else shape.measured
         yield Planned(
             template, namespaces[index % len(namespaces)], f"crowd-{index}", spots[index % len(spots)]
         )

@@ -94,16 +94,11 @@ def kube_scheduler(binary: Path) -> Contender:
 def running(contender: Contender, server: Server, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run its process for the block; add the end of its log to a RuntimeError of the block."""
     log = server.folder / contender.log_name
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*contender.command(server), *flags], stdout=output, stderr=output, cwd=contender.checkout
-        )
-    try:
-        yield process
-    except RuntimeError as error:
-        raise RuntimeError(f"{contender.label}: {error}; its log: {_tail(log)}") from error
-    finally:
-        stop(process)
+    with process([*contender.command(server), *flags], log, folder=contender.checkout) as scheduler:
+        try:
+            yield scheduler
+        except RuntimeError as error:
+            raise RuntimeError(f"{contender.label}: {error}; its log: {_tail(log)}") from error
 
 
 @contextmanager
@@ -123,22 +118,24 @@ def claim_binder(binary: Path, server: Server) -> Iterator[None]:
         f"--kube-api-qps={_QPS}",
         f"--kube-api-burst={_QPS}",
     ]
-    with (server.folder / "kube-controller-manager.log").open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
+    with process(command, server.folder / "kube-controller-manager.log"):
         yield
-    finally:
-        stop(process)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process: with SIGTERM, or SIGKILL if that takes long."""
-    process.send_signal(signal.SIGTERM)
+@contextmanager
+def process(command: list[str], log: Path, *, folder: Path = Path()) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the command in the folder for the block; it ends by SIGTERM, or SIGKILL if that takes long."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
     try:
-        process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        yield started
+    finally:
+        started.send_signal(signal.SIGTERM)
+        try:
+            started.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
 
 
 def _tail(log: Path) -> str:

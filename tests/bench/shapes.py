@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tests.bench import templates
@@ -35,8 +36,8 @@ class Shape:
     """
     One workload.
 
-    `crowd(group)` is the template of further running pods, by which cost per running pod is measured; with
-    `one_per_node` each group has at most one pod per node.
+    `crowd(group)` is the template of further running pods, by which cost per running pod is measured; by default it is
+    that of the measured pods. With `one_per_node` each group has at most one pod per node.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Shape:
     upstream: str
     measured: Template
     n_measured: int
-    crowd: Callable[[int], Template]
+    crowd: Callable[[int], Template] | None = None
     n_nodes: int = 5000
     init: Sequence[Running] = ()
     #: Pods that are never placed: gated or too large.
@@ -81,63 +82,57 @@ class Shape:
         return MEASURED_NAMESPACE if self.n_namespaces == 1 else "measure-ns-0"
 
 
-def _always(template: Template) -> Callable[[int], Template]:
-    return lambda _group: template
+_PLAIN: Final = templates.plain()
+_ANTI_AFFINITY: Final = templates.anti_affinity()
+_FEW_PLAIN: Final = (Running(_PLAIN, 1000),)
+_LOW_PRIORITY: Final = (Running(templates.low_priority(), 20_000),)
+_BOUND: Final = templates.with_claim("bound")
+#: Templates of running pods beside plain ones that are measured.
+_MIXED: Final = (
+    _PLAIN,
+    templates.affinity(),
+    _ANTI_AFFINITY,
+    templates.preferred_affinity(),
+    templates.preferred_anti_affinity(),
+)
 
 
-def _plain() -> Shape:
-    pod = templates.plain()
-    return Shape(
-        "basic",
-        "SchedulingBasic/5000Nodes_10000Pods",
-        pod,
-        10_000,
-        _always(pod),
-        init=(Running(pod, 1000),),
-    )
+def _green(group: int) -> Template:
+    return templates.anti_affinity(f"green-{group}")
 
 
-def _anti_affinity() -> Shape:
-    pod = templates.anti_affinity()
-    return Shape(
-        "anti-affinity",
-        "SchedulingPodAntiAffinity/5000Nodes_2000Pods",
-        pod,
-        2000,
-        lambda group: templates.anti_affinity(f"green-{group}"),
-        init=(Running(pod, 1000),),
-        one_per_node=True,
-    )
+def _among_themselves(
+    name: str,
+    upstream: str,
+    pod: Template,
+    n: int = 5000,
+    *,
+    has_service: bool = False,
+    zones: Sequence[str] = (),
+) -> Shape:
+    """Return a shape with 5,000 running and `n` measured pods of one template."""
+    return Shape(name, upstream, pod, n, init=(Running(pod, 5000),), zones=zones, has_service=has_service)
 
 
-def _matching_anti_affinity() -> Shape:
-    return Shape(
-        "matching-anti-affinity",
-        "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
-        templates.labelled("green"),
-        5000,
-        lambda group: templates.anti_affinity(f"green-{group}"),
-        init=(Running(templates.anti_affinity(), 1000),),
-        one_per_node=True,
-    )
+def _across(kind: str, topology_key: str) -> Callable[[str], Template]:
+    return partial(templates.across_namespaces, kind, topology_key)
 
 
-def _among_themselves(name: str, upstream: str, pod: Template, *, zones: Sequence[str] = ()) -> Shape:
-    """Return a shape with 5,000 running and 5,000 measured pods of one template."""
-    return Shape(name, upstream, pod, 5000, _always(pod), init=(Running(pod, 5000),), zones=zones)
+def _across_namespaces(
+    name: str, upstream: str, pod: Template, *, each: int, n: int, zones: Sequence[str] = ()
+) -> Shape:
+    return Shape(name, upstream, pod, n, init=(Running(pod, each),), zones=zones, n_namespaces=100)
 
 
 def _ns_anti_affinity() -> Shape:
-    def kind(color: str) -> Template:
-        return templates.across_namespaces("anti_required", HOSTNAME, color)
-
+    kind = _across("anti_required", HOSTNAME)
     pod = kind("green")
     return Shape(
         "ns-anti-affinity",
         "SchedulingRequiredPodAntiAffinityWithNSSelector/5000Nodes_2000Pods",
         pod,
         2000,
-        lambda group: kind(f"green-{group}"),
+        crowd=lambda group: kind(f"green-{group}"),
         n_nodes=6000,
         init=(Running(pod, 40),),
         n_namespaces=100,
@@ -145,130 +140,19 @@ def _ns_anti_affinity() -> Shape:
     )
 
 
-def _across_namespaces(
-    name: str, upstream: str, pod: Template, *, each: int, n: int, zones: Sequence[str] = ()
-) -> Shape:
-    return Shape(
-        name, upstream, pod, n, _always(pod), init=(Running(pod, each),), zones=zones, n_namespaces=100
-    )
-
-
 def _spread(name: str, upstream: str, *, soft: bool) -> Shape:
-    pod = templates.spread(soft=soft)
-    init = (Running(templates.plain(), 5000),)
-    return Shape(name, upstream, pod, 5000, _always(pod), init=init, zones=_MOONS)
-
-
-def _default_spread() -> Shape:
-    pod = templates.served()
-    return Shape(
-        "spread-default",
-        "DefaultTopologySpreading/5000Nodes_10000Pods",
-        pod,
-        10_000,
-        _always(pod),
-        init=(Running(pod, 5000),),
-        zones=_MOONS,
-        has_service=True,
-    )
-
-
-def _node_inclusion() -> Shape:
-    pod = templates.node_inclusion()
-    upstream = "SchedulingWithNodeInclusionPolicy/5000Nodes"
-    return Shape("node-inclusion", upstream, pod, 4000, _always(pod), tainted_share=0.2)
-
-
-def _mixed_base() -> Shape:
-    kinds = (
-        templates.plain(),
-        templates.affinity(),
-        templates.anti_affinity(),
-        templates.preferred_affinity(),
-        templates.preferred_anti_affinity(),
-    )
-    others = (*kinds[:2], *kinds[3:])
-    return Shape(
-        "mixed-base",
-        "MixedSchedulingBasePod/5000Nodes_5000Pods",
-        kinds[0],
-        5000,
-        lambda group: others[group % len(others)],
-        init=tuple(Running(kind, 2000) for kind in kinds),
-        zones=_ONE_ZONE,
-        one_per_node=True,
-    )
+    init = (Running(_PLAIN, 5000),)
+    return Shape(name, upstream, templates.spread(soft=soft), 5000, init=init, zones=_MOONS)
 
 
 def _idle(name: str, upstream: str, idle: Running) -> Shape:
-    pod = templates.plain()
-    return Shape(
-        name, upstream, pod, 10_000, _always(pod), init=(Running(pod, 1000),), idle=(idle,), zones=_ONE_ZONE
-    )
-
-
-def _preemption() -> Shape:
-    """Return pods that fit nowhere until three others leave a node."""
-    low, high = templates.low_priority(), templates.high_priority()
-    return Shape(
-        "preemption",
-        "PreemptionBasic/5000Nodes",
-        high,
-        5000,
-        _always(high),
-        init=(Running(low, 20_000),),
-        evicts=True,
-    )
-
-
-def _preemption_beside() -> Shape:
-    """Return pods that fit, while others come for which some have to leave."""
-    low, pod = templates.low_priority(), templates.plain()
-    return Shape(
-        "preemption-beside",
-        "PreemptionAsync/5000Nodes",
-        pod,
-        5000,
-        _always(pod),
-        init=(Running(low, 20_000),),
-        evicts=True,
-        arriving=templates.high_priority(),
-    )
-
-
-def _unschedulable_beside() -> Shape:
-    pod = templates.plain()
-    return Shape(
-        "unschedulable-beside",
-        "Unschedulable/5kNodes",
-        pod,
-        10_000,
-        _always(pod),
-        arriving=templates.large(priority=10),
-    )
-
-
-def _backlog() -> Shape:
-    """Return the shape of few pods behind many of a higher priority that fit nowhere."""
-    pod, large = templates.plain(), Running(templates.large(priority=10), 10_000)
-    return Shape(
-        "backlog", "none: unschedulable pods of higher priority", pod, 500, _always(pod), idle=(large,)
-    )
-
-
-def _churn() -> Shape:
-    pod = templates.plain()
-    return Shape(
-        "churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", pod, 10_000, _always(pod), churns=True
-    )
+    return Shape(name, upstream, _PLAIN, 10_000, init=_FEW_PLAIN, idle=(idle,), zones=_ONE_ZONE)
 
 
 def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n: int) -> Shape:
     """Return a shape whose pods have a claim each; those that run have theirs bound."""
-    running = templates.with_claim("bound")
-    return Shape(
-        name, upstream, templates.with_claim(claim), n, _always(running), init=(Running(running, n_init),)
-    )
+    init = (Running(_BOUND, n_init),)
+    return Shape(name, upstream, templates.with_claim(claim), n, crowd=lambda _: _BOUND, init=init)
 
 
 def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SIZE) -> Shape:
@@ -283,30 +167,41 @@ def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SI
         return pods
 
     other = templates.job("other", 0)
-    return Shape(
-        name, "none: jobs that share a rack", other, n, _always(other), zones=_RACKS, measured_of=jobs
-    )
+    return Shape(name, "none: jobs that share a rack", other, n, zones=_RACKS, measured_of=jobs)
 
 
 def _one_group(n: int) -> Shape:
     """Return the shape of a single group without rules."""
-    pod = templates.member("all", n)
     return Shape(
         "one-group",
         "none: one group of a thousand",
-        pod,
+        templates.member("all", n),
         n,
-        lambda _: templates.plain(),
+        crowd=lambda _: _PLAIN,
         measured_of=lambda n_pods: [templates.member("all", n_pods)] * n_pods,
     )
 
 
-_NS: Final = templates.across_namespaces
-
 SHAPES: Final[tuple[Shape, ...]] = (
-    _plain(),
-    _anti_affinity(),
-    _matching_anti_affinity(),
+    Shape("basic", "SchedulingBasic/5000Nodes_10000Pods", _PLAIN, 10_000, init=_FEW_PLAIN),
+    Shape(
+        "anti-affinity",
+        "SchedulingPodAntiAffinity/5000Nodes_2000Pods",
+        _ANTI_AFFINITY,
+        2000,
+        crowd=_green,
+        init=(Running(_ANTI_AFFINITY, 1000),),
+        one_per_node=True,
+    ),
+    Shape(
+        "matching-anti-affinity",
+        "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
+        templates.labelled("green"),
+        5000,
+        crowd=_green,
+        init=(Running(_ANTI_AFFINITY, 1000),),
+        one_per_node=True,
+    ),
     _among_themselves(
         "affinity-zone", "SchedulingPodAffinity/5000Nodes_5000Pods", templates.affinity(), zones=_ONE_ZONE
     ),
@@ -324,7 +219,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _across_namespaces(
         "ns-affinity",
         "SchedulingRequiredPodAffinityWithNSSelector/5000Nodes_2000Pods",
-        _NS("required", ZONE, "blue"),
+        _across("required", ZONE)("blue"),
         each=50,
         n=2000,
         zones=_ONE_ZONE,
@@ -332,38 +227,90 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _across_namespaces(
         "ns-preferred-affinity",
         "SchedulingPreferredAffinityWithNSSelector/5000Nodes_5000Pods",
-        _NS("preferred", HOSTNAME, "red"),
+        _across("preferred", HOSTNAME)("red"),
         each=50,
         n=5000,
     ),
     _across_namespaces(
         "ns-preferred-anti-affinity",
         "SchedulingPreferredAntiAffinityWithNSSelector/5000Nodes_2000Pods",
-        _NS("anti_preferred", HOSTNAME, "yellow"),
+        _across("anti_preferred", HOSTNAME)("yellow"),
         each=40,
         n=2000,
     ),
     _spread("spread-hard", "TopologySpreading/5000Nodes_5000Pods", soft=False),
     _spread("spread-soft", "PreferredTopologySpreading/5000Nodes_5000Pods", soft=True),
-    _default_spread(),
-    _node_inclusion(),
-    _mixed_base(),
+    _among_themselves(
+        "spread-default",
+        "DefaultTopologySpreading/5000Nodes_10000Pods",
+        templates.served(),
+        10_000,
+        has_service=True,
+        zones=_MOONS,
+    ),
+    Shape(
+        "node-inclusion",
+        "SchedulingWithNodeInclusionPolicy/5000Nodes",
+        templates.node_inclusion(),
+        4000,
+        tainted_share=0.2,
+    ),
+    Shape(
+        "mixed-base",
+        "MixedSchedulingBasePod/5000Nodes_5000Pods",
+        _PLAIN,
+        5000,
+        # Without the one of which no two pods share a node.
+        crowd=lambda group: (*_MIXED[:2], *_MIXED[3:])[group % 4],
+        init=tuple(Running(template, 2000) for template in _MIXED),
+        zones=_ONE_ZONE,
+        one_per_node=True,
+    ),
     _idle(
         "gated",
         "SchedulingGatedPodsWithPodAffinityImpactForThroughput",
         Running(templates.gated(), 10_000),
     ),
     _idle("unschedulable", "Unschedulable/5kNodes/20kInit/10kPods", Running(templates.large(), 20_000)),
-    _backlog(),
-    _churn(),
+    Shape(
+        "backlog",
+        "none: few pods behind many of a higher priority that fit nowhere",
+        _PLAIN,
+        500,
+        idle=(Running(templates.large(priority=10), 10_000),),
+    ),
+    Shape("churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", _PLAIN, 10_000, churns=True),
     _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
     _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
     _jobs("rack-jobs", are_groups=False),
     _jobs("rack-groups", are_groups=True),
     _one_group(1000),
-    _preemption(),
-    _preemption_beside(),
-    _unschedulable_beside(),
+    # Pods that fit nowhere until three others leave a node.
+    Shape(
+        "preemption",
+        "PreemptionBasic/5000Nodes",
+        templates.high_priority(),
+        5000,
+        init=_LOW_PRIORITY,
+        evicts=True,
+    ),
+    # Pods that fit, while others come for which some have to leave.
+    Shape(
+        "preemption-beside",
+        "PreemptionAsync/5000Nodes",
+        _PLAIN,
+        5000,
+        init=_LOW_PRIORITY,
+        evicts=True,
+        arriving=templates.high_priority(),
+    ),
+    Shape(
+        "unschedulable-beside",
+        "Unschedulable/5kNodes",
+        _PLAIN,
+        10_000,
+        arriving=templates.large(priority=10),
+    ),
 )
 
 #: The shapes whose decisions are measured on their own, too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,18 +104,26 @@ def test_the_schema_describes_every_value(chart):
 # The same as kustomize
 
 
-def test_the_scheduler_is_that_of_the_manifests(chart):
-    """Both have to change together."""
-    ours = rendered(chart, {"webhook": {"enabled": False}})
-    theirs = resources(BASE)
+def assert_alike(ours: list[Json], theirs: list[Json], *more: tuple[str, str]) -> None:
+    """Compare what the chart installs with the manifests; `more`: kinds and names that only the chart has."""
     for kind, name in sorted(names(theirs)):
         expected, found = named(theirs, kind)[name], named(ours, kind)[name]
         assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
-    (text,) = one(ours, "ConfigMap")["data"].values()
-    expected_text = (BASE / "configuration.yaml").read_text()
-    assert yaml.safe_load(text) == yaml.safe_load(expected_text)
+    assert names(ours) - names(theirs) == set(more)
+
+
+def assert_configured(objects: list[Json], folder: Path) -> None:
+    """Compare the configuration in the one ConfigMap with that of the manifests."""
+    (text,) = one(objects, "ConfigMap")["data"].values()
+    assert yaml.safe_load(text) == yaml.safe_load((folder / "configuration.yaml").read_text())
+
+
+def test_the_scheduler_is_that_of_the_manifests(chart):
+    """Both have to change together."""
+    ours = rendered(chart, {"webhook": {"enabled": False}})
     viewer = ("ClusterRole", "affinity-scheduler-viewer")
-    assert names(ours) - names(theirs) == {("ConfigMap", "affinity-scheduler-configuration"), viewer}
+    assert_alike(ours, resources(BASE), ("ConfigMap", "affinity-scheduler-configuration"), viewer)
+    assert_configured(ours, BASE)
 
 
 def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
@@ -129,13 +138,8 @@ def test_the_viewers_role_is_that_of_the_manifests_and_bound_to_nobody(chart):
 def test_the_enforcer_is_that_of_the_manifests(chart):
     off = {"scheduler": {"enabled": False}, "webhook": {"enabled": False}}
     ours = rendered(chart, {**off, "enforcer": {"enabled": True}})
-    theirs = resources(MANIFESTS / "enforcer")
-    for kind, name in sorted(names(theirs)):
-        expected, found = named(theirs, kind)[name], named(ours, kind)[name]
-        assert alike(found, "namespace") == alike(expected, "namespace"), (kind, name)
-    (text,) = one(ours, "ConfigMap")["data"].values()
-    assert yaml.safe_load(text) == yaml.safe_load((MANIFESTS / "enforcer" / "configuration.yaml").read_text())
-    assert names(ours) - names(theirs) == {("ConfigMap", f"{ENFORCER}-configuration")}
+    assert_alike(ours, resources(MANIFESTS / "enforcer"), ("ConfigMap", f"{ENFORCER}-configuration"))
+    assert_configured(ours, MANIFESTS / "enforcer")
 
 
 def test_the_webhook_is_that_of_the_manifests(chart):

@@ -9,7 +9,7 @@ import yaml
 
 from tests.support.apiserver import Address
 from tests.support.build import Json
-from tests.support.cluster import kubeconfig_text
+from tests.support.cluster import kubeconfig_of
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import MANIFESTS
 
@@ -31,12 +31,7 @@ EVERYTHING: Json = {
 
 @pytest.fixture
 def kubectl(real_server: Address, tmp_path: Path) -> Kubectl:
-    path = tmp_path / "kubeconfig"
-    path.touch(mode=0o600)
-    path.write_text(
-        kubeconfig_text(real_server.url, token=real_server.token, ca_file=str(real_server.ca_file))
-    )
-    return Kubectl(path)
+    return Kubectl(kubeconfig_of(real_server, tmp_path / "kubeconfig"))
 
 
 @pytest.mark.parametrize(

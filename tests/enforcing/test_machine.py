@@ -21,7 +21,7 @@ from scheduler.model.annotations import AFFINITY
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.stimuli import NodeGone
 from tests.support import build
-from tests.support.build import HOSTNAME, ZONE, selector, term
+from tests.support.build import ZONE, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
 MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
@@ -113,14 +113,6 @@ def test_pods_of_lower_priority_are_evicted_if_that_is_enough(
     assert cluster.enforce() == gone
 
 
-@pytest.mark.parametrize(("limit", "n_gone"), [(1, 3), (2, 2), (3, 1), (4, 0), (9, 0)])
-def test_at_most_max_pods_per_domain_stay(cluster: Driver, limit: int, n_gone: int) -> None:
-    limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
-    for number in range(4):
-        cluster.pod(f"w{number}", "a1", limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
-    assert cluster.enforce() == ["w3", "w2", "w1"][:n_gone]
-
-
 def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: Driver) -> None:
     limits = {"one": 1, "two": 2, "also-two": 2}
     for day, (name, limit) in enumerate(limits.items(), start=1):
@@ -156,13 +148,6 @@ def test_a_pod_is_not_evicted_for_rules_that_it_no_longer_has(cluster: Driver) -
     assert cluster.enforce(BACKOFF_S) == ["other"]
 
 
-def test_a_node_without_the_topology_key_is_in_no_domain(cluster: Driver) -> None:
-    cluster.node("nowhere")
-    cluster.pod("p", "nowhere", APART, labels=WEB)
-    cluster.pod("q", "nowhere", APART, labels=WEB)
-    assert cluster.enforce() == []
-
-
 def test_pods_on_an_unknown_node_are_not_checked(cluster: Driver) -> None:
     cluster.pod("p", "gone", NEAR_DB, grace="0")
     assert cluster.enforce(1000.0) == []
@@ -184,26 +169,6 @@ def test_an_evicted_pod_does_not_count_although_the_watch_is_late(cluster: Drive
     cluster.enforcer.on_eviction_result(gone.uid, EvictionResult.EVICTED, cluster.now_s)
     cluster.see(cluster.pods[gone.uid])
     assert cluster.check() == []
-
-
-@pytest.mark.parametrize("what", ["pod", "node", "namespace"])
-def test_a_changed_label_breaks_a_rule(cluster: Driver, what: str) -> None:
-    """A label of the pod, its node or its namespace."""
-    across = term(ZONE, selector("app=web"), namespace_selector=selector("team=blue"))
-    cluster.namespace("default", **MARK)
-    cluster.namespace("shop", team="blue" if what != "namespace" else "red")
-    cluster.pod("p", "a1", rules(far=[across]))
-    place = "b1" if what == "node" else "a2"
-    uid = cluster.pod("q", place, namespace="shop", labels=WEB if what != "pod" else DB)
-    assert cluster.enforce() == []
-    match what:
-        case "pod":
-            cluster.relabel(uid, app="web")
-        case "node":
-            cluster.node("b1", labels={ZONE: "a"})
-        case "namespace":
-            cluster.namespace("shop", team="blue")
-    assert cluster.enforce() == ["p"]
 
 
 def test_an_annotation_is_enforced_across_namespaces_only_while_its_namespace_is_marked(
@@ -395,18 +360,6 @@ def test_a_replica_outside_every_domain_does_not_delay_the_others(cluster: Drive
     assert outside.name == "outside"
     cluster.enforcer.on_eviction_result(outside.uid, EvictionResult.BLOCKED, cluster.now_s)
     assert cluster.enforce() == ["new"]
-
-
-def test_affinity_needs_one_pod_that_matches_all_terms(cluster: Driver) -> None:
-    """As scheduling does."""
-    both = rules(near=[term(ZONE, selector("app=db")), term(HOSTNAME, selector("tier=gold"))])
-    cluster.pod("p", "a1", both, grace="0")
-    cluster.pod("q", "a1", labels=DB)
-    cluster.pod("r", "a1", labels={"tier": "gold"})
-    assert cluster.enforce() == ["p"]
-    cluster.pod("p", "a1", both, grace="0")
-    cluster.pod("s", "a1", labels={**DB, "tier": "gold"})
-    assert cluster.enforce() == []
 
 
 def test_evictions_for_affinity_count_before_anti_affinity_is_checked(cluster: Driver) -> None:
@@ -616,21 +569,6 @@ def test_terms_of_the_spec_are_not_enforced(cluster: Driver) -> None:
     assert [each.report.enforced for each in cluster.found()] == [False]
 
 
-@pytest.mark.parametrize(("before", "after", "n_broken"), [("web", "db", 1), ("db", "web", 0)])
-def test_rules_are_checked_against_current_labels(
-    cluster: Driver, before: str, after: str, n_broken: int
-) -> None:
-    """A pod that its own term selects does not break the term by itself."""
-    spec = {"podAntiAffinity": {REQUIRED: [term(ZONE, selector("app=web"))]}}
-    uid = cluster.pod("p", "a1", labels={"app": before}, affinity=spec)
-    cluster.check()
-    cluster.relabel(uid, app=after)
-    if n_broken:
-        cluster.pod("w", "a2", labels=WEB)
-    cluster.check()
-    assert cluster.enforcer.status.not_enforced.total() == n_broken
-
-
 @pytest.mark.parametrize(
     ("what", "origin"),
     [
@@ -661,17 +599,3 @@ def test_exempt_namespaces_neither_declare_nor_are_selected() -> None:
     cluster.pod("d", "b1", everywhere, namespace="kube-system")
     cluster.pod("v", "b2", labels=WEB)
     assert cluster.enforce() == []
-
-
-def test_a_sweep_keeps_everything_that_is_in_use(cluster: Driver) -> None:
-    both = rules(near=[term(ZONE, selector("app=db")), term(ZONE, selector("rev"))])
-    cluster.pod("p", "a1", both, grace="0")
-    database = cluster.pod("db", "a2", labels={**DB, "rev": "1"})
-    for _ in range(5):
-        cluster.check()
-        cluster.enforcer.state.sweep()
-    cluster.gone(database)
-    cluster.pod("late", "a2", labels={**DB, "rev": "2"})
-    assert cluster.enforce() == []
-    cluster.gone("uid-default-late")
-    assert cluster.enforce() == ["p"]

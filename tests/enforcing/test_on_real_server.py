@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -18,11 +17,11 @@ from scheduler.kube.requests import JSON, Request
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.shell.evictor import evict
+from tests.integration.conftest import real
 from tests.manifests.test_enforcer import CONTAINER, FOLDER, NAMESPACE, all_requests
-from tests.support.api_client import Api
 from tests.support.apiserver import Address
 from tests.support.build import ZONE, Json, selector, term
-from tests.support.cluster import kubeconfig_text
+from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon
 from tests.support.enforcer_driver import rules
 from tests.support.enforcer_process import Shop, enforcing
@@ -41,8 +40,7 @@ WAITING = "affinity_scheduler_enforcement_waiting"
 
 @pytest.fixture(scope="module")
 def kubectl(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    path = tmp_path_factory.mktemp("admin") / "kubeconfig"
-    return Kubectl(_kubeconfig(path, real_server, real_server.token))
+    return Kubectl(kubeconfig_of(real_server, tmp_path_factory.mktemp("admin") / "kubeconfig"))
 
 
 @pytest.fixture(scope="module")
@@ -53,37 +51,19 @@ def account(
     said = kubectl("apply", "--validate=strict", "-k", FOLDER)
     assert "warning" not in said.lower()
     token = kubectl("create", "token", NAME, "--namespace", NAMESPACE).strip()
-    yield _kubeconfig(tmp_path_factory.mktemp("account") / "kubeconfig", real_server, token)
+    yield kubeconfig_of(real_server, tmp_path_factory.mktemp("account") / "kubeconfig", token=token)
     kubectl("delete", "--wait=false", "-k", FOLDER)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def cluster(real_server: Address, account: Path) -> AsyncIterator[Shop]:
+async def cluster(real_server: Address, account: Path, tmp_path: Path) -> AsyncIterator[Shop]:
     """Yield four nodes and a namespace for this test; `kubeconfig` is the enforcer's."""
-    context = ssl.create_default_context(cafile=str(real_server.ca_file))
-    headers = {"Authorization": f"Bearer {real_server.token}"}
-    async with Api(real_server.url, headers, ssl=context) as api:
-        await _clear(api)
-        await api.enter_namespace()
-        shop = Shop(api, account, api.namespace)
+    async with real(tmp_path, real_server) as server:
+        await server.api.enter_namespace()
+        shop = Shop(server.api, account, server.api.namespace)
         await shop.nodes()
         yield shop
-        await _clear(api)
-
-
-async def _clear(api: Api) -> None:
-    for pod in (await api.get("/api/v1/pods")).ok["items"]:
-        meta = pod["metadata"]
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        await api.delete(path, {"gracePeriodSeconds": 0})
-    for node in (await api.get("/api/v1/nodes")).ok["items"]:
-        await api.delete(f"/api/v1/nodes/{node['metadata']['name']}")
-
-
-def _kubeconfig(path: Path, address: Address, token: str) -> Path:
-    path.touch(mode=0o600)
-    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
-    return path
+        await server.clear()
 
 
 def _arguments() -> list[str]:

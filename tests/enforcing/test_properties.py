@@ -235,11 +235,11 @@ def test_pods_of_the_highest_priority_stay_unless_they_break_each_others_rules(
 
 
 def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
-    """Relabel or delete pods, nodes and namespaces, with checks in between. Return the resulting labels."""
+    """Relabel or delete pods, nodes and namespaces, and sweep, with checks in between. Return the resulting labels."""
     nodes, namespaces = dict(world.nodes), dict(world.namespaces)
     for _ in range(data.draw(st.integers(1, 6))):
         cluster.check()
-        match data.draw(st.sampled_from(["pod", "node", "namespace", "gone"])):
+        match data.draw(st.sampled_from(["pod", "node", "namespace", "gone", "sweep"])):
             case "pod" if cluster.pods:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.relabel(uid, app=data.draw(st.sampled_from(APPS)))
@@ -254,6 +254,8 @@ def changed(cluster: Driver, world: World, data: st.DataObject) -> World:
             case "gone" if cluster.pods:
                 uid = data.draw(st.sampled_from(sorted(cluster.pods)))
                 cluster.gone(uid)
+            case "sweep":
+                cluster.enforcer.state.sweep()
     cluster.check()
     return World(nodes, namespaces)
 

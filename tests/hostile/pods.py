@@ -42,76 +42,80 @@ def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
     in_turn = [
         APPS[i % len(APPS)] if i < len(APPS) else f"{nonce}-{i}" for i in range(MAX_VALUES * times - 1)
     ]
-    return {
-        "terms, keys that nodes have": {
-            "affinity": build.affinity(
-                anti_required=_terms(
-                    MAX_TERMS * times, lambda i: build.selector(f"app={APPS[i]}", f"!{nonce}")
-                )
+    rules = {
+        "terms, keys that nodes have": build.affinity(
+            anti_required=_terms(MAX_TERMS * times, lambda i: build.selector(f"app={APPS[i]}", f"!{nonce}"))
+        ),
+        "terms, keys that no node has": build.affinity(
+            anti_required=[
+                build.term(f"{nonce}-{i}", build.selector(f"app={APPS[i]}", f"!{nonce}"))
+                for i in range(MAX_TERMS * times)
+            ]
+        ),
+        "preferred terms about everybody": build.affinity(
+            preferred=_weighted(
+                _terms(MAX_OPEN_TERMS * times, lambda i: _not(f"{nonce}-{i}", "a"), namespace_selector={})
             )
-        },
-        "terms, keys that no node has": {
-            "affinity": build.affinity(
-                anti_required=[
-                    build.term(f"{nonce}-{i}", build.selector(f"app={APPS[i]}", f"!{nonce}"))
-                    for i in range(MAX_TERMS * times)
-                ]
+        ),
+        "anti-affinity with everybody but some": build.affinity(
+            anti_required=_terms(
+                MAX_OPEN_TERMS * times,
+                lambda i: _not("app", nonce, *in_turn[i * 127 : (i + 1) * 127]),
+                namespace_selector={},
             )
-        },
-        "preferred terms about everybody": {
-            "affinity": build.affinity(
-                preferred=_weighted(
-                    _terms(MAX_OPEN_TERMS * times, lambda i: _not(f"{nonce}-{i}", "a"), namespace_selector={})
-                )
-            )
-        },
-        "anti-affinity with everybody but some": {
-            "affinity": build.affinity(
-                anti_required=_terms(
-                    MAX_OPEN_TERMS * times,
-                    lambda i: _not("app", nonce, *in_turn[i * 127 : (i + 1) * 127]),
+        ),
+        "one selector of many values": build.affinity(
+            required=[
+                build.term(
+                    build.ZONE,
+                    build.selector(f"app in {','.join(in_turn)}", f"!{nonce}"),
                     namespace_selector={},
                 )
-            )
-        },
-        "one selector of many values": {
-            "affinity": build.affinity(
-                required=[
-                    build.term(
-                        build.ZONE,
-                        build.selector(f"app in {','.join(in_turn)}", f"!{nonce}"),
-                        namespace_selector={},
-                    )
-                ]
-            )
-        },
-        "one selector of many requirements": {
-            "affinity": build.affinity(
-                anti_required=[
-                    build.term(
-                        build.HOSTNAME,
-                        {
-                            "matchExpressions": [
-                                {"key": f"{nonce}-{i}", "operator": "DoesNotExist"}
-                                for i in range(MAX_VALUES * times)
-                            ]
-                        },
-                        namespace_selector={},
-                    )
-                ]
-            )
-        },
-        "namespaces by name": {
-            "affinity": build.affinity(
-                anti_required=[
-                    build.term(
-                        build.HOSTNAME,
-                        build.selector("x"),
-                        namespaces=[f"ns-{i}" for i in range(5000 * times)],
-                    )
-                ]
-            )
-        },
+            ]
+        ),
+        "one selector of many requirements": build.affinity(
+            anti_required=[
+                build.term(
+                    build.HOSTNAME,
+                    {
+                        "matchExpressions": [
+                            {"key": f"{nonce}-{i}", "operator": "DoesNotExist"}
+                            for i in range(MAX_VALUES * times)
+                        ]
+                    },
+                    namespace_selector={},
+                )
+            ]
+        ),
+        "namespaces by name": build.affinity(
+            anti_required=[
+                build.term(
+                    build.HOSTNAME,
+                    build.selector("x"),
+                    namespaces=[f"ns-{i}" for i in range(5000 * times)],
+                )
+            ]
+        ),
+        "node terms": build.affinity(
+            node_required=[
+                build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}")
+                for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
+            ]
+        ),
+        "preferred node terms": build.affinity(
+            node_preferred=[
+                (1, build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}"))
+                for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
+            ]
+        ),
+        "node names": build.affinity(
+            node_required=[
+                build.node_term(f"{build.HOSTNAME} in {','.join(f'n{i}' for i in range(9000 * times))}")
+            ]
+        ),
+    }
+    return {
+        **{name: {"affinity": rule} for name, rule in rules.items()},
         "spread constraints": {
             "spread": [
                 build.spread(KEYS[i % len(KEYS)], build.selector(f"tier={i}", f"!{nonce}"))
@@ -126,29 +130,6 @@ def hostile(times: int, nonce: str = "none") -> dict[str, dict[str, Any]]:
         },
         "tolerations": {
             "tolerations": [build.toleration(f"{nonce}-{i}") for i in range(MAX_TOLERATIONS * times)]
-        },
-        "node terms": {
-            "affinity": build.affinity(
-                node_required=[
-                    build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}")
-                    for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
-                ]
-            )
-        },
-        "preferred node terms": {
-            "affinity": build.affinity(
-                node_preferred=[
-                    (1, build.node_term(f"{KEYS[i % len(KEYS)]} in v{i}"))
-                    for i in range(MAX_NODE_REQUIREMENTS // 2 * times)
-                ]
-            )
-        },
-        "node names": {
-            "affinity": build.affinity(
-                node_required=[
-                    build.node_term(f"{build.HOSTNAME} in {','.join(f'n{i}' for i in range(9000 * times))}")
-                ]
-            )
         },
         "node selector": {
             "node_selector": {f"{nonce}-{i}": "v" for i in range(MAX_NODE_REQUIREMENTS * times)}

@@ -20,7 +20,7 @@ from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
-from tests.support.rights import Right, granted
+from tests.support.rights import granted, needed
 
 FOLDER = MANIFESTS / "enforcer"
 OBJECTS = resources(FOLDER)
@@ -28,17 +28,6 @@ DEPLOYMENT = one(OBJECTS, "Deployment")
 POD = DEPLOYMENT["spec"]["template"]
 CONTAINER = container(DEPLOYMENT)
 (NAMESPACE,) = {kustomization(FOLDER)["namespace"]}
-
-
-def right(request: requests.Request) -> Right:
-    """Return the right that a request needs; by name for the Lease and the ConfigMap."""
-    parts = request.path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    if rest[0] == "namespaces" and len(rest) > 2:
-        rest = rest[2:]
-    resource = "/".join((rest[0], *rest[2:]))
-    name = rest[1] if len(rest) == 2 and rest[0] in ("leases", "configmaps") else ""
-    return Right(group, resource, request.verb, name)
 
 
 def all_requests() -> list[requests.Request]:
@@ -53,7 +42,7 @@ def all_requests() -> list[requests.Request]:
         requests.patch_event("n", "e", b""),
         requests.get_lease(NAMESPACE, NAME),
         requests.create_lease(NAMESPACE, NAME, lease),
-        requests.update_lease(NAMESPACE, NAME, lease, metadata=enforce_metadata()),
+        requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
         access_reviews.review_token("t"),
         access_reviews.review_access(access_reviews.UserInfo("u"), "/metrics", "get"),
         enforcer_requests.evict_pod("n", "p", "u"),
@@ -63,14 +52,10 @@ def all_requests() -> list[requests.Request]:
     ]
 
 
-def enforce_metadata() -> msgspec.Raw:
-    return msgspec.Raw(b"{}")
-
-
 def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
     roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
     rights = list(granted(roles))
-    assert sorted(rights) == sorted({right(request) for request in all_requests()})
+    assert sorted(rights) == sorted({needed(request) for request in all_requests()})
     assert len(rights) == len(set(rights)), "a right is granted twice"
 
 

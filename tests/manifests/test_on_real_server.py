@@ -21,7 +21,7 @@ from tests.manifests.operator import definitions
 from tests.support import build
 from tests.support.apiserver import Address
 from tests.support.build import Json
-from tests.support.cluster import Cluster, kubeconfig_text
+from tests.support.cluster import Cluster, kubeconfig_of
 from tests.support.daemon import Daemon, refused, running, started
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, OWN_NAMESPACE, container, one, resources
@@ -70,10 +70,7 @@ def account(real_server: Address, tmp_path: Path) -> Callable[[Kubectl, str], Pa
 
     def written(kubectl: Kubectl, namespace: str) -> Path:
         token = kubectl("create", "token", ACCOUNT, "--namespace", namespace).strip()
-        path = tmp_path / "kubeconfig"
-        path.touch(mode=0o600)
-        path.write_text(kubeconfig_text(real_server.url, token=token, ca_file=str(real_server.ca_file)))
-        return path
+        return kubeconfig_of(real_server, tmp_path / "kubeconfig", token=token)
 
     return written
 

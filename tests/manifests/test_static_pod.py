@@ -16,7 +16,7 @@ import yaml
 
 from tests.integration.conftest import real
 from tests.support.apiserver import Address
-from tests.support.cluster import kubeconfig_text
+from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon, attended
 from tests.support.kubectl import Kubectl
 from tests.support.ports import free_port
@@ -71,10 +71,8 @@ async def test_kubeadms_manifest_comes_up_with_the_program_replaced(
 ) -> None:
     """As the user system:kube-scheduler, with what RBAC gives it in every cluster."""
     (container,) = yaml.safe_load(MANIFEST)["spec"]["containers"]
-    kubeconfig, port = tmp_path / "scheduler.conf", free_port()
-    kubeconfig.write_text(
-        kubeconfig_text(real_server.url, token=real_server.scheduler_token, ca_file=str(real_server.ca_file))
-    )
+    kubeconfig = kubeconfig_of(real_server, tmp_path / "scheduler.conf", token=real_server.scheduler_token)
+    port = free_port()
     async with real(tmp_path, real_server) as cluster, static_pod(container, kubeconfig, port) as daemon:
         await cluster.api.enter_namespace()
         for name in PROBES:

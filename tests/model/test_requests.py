@@ -69,27 +69,6 @@ def pod(
     ("written", "request_in_units"),
     [
         pytest.param(
-            pod(container("a", cpu="2"), container("b", cpu="1"), init=[container("i", cpu="2")] * 2),
-            {"cpu": 3000},
-            id="containers add up, plain inits take turns",
-        ),
-        pytest.param(
-            pod(container(cpu="1"), init=[container("i", cpu="4")]), {"cpu": 4000}, id="a plain init needs more"
-        ),
-        pytest.param(
-            pod(
-                container(cpu="1"),
-                init=[
-                    container("i", cpu="5"),
-                    sidecar("s1", cpu="1"),
-                    sidecar("s2", cpu="2"),
-                    sidecar("s3", cpu="3"),
-                ],
-            ),
-            {"cpu": 7000},
-            id="sidecars add to the containers",
-        ),
-        pytest.param(
             pod(
                 container(cpu="1"),
                 init=[
@@ -102,11 +81,6 @@ def pod(
             ),
             {"cpu": 8000},
             id="a plain init runs beside the sidecars declared before it",
-        ),
-        pytest.param(
-            pod(container(cpu="100"), init=[sidecar(cpu="10"), container("i", cpu="200")]),
-            {"cpu": 210_000},
-            id="a plain init beside a sidecar needs most",
         ),
         pytest.param(
             pod(container("a", cpu="5m", memory="5Mi"), container("b", cpu="7m", memory="6Mi"),
@@ -132,7 +106,6 @@ def pod(
             {"cpu": 1000, "hugepages-2Mi": 4 * MI},
             id="pod-level hugepages count",
         ),
-        pytest.param(pod(overhead={"cpu": "1"}), {"cpu": 1000}, id="overhead without containers"),
         pytest.param(
             pod(container(cpu="1"), init=[container("i", cpu="3")], level={"cpu": "2"}, overhead={"cpu": "500m"}),
             {"cpu": 2500},
@@ -143,13 +116,11 @@ def pod(
             {"cpu": 1},
             id="parts of a milli round once per pod",
         ),
-        pytest.param(pod(container(cpu="0.1m")), {"cpu": 1}, id="a part of a milli rounds up"),
         pytest.param(
             pod(container(cpu="0", **{"vendor.io/gpu": "1", "ephemeral-storage": "1Gi", "pods": "3", "storage": "1"})),
             {"cpu": 0, "vendor.io/gpu": 1, "ephemeral-storage": 1024 * MI},
             id="names that are not counted are left out",
         ),
-        pytest.param(pod(container()), {}, id="nothing asked"),
     ],
 )  # fmt: skip
 def test_the_effective_request_is_upstreams(written, request_in_units):
@@ -251,24 +222,12 @@ def test_a_resize_does_not_change_the_filter_and_score_requests():
 @pytest.mark.parametrize(
     ("written", "milli_cpu", "memory_mi"),
     [
-        pytest.param(pod(container("a"), container("b")), 200, 400, id="two containers that say nothing"),
-        pytest.param(
-            pod(container(cpu="3m"), init=[container("i1"), container("i2", cpu="1m")]),
-            100,
-            200,
-            id="an init that says nothing needs more than the container",
-        ),
         pytest.param(pod(container(), level={"cpu": "500m"}), 500, 200, id="pod-level cpu only"),
         pytest.param(
             pod(container(), init=[container("i")], level={"cpu": "500m"}), 500, 200, id="and an init"
         ),
         pytest.param(pod(container(cpu="0", memory="0")), 0, 0, id="an explicit 0 is no missing request"),
         pytest.param(pod(container(cpu="0")), 0, 200, id="only what is missing is assumed"),
-        pytest.param(pod(), 0, 0, id="no containers"),
-        pytest.param(pod(overhead={"cpu": "1"}), 1000, 0, id="overhead alone"),
-        pytest.param(
-            pod(container(), overhead={"cpu": "1", "memory": "1Mi"}), 1100, 201, id="overhead beside defaults"
-        ),
         pytest.param(
             pod(container("a", memory="1Mi"), container("b"), level={"cpu": "500m"}),
             500,
@@ -394,4 +353,4 @@ def test_without_a_resize_a_pod_on_a_node_takes_what_the_filter_asked(apps, init
         init=[(sidecar if stays else container)(f"i{i}", **asked) for i, (asked, stays) in enumerate(inits)],
         level=level,
     )
-    assert on_node_request(written) == filter_request(written)
+    assert on_node_request(written) == balanced_request(written) == filter_request(written)

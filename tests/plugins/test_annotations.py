@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.stimuli import PodGone, PodSeen
-from scheduler.settings.loading import parse_settings
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.driving import NAME, Driver, bind_of, condition_of
@@ -73,37 +72,6 @@ def test_a_malformed_grace_period_keeps_the_pod_pending_until_it_is_corrected(cl
     assert outcome(cluster) == "a"
 
 
-@pytest.mark.parametrize("which", [REQUIRED, ENFORCED])
-def test_a_required_term_by_annotation_keeps_pods_apart(cluster: Driver, which: str) -> None:
-    """It applies as a term of the spec does, in both directions."""
-    cluster.node("a")
-    see(cluster, "first", anti(HOSTNAME, selector("app=web"), which=which), labels={"app": "web"})
-    assert outcome(cluster) == "a"
-    see(cluster, "second", labels={"app": "web"})
-    assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
-
-
-def test_terms_are_added_to_those_of_the_spec(cluster: Driver) -> None:
-    """Both apply."""
-    cluster.node("a", labels={ZONE: "z1"})
-    cluster.node("b", labels={ZONE: "z1"})
-    see(cluster, "db", labels={"app": "db"}, node="a")
-    see(cluster, "web", labels={"app": "web"}, node="b")
-    near = build.affinity(required=[term(ZONE, selector("app=db"))])
-    see(cluster, "p", anti(HOSTNAME, selector("app=web")), affinity=near)
-    assert outcome(cluster) == "a"
-
-
-def test_replace_mode_replaces_the_pod_affinity_of_the_spec(cluster: Driver) -> None:
-    """Affinity of the spec is ignored; its nodeSelector is not."""
-    cluster.node("a")
-    cluster.node("b")
-    see(cluster, "web", labels={"app": "web"}, node="a")
-    apart = build.affinity(anti_required=[term(HOSTNAME, selector("app=web"))])
-    see(cluster, "p", {}, mode="replace", affinity=apart, node_selector={HOSTNAME: "a"})
-    assert outcome(cluster) == "a"
-
-
 def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
     """Even if the annotation has none."""
     for name, disk in (("a", "ssd"), ("b", "hdd")):
@@ -114,26 +82,6 @@ def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
     assert cluster.decoded(document).spec.preferred_nodes
     document["metadata"]["annotations"] = annotations
     assert cluster.decoded(document).spec.preferred_nodes is None
-
-
-def test_match_label_keys_use_the_pods_values(cluster: Driver) -> None:
-    """The API server does not merge matchLabelKeys of annotations."""
-    cluster.node("a")
-    own = anti(HOSTNAME, selector("app=web"), matchLabelKeys=["rev"])
-    see(cluster, "old", own, labels={"app": "web", "rev": "1"}, node="a")
-    see(cluster, "same", own, labels={"app": "web", "rev": "1"})
-    assert "anti-affinity" in outcome(cluster)
-    see(cluster, "next", own, labels={"app": "web", "rev": "2"})
-    assert outcome(cluster) == "a"
-
-
-def test_node_affinity_of_spec_and_annotation_both_apply(cluster: Driver) -> None:
-    """Terms are combined pairwise."""
-    cluster.node("a", labels={"disk": "ssd", "gpu": "no"})
-    cluster.node("b", labels={"disk": "ssd", "gpu": "yes"})
-    extra = {"nodeAffinity": build.node_affinity(required=[build.node_term("gpu in yes")])}
-    see(cluster, "p", extra, affinity=build.affinity(node_required=[build.node_term("disk in ssd")]))
-    assert outcome(cluster) == "b"
 
 
 @pytest.mark.parametrize(
@@ -283,16 +231,6 @@ def test_at_most_n_pods_share_a_domain(cluster: Driver) -> None:
     assert outcome(cluster) == "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."
 
 
-def test_a_pod_that_would_exceed_the_limit_of_a_running_pod_is_refused(cluster: Driver) -> None:
-    """The incoming pod declares no limit, but the running pod's limit applies."""
-    cluster.node("a", labels={ZONE: "a"})
-    see(cluster, "strict", anti(ZONE, selector("app=db"), maxPodsPerDomain=2), labels={"app": "db"}, node="a")
-    see(cluster, "one", labels={"app": "db"})
-    assert outcome(cluster) == "a"
-    see(cluster, "two", labels={"app": "db"})
-    assert outcome(cluster).endswith("1 node(s) didn't satisfy existing pods anti-affinity rules.")
-
-
 def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
     """Counted pods, declaring pods, labels of nodes, and a topology key that no node had before."""
     cluster.node("a")
@@ -319,44 +257,6 @@ def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
     assert not lets_in()
     cluster.node("a")
     assert lets_in()
-
-
-def exempting() -> Driver:
-    config = build.configuration({"InterPodAffinity": {"exemptNamespaces": ["daemons"]}})
-    config["profiles"][0]["schedulerName"] = NAME
-    return Driver(settings=parse_settings(json.dumps(config), "test"))
-
-
-@pytest.mark.parametrize(
-    ("running", "incoming"),
-    [
-        pytest.param("daemons", "default", id="an exempt pod refuses no pod"),
-        pytest.param("default", "daemons", id="no pod refuses an exempt pod"),
-        pytest.param("daemons", "daemons", id="exempt pods among themselves"),
-    ],
-)
-def test_exempt_namespaces_are_invisible_to_required_anti_affinity(running: str, incoming: str) -> None:
-    """In both directions."""
-    apart = build.affinity(anti_required=[term(HOSTNAME, selector(), namespace_selector={})])
-    for first, second in ((apart, None), (None, apart), (apart, apart)):
-        driver = exempting()
-        driver.node("a")
-        driver.pod("r", namespace=running, affinity=first, node="a")
-        driver.pod("p", namespace=incoming, affinity=second)
-        assert outcome(driver) == "a"
-        driver.audit()
-
-
-def test_exempt_pods_count_for_everything_else() -> None:
-    """Affinity and resources count them."""
-    driver = exempting()
-    driver.node("a")
-    driver.node("b")
-    driver.pod("r", namespace="daemons", labels={"app": "agent"}, node="a")
-    near = build.affinity(required=[term(HOSTNAME, selector("app=agent"), namespaces=["daemons"])])
-    driver.pod("p", affinity=near)
-    assert outcome(driver) == "a"
-    driver.audit()
 
 
 limits = st.integers(1, 3)

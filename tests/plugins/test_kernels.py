@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler.framework.interface import FeasibleNodes
 from scheduler.framework.status import Code
-from scheduler.plugins.image_locality import image_scores, with_tag
+from scheduler.plugins.image_locality import with_tag
 from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized
-from scheduler.plugins.node_ports import conflicting_rows
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.plugins.node_resources.fit import (
@@ -23,13 +22,10 @@ from scheduler.plugins.node_resources.fit import (
     rounded_quotient,
     shape_table,
 )
-from scheduler.plugins.pod_topology_spread.scoring import points_of
 from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
 from tests.reference.image_locality import with_tag as reference_with_tag
-
-MB = 1024 * 1024
 
 
 def _mask(bits: str) -> Mask:
@@ -164,21 +160,6 @@ def test_points_of_spread_are_rounded_as_the_reference_rounds_them(points: list[
 
 
 @pytest.mark.parametrize(
-    ("present_mb", "n_containers", "score"),
-    [
-        pytest.param(125, 2, 5, id="250 on one of two nodes"),
-        pytest.param(20, 2, 0, id="below the lower threshold"),
-        pytest.param(2000, 2, 100, id="at the upper threshold"),
-        pytest.param(9000, 2, 100, id="above it"),
-        pytest.param(150, 1, 12, id="the threshold counts containers"),
-        pytest.param(500, 0, 100, id="no container at all"),
-    ],
-)
-def test_image_bytes_become_scores(present_mb: int, n_containers: int, score: int):
-    assert image_scores(_amounts(present_mb * MB), n_containers).tolist() == [score]
-
-
-@pytest.mark.parametrize(
     ("image", "named"),
     [
         ("x", "x:latest"),
@@ -191,52 +172,6 @@ def test_image_bytes_become_scores(present_mb: int, n_containers: int, score: in
 )
 def test_latest_is_added_to_images_without_tag_or_digest(image: str, named: str):
     assert with_tag(image) == named == reference_with_tag(image)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "held", "conflicts"),
-    [
-        ("0.0.0.0", "127.0.0.1", True),
-        ("127.0.0.1", "0.0.0.0", True),
-        ("127.0.0.1", "127.0.0.1", True),
-        ("127.0.0.1", "127.0.0.2", False),
-        ("::", "127.0.0.1", False),
-        ("::", "::", True),
-        ("127.0.0.1", "::", False),
-    ],
-)
-def test_addresses_conflict_where_they_overlap(wanted: str, held: str, conflicts: bool):
-    assert conflicting_rows(wanted, {3: {held}}) == ([3] if conflicts else [])
-
-
-@pytest.mark.parametrize(
-    ("n_pods", "n_domains", "max_skew", "points"),
-    [
-        pytest.param(
-            [0, 1, 5], 3, 1, [0.0, 1.6094379124341003, 8.047189562170502], id="ln(domains + 2) a pod"
-        ),
-        pytest.param([0, 1, 5], 3, 4, [3.0, 4.6094379124341005, 11.047189562170502], id="and maxSkew - 1"),
-        pytest.param([0, 1, 5], 0, 1, [0.0, 0.6931471805599453, 3.4657359027997265], id="no domain"),
-    ],
-)
-def test_soft_spread_counts_pods_by_the_logarithm_of_domains(
-    n_pods: list[int], n_domains: int, max_skew: int, points: list[float]
-):
-    assert points_of(_amounts(*n_pods), n_domains, max_skew).tolist() == points
-
-
-@pytest.mark.parametrize(
-    ("raw", "scores"),
-    [
-        pytest.param([-5, 0, 5], [0, 50, 100], id="negative sums"),
-        pytest.param([7, 7, 7], [0, 0, 0], id="all alike"),
-        pytest.param([0, 29, 100], [0, 28, 100], id="divided first: 0.29 times 100 is less than 29"),
-        pytest.param([0, 2900, 10_000], [0, 28, 100], id="and so above the table"),
-    ],
-)
-def test_scores_lie_between_the_lowest_and_the_highest_sum(raw: list[int], scores: list[int]) -> None:
-    everywhere = FeasibleNodes(np.ones(3, dtype=np.bool_))
-    assert min_max_normalized(np.array(raw), everywhere).tolist() == scores
 
 
 SUMS = st.one_of(

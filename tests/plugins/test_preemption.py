@@ -1,6 +1,5 @@
 """The victims of preemption: equal to the reference's answer, and no smaller set would do."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -264,53 +263,12 @@ def test_a_pod_that_ends_counts_less_than_none_once_it_is_counted_out():
     }
 
 
-@pytest.mark.parametrize(
-    ("allowed", "disrupted", "victims", "n_violations"),
-    [
-        pytest.param(0, (), ["default/b"], 0, id="no disruption: the other pod goes"),
-        pytest.param(1, (), ["default/a"], 0, id="one disruption: the less important pod goes"),
-        pytest.param(0, ("a",), ["default/a"], 0, id="a pod that is evicted already is not protected"),
-    ],
-)
-def test_a_budget_spares_its_pods_before_others(
-    allowed: int, disrupted: tuple[str, ...], victims: list[str], n_violations: int
-):
-    product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1, labels={"app": "db"}))
-    product.apply(build.disruption_budget("web", build.selector("app=web"), allowed, disrupted=disrupted))
-    found = product.evaluate(_sized("incoming", 5, node=None))["preemption"]["candidates"]
-    assert found == {"n": {"victims": victims, "pdbViolations": n_violations}}
-
-
-def test_each_budget_of_a_pod_counts_its_removal():
-    """Of the one that is broken anyway, and of the other, which then has nothing left for the next pod."""
-    product = _full_node(
-        _sized("both", 1, labels={"app": "web", "tier": "front"}), _sized("one", 0, labels={"tier": "front"})
-    )
-    product.apply(build.disruption_budget("app", build.selector("app=web"), 0))
-    product.apply(build.disruption_budget("tier", build.selector("tier=front"), 1))
-    found = product.evaluate(_sized("incoming", 5, cpu="2", node=None))["preemption"]["candidates"]
-    assert found == {"n": {"victims": ["default/both", "default/one"], "pdbViolations": 2}}
-
-
 def test_a_budget_that_is_gone_protects_no_more():
     product = _full_node(_sized("a", 0, labels={"app": "web"}), _sized("b", 1))
     product.apply(build.disruption_budget("web", build.selector("app=web"), 0))
     product.delete("PodDisruptionBudget", "default", "web")
     found = product.evaluate(_sized("incoming", 5, node=None))["preemption"]["candidates"]
     assert found["n"]["victims"] == ["default/a"]
-
-
-def test_the_limit_of_pods_per_domain_counts_in_the_dry_run():
-    """Two of a kind may share a node: of three, one has to leave, and of these the least important."""
-    far = {"topologyKey": build.HOSTNAME, "labelSelector": build.selector("app=web"), "maxPodsPerDomain": 2}
-    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]}}
-    product = _full_node()
-    for index in range(2):
-        product.apply(_sized(f"web-{index}", index, cpu="100m", labels={"app": "web"}))
-    incoming = _sized("incoming", 5, cpu="100m", node=None, labels={"app": "web"})
-    incoming["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(rules)}
-    found = product.evaluate(incoming)["preemption"]["candidates"]
-    assert found == {"n": {"victims": ["default/web-0"], "pdbViolations": 0}}
 
 
 def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():

@@ -2,7 +2,7 @@
 The queue against a slow reference that keeps every pod in one list and recomputes everything.
 
 A pod that was added and neither popped nor deleted is in the sub-queue that the reference says; pods are popped in the
-reference's order; counts equal a recount.
+reference's order; counts of arrivals and rejections equal the reference's.
 """
 
 from collections import Counter
@@ -92,6 +92,13 @@ class ReferencePod:
     earlier_errors: int = 0
     rejections: int = 0
     rejecting: frozenset[str] = frozenset()
+    attempts: int = 0
+    initial_attempt_s: float | None = None
+    after_flush: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.sub_queue in ("unschedulable", "gated")
 
     def is_helped(self, label: str, new: object) -> bool:
         return any(helps(plugin, label, self.pod, new) for plugin in self.rejecting)
@@ -111,6 +118,7 @@ class QueueModel(RuleBasedStateMachine):
         )
         self.now_s = 1000.0
         self.pods: list[ReferencePod] = []
+        self.incoming: Counter[tuple[str, str]] = Counter()
         self.n_arrivals = 0
         self.n_added = 0
         self.last_flush_s = 1000.0
@@ -131,19 +139,26 @@ class QueueModel(RuleBasedStateMachine):
         failures = each.errors or each.rejections
         return floor(each.timestamp_s + [1, 2, 4, 8, 10][min(failures, 5) - 1]) if failures else -inf
 
-    def send(self, each: ReferencePod, to: str) -> None:
-        if each.sub_queue != "backoff" and each.pod.gates:
+    def send(self, each: ReferencePod, to: str, label: str) -> None:
+        was_waiting = each.is_waiting
+        if to != "unschedulable" and each.sub_queue != "backoff" and each.pod.gates:
             each.rejecting |= {"SchedulingGates"}
             to = "gated"
         each.sub_queue = to
+        if to == "active" and each.initial_attempt_s is None:
+            each.initial_attempt_s = self.now_s
+        if not each.is_waiting:
+            self.incoming[to, label] += 1
+        elif not was_waiting:
+            self.incoming["unschedulable", label] += 1
 
-    def requeue(self, each: ReferencePod) -> None:
-        self.send(each, "backoff" if self.window_s(each) >= floor(self.now_s) else "active")
+    def requeue(self, each: ReferencePod, label: str) -> None:
+        self.send(each, "backoff" if self.window_s(each) >= floor(self.now_s) else "active", label)
 
     def complete_backoffs(self) -> None:
         for each in self.at("backoff"):
             if self.window_s(each) < floor(self.now_s):
-                self.send(each, "active")
+                self.send(each, "active", "BackoffComplete")
 
     # Calls
 
@@ -163,7 +178,7 @@ class QueueModel(RuleBasedStateMachine):
         self.queue.add(added, self.now_s)
         each = ReferencePod(added, self.now_s, 0)
         self.stamp(each)
-        self.send(each, "active")
+        self.send(each, "active", "UnschedulablePodAdd")
         self.pods.append(each)
         return added.uid
 
@@ -195,11 +210,14 @@ class QueueModel(RuleBasedStateMachine):
             expected = min(
                 rejected, key=lambda each: (self.window_s(each), *active_order(each)), default=None
             )
+            self.incoming["active", "PopFromBackoffQ"] += expected is not None
         queued = self.queue.pop(self.now_s)
         assert (queued and queued.uid) == (expected and expected.pod.uid)
         if queued is None or expected is None:
             return None
         self.pods.remove(expected)
+        expected.attempts, expected.sub_queue = expected.attempts + 1, "none"
+        self.check(queued, expected)
         return queued, expected
 
     def put_back(self, queued: QueuedPod, each: ReferencePod, rejecting: frozenset[str]) -> None:
@@ -211,20 +229,19 @@ class QueueModel(RuleBasedStateMachine):
         self.queue.back_off(uid, self.now_s)
         if each := self.known(uid):
             self.pods.remove(each)
+            each.sub_queue = "none"
             each.errors = max(each.errors, each.earlier_errors)
             self.wait(each, frozenset())
 
     def wait(self, each: ReferencePod, rejecting: frozenset[str]) -> None:
-        each.rejecting = rejecting
+        each.rejecting, each.after_flush = rejecting, False
         if rejecting:
             each.earlier_errors = each.errors
         each.errors = 0 if rejecting else each.errors + 1
         each.rejections += bool(rejecting)
         self.stamp(each)
         self.pods.append(each)
-        each.sub_queue = "unschedulable"
-        if not rejecting:
-            self.requeue(each)
+        self.send(each, "unschedulable" if rejecting else "backoff", "ScheduleAttemptFailure")
 
     @rule(uid=uids)
     def delete(self, uid):
@@ -250,7 +267,7 @@ class QueueModel(RuleBasedStateMachine):
         self.queue.on_event(event, None, new, self.now_s, only=only)
         for each in self.at("unschedulable"):
             if each.is_helped(event.label, new) and only(each.pod):
-                self.requeue(each)
+                self.requeue(each, event.label)
 
     @rule(
         uid=uids,
@@ -278,8 +295,8 @@ class QueueModel(RuleBasedStateMachine):
         if change == "tolerations":
             actions.append("UpdatePodToleration")
         for label in [f"UnschedulablePod{action}" for action in actions or ["Update"]]:
-            if each.sub_queue in ("unschedulable", "gated") and each.is_helped(label, new):
-                self.requeue(each)
+            if each.is_waiting and each.is_helped(label, new):
+                self.requeue(each, label)
 
     @rule()
     def flush(self):
@@ -288,21 +305,45 @@ class QueueModel(RuleBasedStateMachine):
         if floor(self.now_s / 30) > floor(self.last_flush_s / 30):
             for each in self.at("unschedulable"):
                 if self.now_s > each.timestamp_s + 300:
-                    self.requeue(each)
+                    self.requeue(each, "UnschedulableTimeout")
+                    each.after_flush = each.sub_queue != "gated"
         self.last_flush_s = self.now_s
 
     # What must hold
+
+    def check(self, queued: QueuedPod, each: ReferencePod) -> None:
+        assert (queued.sub_queue.value, queued.pod, queued.timestamp_s) == (
+            each.sub_queue,
+            each.pod,
+            each.timestamp_s,
+        )
+        assert (queued.attempts, queued.initial_attempt_s, queued.after_flush) == (
+            each.attempts,
+            each.initial_attempt_s,
+            each.after_flush,
+        )
 
     @invariant()
     def every_pod_is_where_the_reference_says(self):
         for each in self.pods:
             queued = self.queue.get(each.pod.uid)
             assert queued is not None
-            assert (queued.sub_queue.value, queued.pod) == (each.sub_queue, each.pod)
+            self.check(queued, each)
         assert len(list(self.queue.pods())) == len(self.pods)
         counts = Counter(each.sub_queue for each in self.pods)
         depths = self.queue.depths()
         assert depths == {sub_queue: counts[sub_queue] for sub_queue in depths}
+
+    @invariant()
+    def arrivals_are_counted_by_queue_and_cause(self):
+        assert self.queue.incoming == self.incoming
+
+    @invariant()
+    def a_pod_can_be_popped_if_it_is_active_or_backs_off_after_a_rejection(self):
+        assert self.queue.can_pop() == any(
+            each.sub_queue == "active" or (each.sub_queue == "backoff" and each.rejecting)
+            for each in self.pods
+        )
 
     @invariant()
     def rejections_equal_a_recount(self):
@@ -322,5 +363,5 @@ class QueueModel(RuleBasedStateMachine):
         assert self.queue.next_wake_s(self.now_s) == expected
 
 
-QueueModel.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+QueueModel.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
 TestQueueModel = QueueModel.TestCase

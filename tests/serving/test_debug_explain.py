@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -33,12 +33,17 @@ def answer(namespace: str, pod: str) -> bytes | None:
 
 @asynccontextmanager
 async def served(
-    *, explain: Explain = answer, is_plain_http: bool = True, clock: Clock | None = None
+    *,
+    explain: Explain = answer,
+    is_plain_http: bool = True,
+    clock: Clock | None = None,
+    is_synced: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    app = web.Application()
-    app.router.add_get(
-        PATH, DebugExplain(explain, is_plain_http=is_plain_http, now_s=clock or Clock()).handle
+    debugging = DebugExplain(
+        explain, is_plain_http=is_plain_http, now_s=clock or Clock(), is_synced=is_synced
     )
+    app = web.Application()
+    app.router.add_get(PATH, debugging.handle)
     async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as client:
         yield client
 
@@ -66,10 +71,7 @@ async def test_the_query_names_one_pod_or_none(query: str, status: int, body: st
 async def test_nothing_is_explained_before_the_first_lists_are_complete() -> None:
     """A pod could seem unknown, or to have no node at all."""
     knows = False
-    debugging = DebugExplain(answer, is_plain_http=True, now_s=Clock(), is_synced=lambda: knows)
-    app = web.Application()
-    app.router.add_get(PATH, debugging.handle)
-    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as client:
+    async with served(is_synced=lambda: knows) as client:
         async with client.get(PATH) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert "still being listed" in await response.text()

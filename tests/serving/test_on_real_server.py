@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.support.apiserver import Address
-from tests.support.cluster import kubeconfig_text
+from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon, running
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import MANIFESTS
@@ -34,16 +33,10 @@ class Outside:
         return (await self.daemon.get(path))[0]
 
 
-def _written(path: Path, address: Address, token: str) -> Path:
-    path.touch(mode=0o600)
-    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
-    return path
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outside(real_server: Address, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outside]:
     folder = tmp_path_factory.mktemp("outside")
-    kubectl = Kubectl(_written(folder / "admin", real_server, real_server.token))
+    kubectl = Kubectl(kubeconfig_of(real_server, folder / "admin"))
     kubectl("apply", "-k", MANIFESTS)
     kubectl("apply", "-f", READER)
     tokens = {}
@@ -60,7 +53,8 @@ async def outside(real_server: Address, tmp_path_factory: pytest.TempPathFactory
     config = folder / "scheduler.yaml"
     config.write_text((MANIFESTS / "base" / "configuration.yaml").read_text())
     arguments = ("--config", str(config), "--bind-address", "0.0.0.0")
-    async with running(_written(folder / "account", real_server, account), *arguments) as daemon:
+    kubeconfig = kubeconfig_of(real_server, folder / "account", token=account)
+    async with running(kubeconfig, *arguments) as daemon:
         yield Outside(daemon, kubectl, tokens | {"nobody": "x.y.z", "itself": account})
     kubectl(
         "delete",

@@ -24,6 +24,7 @@ from scheduler.devcluster.kinds import NAMESPACE, POD, kind_of
 from scheduler.serving.page_api import MAX_VIEWERS
 from scheduler.serving.page_proxy import page_proxy
 from tests.support import accounts, build
+from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon, running
 from tests.support.manifest_files import MANIFESTS
 from tests.support.port_forwarding import port_forwarding
@@ -244,17 +245,7 @@ async def test_the_command_ui_reaches_the_page_through_kubectls_port_forward(
     add_deployment(outside.cluster)
     async with port_forwarding(outside.cluster.url, outside.daemon.port) as front:
         kubeconfig = tmp_path / "kubeconfig"
-        context = {"cluster": "c", "user": "u"}
-        kubeconfig.write_text(
-            json.dumps(
-                {
-                    "clusters": [{"name": "c", "cluster": {"server": front}}],
-                    "users": [{"name": "u", "user": {"token": outside.tokens["viewer"]}}],
-                    "contexts": [{"name": "c", "context": context}],
-                    "current-context": "c",
-                }
-            )
-        )
+        kubeconfig.write_text(kubeconfig_text(front, token=outside.tokens["viewer"]))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "scheduler", "ui", "--no-browser", "--kubeconfig", str(kubeconfig)),
             stdout=PIPE,

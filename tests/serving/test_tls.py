@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,12 @@ from scheduler.serving.certificates import LIFETIME_S, RENEW_BEFORE_S, expires_s
 from scheduler.serving.serving_certificate import SELF_SIGNED_HOSTS, SelfSignedCertificate
 from scheduler.serving.tls import KeyPair, load_pair, server_context
 from tests.support import accounts
+from tests.webhook.memory_store import Served
 
 NOW_S = 1_800_000_000.0
 WITHOUT = (
     "import sys; sys.modules['cryptography'] = None; from scheduler.cli.main import main; sys.exit(main())"
 )
-
-
-@dataclass
-class Served:
-    """The pairs that were served, newest last."""
-
-    pairs: list[KeyPair] = field(default_factory=list)
-
-    def serve(self, pair: KeyPair) -> None:
-        self.pairs.append(pair)
 
 
 def test_a_self_signed_pair_is_renewed_a_month_before_it_expires():

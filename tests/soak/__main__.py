@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tests.bench.measuring import resident_bytes
 from tests.integration.conftest import embedded
 from tests.soak.churn import pods_of_round
 from tests.support import build
@@ -105,7 +106,7 @@ async def _soak(seconds: float) -> Figures:
             told_s = time.monotonic()
             while time.monotonic() - figures.started_s < seconds:
                 await live_round(cluster, daemon, figures, len(figures.rss_bytes))
-                figures.rss_bytes.append(_rss_bytes(daemon.process.pid))
+                figures.rss_bytes.append(resident_bytes(daemon.process.pid))
                 figures.n_live.append(await _n_live(daemon.process, told))
                 if time.monotonic() - told_s >= _TELL_S:
                     told_s = time.monotonic()
@@ -170,14 +171,6 @@ async def _n_live(process: Process, told: Path) -> int:
 
     await until(there, what="an answer to SIGUSR1")
     return int(told.read_text())
-
-
-def _rss_bytes(pid: int) -> int:
-    """Return the resident memory, as Linux reports it."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("a process without VmRSS")
 
 
 if __name__ == "__main__":

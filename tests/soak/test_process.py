@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
@@ -22,6 +21,7 @@ from scheduler.shell.connection import Connection
 from tests.integration.conftest import embedded
 from tests.soak.__main__ import Figures, live_round
 from tests.soak.probing import module_level, sizes
+from tests.support.daemon import sum_of_samples
 from tests.support.waiting import until
 
 _FIRST, _MORE = 2, 3
@@ -62,14 +62,7 @@ class _Scraped:
         self._metrics = metrics
 
     async def metric(self, name: str, **labels: str) -> float:
-        families = text_string_to_metric_families(self._metrics.render().decode())
-        values = (
-            sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
-        return sum(values, start=0.0)
+        return sum_of_samples(self._metrics.render().decode(), name, **labels)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from scheduler.model.pods import Pod
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.counts import PodCounts, TermSums
 from tests.support import build
-from tests.support.driving import NAME, Driver
+from tests.support.driving import NAME, Driver, bind_of
 
 T = TypeVar("T")
 
@@ -204,3 +204,15 @@ def test_terms_of_pods_that_are_gone_are_freed_by_two_sweeps() -> None:
     driver.state.sweep()
     gc.collect()
     assert named() is None
+
+
+def test_taint_lists_that_no_node_has_any_more_are_forgotten() -> None:
+    """Autoscalers put a time into their taints: a year of them is not remembered, and scores stay right."""
+    driver = Driver()
+    driver.node("plain")
+    for number in range(1000):
+        driver.node("busy", taints=[f"deletion={number}:PreferNoSchedule"])
+        if number % 250 == 0:
+            driver.pod(f"p{number}")
+            assert bind_of(driver.cycle()).node_name == "plain"
+    assert len(driver.state.nodes.taint_sets) < 100

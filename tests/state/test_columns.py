@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.state.columns import ABSENT, LabelColumn, PerDomain
+from scheduler.state.columns import ABSENT, LabelColumn
 
 N_ROWS = 6
 VALUES = st.sampled_from((None, "", "a", "b"))
@@ -42,36 +40,3 @@ def test_a_column_of_values_is_the_one_that_was_set_row_by_row(
         assert made.id_by_value == told.id_by_value
         assert {made.value_of(domain): domain for domain in made.id_by_value.values()} == made.id_by_value
         assert (made.n_ids, made.n_labelled, made.is_unique) == (told.n_ids, told.n_labelled, told.is_unique)
-
-
-def _per_domain() -> PerDomain:
-    """Return the counts of three nodes, of which the last has no zone."""
-    return LabelColumn.of("zone", ["a", "b", None], 3).per_domain(np.array([1, 2, 4], dtype=np.int32))
-
-
-@pytest.mark.parametrize(
-    ("least", "rows"),
-    [
-        pytest.param(0, [True, True, False], id="a node without the label is in no domain"),
-        pytest.param(1, [True, True, False], id="some"),
-        pytest.param(2, [False, True, False], id="as many"),
-        pytest.param(3, [False, False, False], id="more than any has"),
-    ],
-)
-def test_rows_whose_domain_has_at_least_so_many(least: int, rows: list[bool]) -> None:
-    assert _per_domain().at_least(least).tolist() == rows
-
-
-def test_amounts_go_to_the_domains_of_their_rows_and_back() -> None:
-    per_domain = _per_domain()
-    assert per_domain.amounts.tolist() == [0, 1, 2]
-    assert per_domain.on_nodes().tolist() == [1, 2, 0]
-    for row, amount in ((0, 5), (1, -1), (2, 7)):
-        per_domain.add(row, amount)
-    assert per_domain.on_nodes().tolist() == [6, 1, 0]
-
-
-def test_amounts_of_nodes_that_share_a_domain_add_up() -> None:
-    column = LabelColumn.of("zone", ["a", "b", "a"], 3)
-    assert column.per_domain(np.array([True, True, True])).on_nodes().tolist() == [2, 1, 2]
-    assert column.per_domain(np.array([5, -7, 2**40])).on_nodes().tolist() == [2**40 + 5, -7, 2**40 + 5]

@@ -1,5 +1,6 @@
 """A cluster under test: the user's actions, and the results as the API server has them."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -10,6 +11,7 @@ from tests.reference.fallback import as_seen_by, marked
 from tests.reference.question import Object
 from tests.support import build
 from tests.support.api_client import Api
+from tests.support.apiserver import Address
 from tests.support.build import Json
 from tests.support.messages import refusals
 from tests.support.waiting import TIMEOUT_S, until
@@ -150,6 +152,13 @@ class Cluster:
             await self.api.delete(self.api.pods(pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
         for node in (await self.api.get(_NODES)).ok["items"]:
             await self.api.delete(f"{_NODES}/{node['metadata']['name']}")
+
+
+def kubeconfig_of(address: Address, path: Path, *, token: str = "") -> Path:
+    """Write a kubeconfig of a real server, with the token of an administrator unless one is given."""
+    path.touch(mode=0o600)
+    path.write_text(kubeconfig_text(address.url, token=token or address.token, ca_file=str(address.ca_file)))
+    return path
 
 
 def kubeconfig_text(url: str, *, token: str = "", ca_file: str = "") -> str:

@@ -63,14 +63,7 @@ class Daemon:
 
     async def metric(self, name: str, **labels: str) -> float:
         """Return the sum of all samples of this name with these labels."""
-        _, text = await self.get("/metrics")
-        values = (
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
-        return sum(values, start=0.0)
+        return sum_of_samples((await self.get("/metrics"))[1], name, **labels)
 
     def logged(self, *words: str) -> list[str]:
         """Return the lines so far that contain all of the words."""
@@ -90,6 +83,17 @@ class Daemon:
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.ended()
+
+
+def sum_of_samples(text: str, name: str, **labels: str) -> float:
+    """Return the sum of all samples of this name with these labels in the text of a scrape."""
+    values = (
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+    return sum(values, start=0.0)
 
 
 @asynccontextmanager
@@ -128,14 +132,19 @@ async def attended(
 async def running(
     kubeconfig: Path, *arguments: str, module: Sequence[str] = ("scheduler",)
 ) -> AsyncIterator[Daemon]:
-    """Start a daemon and wait until it is ready. At the end it must stop with exit code 0 and no traceback."""
-    async with started(kubeconfig, *arguments, module=module) as daemon:
-        await until(daemon.is_ready, what="readiness")
+    """Start a daemon and wait until it is ready. At the end it must stop orderly."""
+    async with started(kubeconfig, *arguments, module=module) as daemon, orderly(daemon):
         yield daemon
-        code = await daemon.stop()
-        assert code == 0, daemon.log()
-        assert not daemon.logged("Traceback"), daemon.log()
-        assert not daemon.logged("never retrieved"), daemon.log()
+
+
+@asynccontextmanager
+async def orderly(daemon: Daemon) -> AsyncIterator[None]:
+    """Wait until the daemon is ready. At the end it must stop with exit code 0 and no traceback."""
+    await until(daemon.is_ready, what="readiness")
+    yield
+    assert await daemon.stop() == 0, daemon.log()
+    assert not daemon.logged("Traceback"), daemon.log()
+    assert not daemon.logged("never retrieved"), daemon.log()
 
 
 async def refused(*arguments: str) -> str:

@@ -17,7 +17,7 @@ from tests.support import build
 from tests.support.accounts import account_kubeconfig
 from tests.support.api_client import Api
 from tests.support.build import ZONE, Json
-from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended
+from tests.support.daemon import EXIT_TIMEOUT_S, Daemon, attended, orderly
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -108,12 +108,9 @@ async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
 
 @asynccontextmanager
 async def enforcing(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
-    """Start an enforcer and wait until it is ready. At the end it has to exit with 0 and without a traceback."""
-    async with started(kubeconfig, *arguments) as daemon:
-        await until(daemon.is_ready, what="readiness")
+    """Start an enforcer and wait until it is ready. At the end it must stop orderly."""
+    async with started(kubeconfig, *arguments) as daemon, orderly(daemon):
         yield daemon
-        assert await daemon.stop() == 0, daemon.log()
-        assert not daemon.logged("Traceback"), daemon.log()
 
 
 async def output(*arguments: str) -> tuple[int, str, str]:

@@ -78,13 +78,7 @@ class Cluster:
     def driver(self) -> Driver:
         """Return a machine that knows all objects but pending pods."""
         driver = Driver()
-        for namespace in self.namespaces:
-            driver.namespace(namespace["metadata"]["name"], **namespace["metadata"]["labels"])
-        for node in self.nodes:
-            driver.state.upsert_node(decode_node(encoded(node)))
-        for pod in self.pods:
-            if pod["spec"].get("nodeName"):
-                driver.state.upsert_pod(decoded(pod))
+        self.state(driver.state)
         return driver
 
     def changed(self, changes: Iterable[build.Json], pod: build.Json) -> tuple[Cluster, build.Json]:

@@ -78,8 +78,9 @@ def needed(request: Request) -> Right:
         case method:
             verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
     assert verb == request.verb
-    # The one resource whose right is given by name; the name of an object to be created is not known.
-    return Right(group, resource, verb, name if resource == "leases" and verb != "create" else "")
+    # The resources whose rights are given by name; the name of an object to be created is not known.
+    is_by_name = resource in ("leases", "configmaps") and verb != "create"
+    return Right(group, resource, verb, name if is_by_name else "")
 
 
 def granted(roles: Iterable[Json]) -> Iterator[Right]:

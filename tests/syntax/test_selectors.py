@@ -22,33 +22,6 @@ VALUE_RULE = label_value_faults("-")[0]
 
 
 @pytest.mark.parametrize(
-    ("expression", "labels", "matched"),
-    [
-        pytest.param(("tier", "In", ("a", "b")), {"tier": "b"}, True, id="In: listed"),
-        pytest.param(("tier", "In", ("a", "b")), {"tier": "c"}, False, id="In: not listed"),
-        pytest.param(("tier", "In", ("a", "")), {}, False, id="In: absent is not the empty value"),
-        pytest.param(("tier", "In", ("",)), {"tier": ""}, True, id="In: the empty value"),
-        pytest.param(("tier", "NotIn", ("a",)), {"tier": "a"}, False, id="NotIn: listed"),
-        pytest.param(("tier", "NotIn", ("a",)), {"tier": "b"}, True, id="NotIn: not listed"),
-        pytest.param(("tier", "NotIn", ("a",)), {}, True, id="NotIn: absent"),
-        pytest.param(("tier", "Exists", ()), {"tier": ""}, True, id="Exists: the empty value"),
-        pytest.param(("tier", "Exists", ()), {}, False, id="Exists: absent"),
-        pytest.param(("tier", "DoesNotExist", ()), {"tier": ""}, False, id="DoesNotExist: there"),
-        pytest.param(("tier", "DoesNotExist", ()), {"app": "web"}, True, id="DoesNotExist: absent"),
-    ],
-)
-def test_an_expression_matches_as_upstreams(expression, labels, matched):
-    assert parse_selector(None, [expression]).matches(labels) is matched
-
-
-def test_all_requirements_must_hold():
-    selector = parse_selector({"app": "web"}, [("tier", "NotIn", ("canary",))])
-    assert selector.matches({"app": "web", "tier": "stable"})
-    assert not selector.matches({"app": "web", "tier": "canary"})
-    assert not selector.matches({"app": "db", "tier": "stable"})
-
-
-@pytest.mark.parametrize(
     ("selector", "matched", "empty"),
     [
         pytest.param(NOTHING, False, False, id="nil"),

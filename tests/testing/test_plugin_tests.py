@@ -39,9 +39,9 @@ class Crowded:
     def events_to_register(self) -> Any:
         return EVENTS
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
+    def prefilter(self, context: Any, view: Any) -> Any:
         del context
-        return RuleFilter(snapshot.n_rows, (snapshot.nodes.pod_count < 2, CROWDED))
+        return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, CROWDED))
 
 
 class CrowdedByNode(NodeByNode):
@@ -70,20 +70,20 @@ class _Forgetting(Crowded):
 
     kept: Any = None
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        if _Forgetting.kept is None or len(_Forgetting.kept) != snapshot.n_rows:
-            _Forgetting.kept = snapshot.nodes.pod_count < 2
-        return RuleFilter(snapshot.n_rows, (_Forgetting.kept.copy(), CROWDED))
+    def prefilter(self, context: Any, view: Any) -> Any:
+        if _Forgetting.kept is None or len(_Forgetting.kept) != view.n_rows:
+            _Forgetting.kept = view.nodes.pod_count < 2
+        return RuleFilter(view.n_rows, (_Forgetting.kept.copy(), CROWDED))
 
 
 class _Remembering(Crowded):
     """Keeps in itself what it saw first."""
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
+    def prefilter(self, context: Any, view: Any) -> Any:
         del context
-        if len(getattr(self, "kept", ())) != snapshot.n_rows:
-            self.kept = snapshot.nodes.pod_count < 2
-        return RuleFilter(snapshot.n_rows, (self.kept, CROWDED))
+        if len(getattr(self, "kept", ())) != view.n_rows:
+            self.kept = view.nodes.pod_count < 2
+        return RuleFilter(view.n_rows, (self.kept, CROWDED))
 
 
 class _Lonely(NodeByNode):
@@ -105,15 +105,15 @@ class _Drawing(Crowded):
 
     draw = np.random.default_rng(1)
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        return RuleFilter(snapshot.n_rows, (self.draw.random(snapshot.n_rows) < 0.5, CROWDED))
+    def prefilter(self, context: Any, view: Any) -> Any:
+        return RuleFilter(view.n_rows, (self.draw.random(view.n_rows) < 0.5, CROWDED))
 
 
 class _Silent(Crowded):
     """Gives no reason."""
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        return RuleFilter(snapshot.n_rows, (snapshot.nodes.pod_count < 2, unschedulable()))
+    def prefilter(self, context: Any, view: Any) -> Any:
+        return RuleFilter(view.n_rows, (view.nodes.pod_count < 2, unschedulable()))
 
 
 class _Deaf(Crowded):
@@ -133,16 +133,16 @@ class _Sleepy(Crowded):
 class _Wild(Crowded):
     """Scores above 100, where there are many nodes."""
 
-    def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
+    def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
         del context, feasible
-        return FinalScores(np.full(snapshot.n_rows, 1000))
+        return FinalScores(np.full(view.n_rows, 1000))
 
 
 class _Raising(Crowded):
     """Cannot do without a label."""
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        del snapshot
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del view
         assert context.pod.labels["team"]
         return SKIP
 
@@ -150,11 +150,11 @@ class _Raising(Crowded):
 class _Slow(Crowded):
     """Looks at the nodes in a loop, every time."""
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
+    def prefilter(self, context: Any, view: Any) -> Any:
         del context
         for _ in range(3):
-            counts = [len(snapshot.view_at(row).pods) for row in range(snapshot.n_rows)]
-        return RuleFilter(snapshot.n_rows, (np.array(counts) < 2, CROWDED))
+            counts = [len(view.view_at(row).pods) for row in range(view.n_rows)]
+        return RuleFilter(view.n_rows, (np.array(counts) < 2, CROWDED))
 
 
 @pytest.mark.parametrize(

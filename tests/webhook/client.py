@@ -74,7 +74,9 @@ def reach_validated(pod: Json, *, old: Json | None = None) -> Answer:
 
 def answered(pod: Json, body: bytes) -> Answer:
     """Return the answer in a response's body."""
-    response = json.loads(body)["response"]
+    envelope = json.loads(body)
+    assert (envelope["apiVersion"], envelope["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response = envelope["response"]
     assert response["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
     patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
     assert ("patch" in response) == ("patchType" in response) == bool(patch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,11 +19,12 @@ from scheduler.kube.requests import Request
 from scheduler.observe.logs import configure
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
+from tests.integration.conftest import real
 from tests.support import build
 from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 from tests.support.build import Json
-from tests.support.cluster import kubeconfig_text
+from tests.support.cluster import kubeconfig_of
 from tests.support.daemon import Daemon
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import MANIFESTS
@@ -49,24 +49,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api(real_server: Address) -> AsyncIterator[Api]:
+async def api(real_server: Address, folder: Path) -> AsyncIterator[Api]:
     """Yield the real server, with a namespace for this module."""
-    context = ssl.create_default_context(cafile=str(real_server.ca_file))
-    headers = {"Authorization": f"Bearer {real_server.token}"}
-    async with Api(real_server.url, headers, ssl=context) as api:
-        await api.enter_namespace()
-        yield api
+    async with real(folder, real_server) as cluster:
+        await cluster.api.enter_namespace()
+        yield cluster.api
 
 
 @pytest.fixture(scope="module")
 def kubectl(real_server: Address, folder: Path) -> Kubectl:
-    return Kubectl(_kubeconfig(folder / "admin", real_server, real_server.token))
-
-
-def _kubeconfig(path: Path, address: Address, token: str) -> Path:
-    path.touch(mode=0o600)
-    path.write_text(kubeconfig_text(address.url, token=token, ca_file=str(address.ca_file)))
-    return path
+    return Kubectl(kubeconfig_of(real_server, folder / "admin"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -89,7 +81,7 @@ async def daemon(
 ) -> AsyncIterator[Daemon]:
     """Run the webhook with its ServiceAccount's token. The API server calls it by URL, since there are no Services."""
     token = installed("create", "token", NAME, "--namespace", NAME).strip()
-    kubeconfig = _kubeconfig(folder / "account", real_server, token)
+    kubeconfig = kubeconfig_of(real_server, folder / "account", token=token)
     async with webhook("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1") as (daemon, port):
         said = installed("apply", "--validate=strict", "-k", MANIFESTS / "webhook")
         reapplied.update(said=said, bundles=[await bundle(api, kind) for kind in KINDS])

@@ -14,7 +14,6 @@ from functools import partial
 
 import aiohttp
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.observe.logs import configure
 from scheduler.serving.certificates import TrustedKeyPair, issue
@@ -24,6 +23,7 @@ from scheduler.webhook.mutating import mutate
 from scheduler.webhook.server import MAX_BODIES, MAX_BODY_BYTES, Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate
 from tests.support import build
+from tests.support.daemon import sum_of_samples
 from tests.webhook.client import answered, review
 from tests.webhook.test_mutating import ANTI_HARD, pod_with, term
 
@@ -53,12 +53,7 @@ class Server:
 
     def counted(self, verdict: str) -> float:
         text = self.metrics.render().decode()
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name.endswith("webhook_requests_total") and sample.labels["verdict"] == verdict
-        )
+        return sum_of_samples(text, "affinity_scheduler_webhook_requests_total", verdict=verdict)
 
 
 def _trusting(trusted: TrustedKeyPair) -> ssl.SSLContext:
@@ -125,50 +120,51 @@ async def test_a_bad_request_gets_a_status_and_one_line(trusted, path, method, b
         assert "Traceback" not in server.log.getvalue()
 
 
+@asynccontextmanager
+async def connections(
+    server: Server, trusted: TrustedKeyPair, n: int, sent: bytes = b"", *, of: int = 100
+) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Open connections for the block, each of which sends the beginning of a body of `of` bytes, and no more."""
+    opened = [await asyncio.open_connection(LOOPBACK, server.port, ssl=_trusting(trusted)) for _ in range(n)]
+    for _, writer in opened if sent else ():
+        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % of + sent)
+        await writer.drain()
+    yield [reader for reader, _ in opened]
+    for _, writer in opened:
+        writer.transport.abort()
+
+
 async def test_a_body_that_does_not_arrive_times_out(trusted):
-    async with running(trusted, body_timeout_s=0.05) as server:
-        reader, writer = await asyncio.open_connection(LOOPBACK, server.port, ssl=_trusting(trusted))
-        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-        assert b" 408 " in await reader.readline()
+    async with (
+        running(trusted, body_timeout_s=0.05) as server,
+        connections(server, trusted, 1, b"{") as (slow,),
+    ):
+        assert b" 408 " in await slow.readline()
         assert server.counted("too_slow") == 1
-        writer.close()
-        await writer.wait_closed()
 
 
 async def test_slow_bodies_are_dropped_for_new_requests(trusted):
     """With as many endless bodies as are received at a time."""
-    async with running(trusted) as server:
-        context = _trusting(trusted)
-        slow = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(MAX_BODIES)]
-        for _, writer in slow:
-            writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-            await writer.drain()
+    async with running(trusted) as server, connections(server, trusted, MAX_BODIES, b"{"):
         async with asyncio.timeout(5.0):
             body = review(pod_with({ANTI_HARD: [term("tier")]}))
             answers = [await server.post("/mutate", body, trusted=trusted) for _ in range(3)]
         assert [status for status, _ in answers] == [200] * 3
         assert server.counted("too_slow") <= 3
-        for _, writer in slow:
-            writer.transport.abort()
 
 
 async def test_the_total_size_of_bodies_is_bounded(trusted, monkeypatch):
     """The body that has taken longest is dropped."""
     monkeypatch.setattr(endpoint, "MAX_RECEIVED_BYTES", 1 << 20)
-    async with running(trusted) as server:
-        context = _trusting(trusted)
-        slow = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(4)]
-        for _, writer in slow:
-            writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
-            writer.write(b" " * 400_000)
-            await writer.drain()
+    async with (
+        running(trusted) as server,
+        connections(server, trusted, 4, b" " * 400_000, of=2_000_000) as slow,
+    ):
         async with asyncio.timeout(5.0):
-            assert b" 408 " in await slow[0][0].readline()
+            assert b" 408 " in await slow[0].readline()
             status, _ = await server.post("/mutate", review(build.pod()), trusted=trusted)
         assert status == 200
         assert 1 <= server.counted("too_slow") <= 2
-        for _, writer in slow:
-            writer.transport.abort()
 
 
 async def test_the_largest_possible_update_is_validated(trusted):
@@ -186,14 +182,10 @@ async def test_the_largest_possible_update_is_validated(trusted):
 
 async def test_idle_connections_are_dropped_for_new_ones(trusted, monkeypatch):
     monkeypatch.setattr(endpoint, "MAX_CONNECTIONS", 8)
-    async with running(trusted) as server:
-        context = _trusting(trusted)
-        idle = [await asyncio.open_connection(LOOPBACK, server.port, ssl=context) for _ in range(8)]
+    async with running(trusted) as server, connections(server, trusted, 8):
         async with asyncio.timeout(5.0):
             status, _ = await server.post("/mutate", review(build.pod()), trusted=trusted)
         assert status == 200
-        for _, writer in idle:
-            writer.transport.abort()
 
 
 async def test_many_requests_at_once_are_all_answered(trusted):
@@ -221,10 +213,3 @@ async def test_a_renewed_certificate_is_served_to_new_connections(trusted):
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await server.post("/mutate", b"{", trusted=trusted)
         assert server.metrics.certificate_expires_s > time.time()
-
-
-async def test_the_answer_is_the_versioned_envelope(trusted):
-    async with running(trusted) as server:
-        _, body = await server.post("/validate", review(build.pod()), trusted=trusted)
-        head = json.loads(body)
-        assert (head["apiVersion"], head["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")

@@ -3,8 +3,7 @@
 from typing import Final
 
 from tests.support.cases import (
-    affinity_filter_rows,
-    affinity_score_rows,
+    affinity_rows,
     fit_filter_rows,
     node_rows,
     resource_score_rows,
@@ -15,8 +14,7 @@ from tests.support.cases import (
 from tests.support.cases.row import Row
 
 ALL: Final[list[Row]] = [
-    *affinity_filter_rows.ROWS,
-    *affinity_score_rows.ROWS,
+    *affinity_rows.ROWS,
     *spread_filter_rows.ROWS,
     *spread_score_rows.ROWS,
     *node_rows.ROWS,
