@@ -36,6 +36,7 @@ from scheduler.simulation.replicas import (
 from scheduler.simulation.world import World, with_stand_ins
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
+from scheduler.syntax.plurals import counted
 
 #: Replicas of a manifest, and pods of lost nodes that are placed again.
 MAX_REPLICAS: Final = 2_000
@@ -159,6 +160,9 @@ class Rehearsal:
         pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
         world = self._world({*names, *(pod.scheduler_name for pod in pods)}, is_changed=True)
         displaced = self._displace(lost, pods, world) if request.without else None
+        if world.evictions:
+            n_evicted = counted(len(world.evictions), "pod")
+            notes = (*notes, f"{n_evicted} of lower priority would be evicted for pods of the lost nodes")
         then = tuple(self._simulate(one, world, is_changed=True) for one in replicas)
         return WhatIf(now=now, then=then, displaced=displaced, notes=notes)
 
@@ -189,14 +193,16 @@ class Rehearsal:
                 semantics=self.semantics,
             )
             explanation = redacted(explain(request), self.may_see)
-        return Simulation.of(
-            placed,
+        visible = [victim for victim in placed.victims if self.may_see(victim.namespace)]
+        simulation = Simulation.of(
+            replace(placed, victims=visible),
             self.state,
             manifest=(replicas.kind, replicas.namespace, replicas.name),
             n_replicas=len(replicas.pods),
             explanation=explanation,
             notes=placed.notes(),
         )
+        return msgspec.structs.replace(simulation, n_evicted=len(placed.victims))
 
     def _change(self, request: WhatIfRequest) -> list[str]:
         """Cordon nodes; return the names of the nodes to remove. Raises SettingsError for a label without a node."""

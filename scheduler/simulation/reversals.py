@@ -18,7 +18,7 @@ from scheduler.state.cluster import ClusterState
 
 
 def reversal(state: ClusterState, event: WatchEvent) -> WatchEvent | None:
-    """Return what restores the state once the event has changed it; call it before. None if there is nothing to do."""
+    """Return what restores the state once the event has changed it, None if nothing does; call it before."""
     match event:
         case PodSeen(pod):
             return _counted(state, pod.uid) or PodGone(pod.uid)

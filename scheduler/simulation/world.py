@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 from scheduler.core.machine import Machine
 from scheduler.core.profile_queue import queue_for
+from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.fallback import read_mark
@@ -300,7 +301,7 @@ class World:
                     selected = write.applied_to(write.obj)
                     made = provisioned_for(selected, reservation.node_name, self.state.volumes)
                 case _:
-                    raise TypeError(f"no answer to a {type(write).__name__}")
+                    raise InvariantViolation(f"no controller of this world acts on {write}")
             objects = [obj for obj in (made.volume, made.claim) if obj is not None]
             shown += [ObjectSeen(replace(obj, resource_version=version)) for obj in objects]
         for event in shown:

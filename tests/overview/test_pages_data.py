@@ -254,6 +254,9 @@ def test_a_full_domain_names_its_pods_and_those_it_holds_off(driver: Driver) -> 
     assert cell_of(record, driver.state, driver.queue, "nowhere", everything) is None
 
 
+ONE_CPU = [build.container(requests={"cpu": "1"})]
+
+
 def rehearsal(driver: Driver) -> Rehearsal:
     """Return a rehearsal on a copy of the cluster."""
     settings = default_settings()
@@ -310,3 +313,23 @@ def test_replicas_are_placed_with_and_without_the_changes(driver: Driver) -> Non
     assert found.then[0].next is not None
     assert found.then[0].next.rules[0].pods.shown[0].name == "web-0"
     assert len(driver.state.placed) == 1
+
+
+def test_victims_that_the_viewer_may_not_see_have_a_number_and_no_name() -> None:
+    """For replicas, and for the pods of a lost node."""
+    driver = Driver()
+    for name in ("a", "b"):
+        driver.node(name, labels={"rack": name}, allocatable={"cpu": "2", "pods": "9"})
+    for namespace in ("default", "secret"):
+        driver.namespace(namespace)
+        driver.pod("low", namespace=namespace, node="b", priority=0, containers=ONE_CPU)
+    high = driver.pod("high", node="a", priority=9, containers=[build.container(requests={"cpu": "2"})])
+    request = WhatIfRequest(cordon=("a",), without=(NodeLabel("rack", "a"),))
+    rehearsed = replace(rehearsal(driver), may_see={"default"}.__contains__)
+    found = rehearsed.answer(request, (like(high, 1),), ())
+    (now,) = found.now
+    assert (now.n_placed, now.n_evicted, [victim.namespace for victim in now.victims]) == (1, 2, ["default"])
+    assert found.displaced is not None
+    assert found.displaced.n_placed == 1
+    assert found.notes == ("2 pods of lower priority would be evicted for pods of the lost nodes",)
+    assert "secret" not in msgspec.json.encode(found).decode()

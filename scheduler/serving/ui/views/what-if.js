@@ -99,6 +99,7 @@ function Simulation({ now, then }) {
     ${now && html`<p class="muted">Without the changes: ${count(now.placed)} of ${count(now.replicas)}.</p>`}
     <${Zones} now=${now} then=${then} />
     ${then.nodes.length > 0 && html`<p class="names">${then.nodes.slice(0, 20).map((one) => `${one.node} ${one.pods}`).join(", ")}${then.nodes.length + then.moreNodes > 20 ? ", ..." : ""}</p>`}
+    ${then.evicted > 0 && html`<p>${counted(then.evicted, "pod")} of lower priority would be evicted for them${then.victims.length > 0 && html`: <span class="names">${then.victims.slice(0, 20).map((one) => `${one.namespace}/${one.name}`).join(", ")}${then.evicted > Math.min(20, then.victims.length) ? ", ..." : ""}</span>`}.</p>`}
     ${then.next && html`<h3>What stops the next one</h3><${ExplanationBody} explanation=${then.next} plain />`}
   </section>`;
 }
