@@ -146,18 +146,25 @@ class Listener:
         self._listener = listener.Listener(
             application, tls=self._tls, max_connections=MAX_CONNECTIONS, accept_interval_s=0.0
         )
-        self.is_serving = False
+        self._has_certificate = self._is_listening = False
+
+    @property
+    def is_serving(self) -> bool:
+        """True once requests can be answered: a certificate in a file is there before the socket listens."""
+        return self._has_certificate and self._is_listening
 
     def serve(self, pair: KeyPair) -> None:
         """Use this pair for new connections. Raises ssl.SSLError or ValueError if it is invalid."""
         expires = expires_s(pair.cert)
         load_pair(self._tls, pair)
         self._metrics.certificate_expires_s = int(expires)
-        self.is_serving = True
+        self._has_certificate = True
 
     async def start(self, address: str, port: int) -> int:
         """Listen, and return the port; 0 chooses a free one. Raises OSError."""
-        return await self._listener.start(address, port)
+        bound = await self._listener.start(address, port)
+        self._is_listening = True
+        return bound
 
     async def stop(self) -> None:
         """Stop listening and close the connections."""

@@ -14,6 +14,7 @@ from functools import partial
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from scheduler.observe.logs import configure
 from scheduler.serving.certificates import TrustedKeyPair, issue
@@ -194,6 +195,16 @@ async def test_many_requests_at_once_are_all_answered(trusted):
         body = review(pod)
         answers = await asyncio.gather(*(server.post("/mutate", body, trusted=trusted) for _ in range(100)))
         assert {status for status, _ in answers} == {200}
+
+
+async def test_it_serves_once_it_has_a_certificate_and_listens(trusted):
+    """A certificate in a file is there first: the process is not ready yet."""
+    listener = Listener(web.Application(), WebhookMetrics())
+    listener.serve(trusted.pair)
+    before = listener.is_serving
+    await listener.start(LOOPBACK, 0)
+    assert (before, listener.is_serving) == (False, True)
+    await listener.stop()
 
 
 async def test_handshakes_fail_before_there_is_a_certificate(trusted):
