@@ -61,7 +61,7 @@ class _ReservedPod:
     timed_out_s: float = -1.0
 
     def with_versions(self) -> Iterator[tuple[Reservation, tuple[str, ...]]]:
-        """Yield each reservation with the versions of its writes, of which fewer were made if one failed."""
+        """Yield each reservation with the versions of its writes; fewer than its writes if one failed."""
         start = 0
         for reservation in self.reservations:
             end = start + len(reservation.writes)

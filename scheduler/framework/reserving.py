@@ -45,8 +45,8 @@ class Reservation(ABC):
         """
         Return whether the pod may be bound, or a text that says why it never may.
 
-        `versions`: the resourceVersion that each write has made. What is assumed of objects does not count: only
-        `ClusterState.seen_object` shows what is done.
+        `versions`: the resourceVersion that each write has made. The answer is about objects as watches show them,
+        whatever is assumed of them.
         """
 
     def notes(self) -> Sequence[str]:

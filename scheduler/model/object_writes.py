@@ -33,7 +33,7 @@ class ObjectWrite(ABC, Generic[_T]):
     @property
     @abstractmethod
     def value(self) -> Hashable:
-        """Return what is written; pods that share the object have to write the same."""
+        """Return what counts as written until a watch shows it: the same for all pods that share the object."""
 
     @abstractmethod
     def applied_to(self, seen: _T) -> _T:

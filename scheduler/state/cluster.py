@@ -250,10 +250,6 @@ class ClusterState:
         else:
             self.nominated.remove(pod.uid)
 
-    def seen_object(self, kind: StorageKind, key: str) -> StorageObject | None:
-        """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
-        return self.volumes.seen(kind, key)
-
     def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """
         Let the object count as written, before the API server confirms it.
