@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from msgspec.structs import replace
 
 from scheduler.formats.explanation import Explanation, Pods, Rule, Suggestion
 from scheduler.model.changes import LabelNamespace, RemovePod, RunPod
 from scheduler.overview.pending import Visible
 
+#: How the notes begin that name other pods.
+_NAMING: Final = ("preemption makes room", "room is kept", "nominated to node")
+_POD: Final = re.compile(r"([a-z0-9-]+)/[a-z0-9.-]+")
+
 
 def redacted(explanation: Explanation, may_see: Visible) -> Explanation:
     """Return the explanation with only the names that may be seen; a note counts the suggestions left out."""
     suggestions = tuple(one for one in explanation.suggestions if _is_visible(one, may_see))
     n_hidden = len(explanation.suggestions) - len(suggestions)
-    notes = explanation.notes
+    notes = tuple(_redacted_note(note, may_see) for note in explanation.notes)
     if n_hidden:
         notes += (f"{n_hidden} changes that would help are about namespaces whose pods you may not list",)
     return replace(
@@ -22,6 +29,12 @@ def redacted(explanation: Explanation, may_see: Visible) -> Explanation:
         suggestions=suggestions,
         notes=notes,
     )
+
+
+def _redacted_note(note: str, may_see: Visible) -> str:
+    if not note.startswith(_NAMING):
+        return note
+    return _POD.sub(lambda pod: pod[0] if may_see(pod[1]) else "...", note)
 
 
 def _redacted_rule(rule: Rule, may_see: Visible) -> Rule:

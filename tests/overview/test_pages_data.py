@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles, default_spreading
 from scheduler.errors import SettingsError
+from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Evicted
 from scheduler.model.nodes import decode_workload
@@ -21,6 +22,7 @@ from scheduler.model.stimuli import ObjectSeen, PodSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
+from scheduler.overview.redaction import redacted
 from scheduler.overview.survey import survey_pieces
 from scheduler.overview.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
 from scheduler.settings.loading import default_settings
@@ -333,3 +335,20 @@ def test_victims_that_the_viewer_may_not_see_have_a_number_and_no_name() -> None
     assert found.displaced.n_placed == 1
     assert found.notes == ("2 pods of lower priority would be evicted for pods of the lost nodes",)
     assert "secret" not in msgspec.json.encode(found).decode()
+
+
+def test_an_explanation_names_no_victim_that_its_reader_may_not_see() -> None:
+    driver = Driver()
+    driver.node("a", allocatable={"cpu": "2", "pods": "9"})
+    for namespace in ("default", "secret"):
+        driver.pod("low", namespace=namespace, node="a", priority=0, containers=ONE_CPU)
+    high = driver.pod("high", priority=9, containers=[build.container(requests={"cpu": "2"})])
+    request = ExplainRequest(
+        pod=high,
+        state=driver.state,
+        new_profile=lambda view: build_profiles(default_settings(), view)[high.scheduler_name],
+        rng=random.Random(1),
+        try_changes=False,
+    )
+    (note,) = redacted(explain(request), {"default"}.__contains__).notes
+    assert note == "preemption makes room on node a: it evicts ... (priority 0), default/low (priority 0)"
