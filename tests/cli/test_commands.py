@@ -25,7 +25,8 @@ from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
 from scheduler.explain.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.login import Identity
 from scheduler.kube.requests import bind
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_node

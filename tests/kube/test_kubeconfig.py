@@ -8,135 +8,102 @@ from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
 from tests.kube.kubeconfigs import GOOD, changed, written
 
 TLS = {"server": "https://127.0.0.1:1"}
-CERT = "users[u].user.client-certificate"
-CASES = [
-    pytest.param("a: [1", "line 1", "\"expected ',' or ']', but got '<stream end>'\"", "YAML", id="bad YAML"),
-    pytest.param(
-        "a: b\n\tc: d",
-        "line 2",
-        "\"character '\\t' that cannot start any token\"",
-        "YAML",
-        id="a tab in YAML",
-    ),
-    pytest.param("- 1", "", "array", "object", id="not a mapping"),
-    pytest.param("", "current-context", "nothing", "the name of a context", id="empty file"),
-    pytest.param(changed(clusters="x"), "clusters", "str", "array | null", id="clusters of the wrong type"),
-    pytest.param(changed(users=[{"name": 7}]), "users[0].name", "int", "str", id="a name of the wrong type"),
-    pytest.param(
-        changed(current_context="prod"), "current-context", "'prod'", "one of dev", id="no such context"
-    ),
-    pytest.param(
-        changed(contexts=[]),
-        "current-context",
-        "'dev'",
-        "an entry of that name in the file",
-        id="no contexts",
-    ),
-    pytest.param(
-        changed(context={"cluster": "x", "user": "u"}),
-        "contexts[dev].context.cluster",
-        "'x'",
-        "one of c",
-        id="cluster",
-    ),
-    pytest.param(
-        changed(context={"cluster": "c", "user": "x"}),
-        "contexts[dev].context.user",
-        "'x'",
-        "one of u",
-        id="user",
-    ),
-    pytest.param(changed(cluster={}), "clusters[c].cluster.server", "nothing", "a URL", id="no server"),
-    pytest.param(
-        changed(cluster={"server": "10.0.0.1:6443"}),
-        "clusters[c].cluster.server",
-        "'10.0.0.1:6443'",
-        "a URL such as https://10.0.0.1:6443",
-        id="server without a scheme",
-    ),
-    pytest.param(
-        changed(cluster=TLS | {"certificate-authority": "no.crt"}),
-        "clusters[c].cluster.certificate-authority",
+PAIR_EXPECTED = "both a client certificate and its key"
+FLOW = "\"expected ',' or ']', but got '<stream end>'\""
+TAB = "\"character '\\t' that cannot start any token\""
+NOT_A_HEADER = "a token with characters that no header may have"
+
+
+def cluster(**parts):
+    return changed(cluster=TLS | {name.replace("_", "-"): value for name, value in parts.items()})
+
+
+def user(**parts):
+    return changed(cluster=TLS, user={name.replace("_", "-"): value for name, value in parts.items()})
+
+
+# The file's content, and of the error: field, found, expected.
+FILES = {
+    "bad YAML": ("a: [1", "line 1", FLOW, "YAML"),
+    "a tab in YAML": ("a: b\n\tc: d", "line 2", TAB, "YAML"),
+    "not a mapping": ("- 1", "", "array", "object"),
+    "empty": ("", "current-context", "nothing", "the name of a context"),
+    "type of clusters": (changed(clusters="x"), "clusters", "str", "array | null"),
+    "type of a name": (changed(users=[{"name": 7}]), "users[0].name", "int", "str"),
+    "current context": (changed(current_context="x"), "current-context", "'x'", "one of dev"),
+    "no contexts": (changed(contexts=[]), "current-context", "'dev'", "an entry of that name in the file"),
+}
+CONTEXTS = {
+    "cluster": ({"cluster": "x", "user": "u"}, ".cluster", "'x'", "one of c"),
+    "user": ({"cluster": "c", "user": "x"}, ".user", "'x'", "one of u"),
+}
+CLUSTERS = {
+    "no server": (changed(cluster={}), "server", "nothing", "a URL"),
+    "no scheme": (cluster(server="h:1"), "server", "'h:1'", "a URL such as https://10.0.0.1:6443"),
+    "CA file": (
+        cluster(certificate_authority="no.crt"),
+        "certificate-authority",
         "no file {folder}/no.crt",
         "an existing file",
-        id="missing CA file",
     ),
-    pytest.param(
-        changed(cluster=TLS | {"certificate-authority-data": "%%%"}),
-        "clusters[c].cluster.certificate-authority-data",
+    "CA data": (
+        cluster(certificate_authority_data="%%%"),
+        "certificate-authority-data",
         "3 characters",
         "base64",
-        id="CA data not base64",
     ),
-    pytest.param(
-        changed(cluster=TLS | {"certificate-authority-data": "eA=="}),
-        "clusters[c].cluster.certificate-authority-data",
+    "CA not PEM": (
+        cluster(certificate_authority_data="eA=="),
+        "certificate-authority-data",
         "",
         "certificates in PEM",
-        id="CA data not PEM",
     ),
-    pytest.param(
-        changed(cluster=TLS | {"proxy-url": "socks5://h:1"}),
-        "clusters[c].cluster.proxy-url",
-        "'socks5://h:1'",
-        "an http or https URL",
-        id="a proxy of an unknown kind",
+    "proxy": (cluster(proxy_url="socks5://h:1"), "proxy-url", "'socks5://h:1'", "an http or https URL"),
+}
+USERS = {
+    "no key": (user(client_certificate_data="eA=="), "client-key", "nothing", PAIR_EXPECTED),
+    "no certificate": (user(client_key="k"), "client-certificate", "nothing", PAIR_EXPECTED),
+    "certificate file": (
+        user(client_certificate="c", client_key="k"),
+        "client-certificate",
+        "no file {folder}/c",
+        "existing",
     ),
-    pytest.param(
-        changed(user={"client-certificate-data": "eA=="}),
-        "users[u].user.client-key",
-        "nothing",
-        "both",
-        id="no key",
-    ),
-    pytest.param(
-        changed(user={"client-key": "k"}),
-        CERT,
-        "nothing",
-        "both a client certificate and its key",
-        id="no cert",
-    ),
-    pytest.param(
-        changed(cluster=TLS, user={"client-certificate-data": "eA==", "client-key-data": "eA=="}),
-        CERT,
+    "not PEM": (
+        user(client_certificate_data="eA==", client_key_data="eA=="),
+        "client-certificate",
         "PEM",
         "a certificate and its key in PEM",
-        id="client certificate not PEM",
     ),
-    pytest.param(
-        changed(user={"tokenFile": "gone"}),
-        "users[u].user.tokenFile",
-        "no file",
-        "existing",
-        id="missing token file",
-    ),
-    pytest.param(
-        changed(user={"tokenFile": "config"}),
-        "users[u].user.tokenFile",
-        "a token with characters that no header may have",
-        "a file with a bearer token",
-        id="token file without a token",
-    ),
-    pytest.param(
-        changed(user={"token": "a\nb"}),
-        "users[u].user",
-        "characters that no header may have",
-        "cred",
-        id="token",
-    ),
-    pytest.param(
-        changed(user={"exec": {"command": "./gone", "apiVersion": "v1"}}),
-        "users[u].user.exec",
+    "no token file": (user(tokenFile="gone"), "tokenFile", "no file {folder}/gone", "an existing file"),
+    "not a token": (user(tokenFile="config"), "tokenFile", NOT_A_HEADER, "a file with a bearer token"),
+    "token": (user(token="a\nb"), "token", NOT_A_HEADER, "credentials"),
+    "impersonation": (user(token="t", **{"as": "alice"}), "as", "'alice'", "no impersonation"),
+    "exec command": (
+        user(exec={"command": "./gone", "apiVersion": "v1"}),
+        "exec",
         "no command '{folder}/gone'",
         "an executable",
-        id="missing exec command",
     ),
-    pytest.param(
-        changed(user={"exec": {"apiVersion": "v1"}}),
-        "users[u].user.exec",
-        "'command'",
+    "no exec command": (user(exec={"apiVersion": "v1"}), "exec.command", "nothing", "a command"),
+    "gcp": (user(auth_provider={"name": "gcp"}), "auth-provider.name", "'gcp'", "'oidc', or an exec plugin"),
+    "no ID token": (
+        user(auth_provider={"name": "oidc"}),
+        "auth-provider.config.id-token",
+        "no token",
         "credentials",
-        id="no command",
+    ),
+}
+CASES = [
+    *(pytest.param(*case, id=name) for name, case in FILES.items()),
+    *(
+        pytest.param(changed(context=context), f"contexts[dev].context{field}", *rest, id=f"context: {name}")
+        for name, (context, field, *rest) in CONTEXTS.items()
+    ),
+    *(
+        pytest.param(content, f"{prefix}.{field}", *rest, id=f"{prefix}: {name}")
+        for prefix, cases in (("clusters[c].cluster", CLUSTERS), ("users[u].user", USERS))
+        for name, (content, field, *rest) in cases.items()
     ),
 ]
 
@@ -155,22 +122,23 @@ async def test_a_wrong_kubeconfig_is_one_line_with_file_and_field(tmp_path, cont
     assert "\n" not in str(error)
 
 
+FLAGS = {
+    "missing": (
+        {"kubeconfig": "{folder}/none"},
+        "{folder}/none: found no such file, expected a kubeconfig file",
+    ),
+    "no home": (
+        {"kubeconfig": "~no-such-user/config"},
+        "~no-such-user/config: found no home directory, expected a path without ~",
+    ),
+    "a folder": ({"kubeconfig": "{folder}"}, "{folder}: found Is a directory"),
+    "--master is no URL": ({"master": "here"}, "--master: found 'here', expected a URL"),
+    "nothing at all": ({}, "cluster: found nothing that says where it is, expected --kubeconfig"),
+}
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        pytest.param(
-            {"kubeconfig": "{folder}/none"},
-            "{folder}/none: found no such file, expected a kubeconfig file",
-            id="missing",
-        ),
-        pytest.param({"kubeconfig": "{folder}"}, "{folder}: found Is a directory", id="a folder"),
-        pytest.param({"master": "here"}, "--master: found 'here', expected a URL", id="--master is no URL"),
-        pytest.param(
-            {}, "cluster: found nothing that says where it is, expected --kubeconfig", id="nothing at all"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), FLAGS.values(), ids=FLAGS)
 async def test_flags_without_a_target_are_one_line(tmp_path, options, message):
     """It names the flag or the file."""
     filled = {name: text.format(folder=tmp_path) for name, text in options.items()}
@@ -182,10 +150,10 @@ async def test_flags_without_a_target_are_one_line(tmp_path, options, message):
 def test_the_flag_has_precedence_over_the_variable_and_the_variable_over_the_home(tmp_path):
     """As in kubectl; files of the variable may be missing."""
     home = written(tmp_path / "home/.kube/config", GOOD)
-    one, two = written(tmp_path / "one", GOOD), written(tmp_path / "two", GOOD)
-    environ = {"HOME": str(tmp_path / "home"), "KUBECONFIG": f"{one}:{tmp_path}/none::{two}"}
-    assert kubeconfig_paths(str(two), environ) == (two,)
-    assert kubeconfig_paths(None, environ) == (one, two)
+    first, second = written(tmp_path / "first", GOOD), written(tmp_path / "second", GOOD)
+    environ = {"HOME": str(tmp_path / "home"), "KUBECONFIG": f"{first}:{tmp_path}/none::{second}"}
+    assert kubeconfig_paths(str(second), environ) == (second,)
+    assert kubeconfig_paths(None, environ) == (first, second)
     assert kubeconfig_paths(None, {"HOME": environ["HOME"]}) == (home,)
     assert kubeconfig_paths(None, {"HOME": str(tmp_path)}) == ()
     assert kubeconfig_paths(None, {}) == ()
@@ -197,14 +165,16 @@ def test_of_several_files_the_first_entry_of_a_name_wins(tmp_path):
         "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u"}}],
         "users": [{"name": "u", "user": {"token": "first", "tokenFile": "beside"}}],
     }
-    one = written(tmp_path / "a/one", first)
     written(tmp_path / "a/beside", "secret")
-    two = written(tmp_path / "b/two", GOOD)
-    three = written(tmp_path / "c/three", changed(current_context="prod", cluster={"server": "http://three"}))
-    chosen = resolve_context([one, two, three])
-    assert (chosen.user.token, chosen.cluster.server) == ("first", "http://127.0.0.1:8080")
-    assert chosen.user.token_file == str(tmp_path / "a/beside")
-    assert (chosen.user_file, chosen.cluster_file) == (str(one), str(two))
+    paths = [
+        written(tmp_path / "a/one", first),
+        written(tmp_path / "b/two", GOOD),
+        written(tmp_path / "c/three", changed(current_context="prod", cluster={"server": "http://three"})),
+    ]
+    context = resolve_context(paths)
+    assert (context.user.content.token, context.server) == ("first", "http://127.0.0.1:8080")
+    assert context.token_file == tmp_path / "a/beside"
+    assert [context.user.file, context.cluster.file] == paths[:2]
 
 
 def test_a_huge_file_is_not_read(tmp_path):

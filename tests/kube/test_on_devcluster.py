@@ -13,8 +13,9 @@ from scheduler.errors import Conflict, Invalid, NotFound, Unauthorized
 from scheduler.kube import requests
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity, load_credentials
+from scheduler.kube.credentials import Credentials, Endpoint, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
+from scheduler.kube.login import Identity
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition, patch_pod_status
 from scheduler.kube.responses import decode_lease

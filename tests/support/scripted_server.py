@@ -10,7 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.login import Identity
 
 
 @dataclass(frozen=True)
