@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 import yaml
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from scheduler.cli.main import main
 from scheduler.devcluster.cluster import DevCluster
@@ -17,6 +16,7 @@ from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import refused, started
 from tests.support.ports import free_port
+from tests.support.scripted_server import answering
 from tests.support.waiting import until
 
 
@@ -204,11 +204,9 @@ async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> Non
     async def greet(_: web.Request) -> web.Response:
         return web.Response(text="<html>hello</html>", content_type="text/html")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", greet)
-    async with TestServer(app) as server:
+    async with answering(greet) as url:
         path = tmp_path / "kubeconfig"
-        path.write_text(kubeconfig_text(str(server.make_url("")).rstrip("/")))
+        path.write_text(kubeconfig_text(url))
         line = await refused("run", "--kubeconfig", str(path))
     assert "found 200 BadAnswer: not a list: " in line
 

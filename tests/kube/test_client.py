@@ -17,6 +17,7 @@ from scheduler.kube.login import Identity
 from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
 from tests.support.api_bodies import body
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
+from tests.support.waiting import Turns
 
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
@@ -294,22 +295,13 @@ async def test_closing_the_client_ends_its_streams():
 )
 async def test_lines_that_arrive_together_are_yielded_in_batches(line_bytes, at_most):
     """Another task runs between two batches."""
-    turns = 0
-
-    async def count_turns():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count_turns())
-    async with scripted(stream(*[b"x" * line_bytes] * 250)) as script, client_of(script) as client:
+    answer = stream(*[b"x" * line_bytes] * 250)
+    async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
         before: list[int] = []
         lengths: list[int] = []
         async for lines in client.stream(WATCH):
-            before.append(turns)
+            before.append(turns.n)
             lengths.append(len(lines))
-    counting.cancel()
     assert sum(lengths) == 250
     assert max(lengths) <= at_most
     assert len(set(before)) == len(before)
@@ -331,25 +323,15 @@ async def test_buffered_bytes_are_yielded_in_batches(line_bytes):
         sent.set()
         return response
 
-    turns = 0
-
-    async def count_turns():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count_turns())
-    async with scripted(answer) as script, client_of(script) as client:
+    async with scripted(answer) as script, client_of(script) as client, Turns() as turns:
         before: list[int] = []
         found: list[bytes] = []
         async for lines in client.stream(WATCH):
-            before.append(turns)
+            before.append(turns.n)
             found += lines
             assert sum(map(len, lines[1:])) < READ_BYTES
             await sent.wait()
-            while turns < 200:  # noqa: ASYNC110 - turns in which the rest arrives
+            while turns.n < 200:  # noqa: ASYNC110 - turns in which the rest arrives
                 await asyncio.sleep(0)
-    counting.cancel()
     assert found == expected
     assert len(set(before)) == len(before)

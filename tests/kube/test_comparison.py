@@ -23,14 +23,17 @@ def raw(name: str, uid: str, version: int) -> msgspec.Raw:
     return msgspec.Raw(json.dumps({"metadata": meta}).encode())
 
 
+def new_store() -> Store[int]:
+    """Return a store of the objects' versions."""
+    return Store(lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"]))
+
+
 def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[int, list[Change[int]]]:
     """
     Return the number of divergent objects and the repairs; `meanwhile` the watch delivers more, version 0 being a
     deletion.
     """
-    store: Store[int] = Store(
-        lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-    )
+    store = new_store()
     for one in stored:
         store.upsert(raw(*one), [])
     comparison = Comparison(store)
@@ -95,9 +98,7 @@ def test_an_event_between_two_versions_does_not_hide_a_lost_one() -> None:
 
 def test_watch_events_older_than_the_list_change_nothing() -> None:
     """They were on their way when the list overtook them."""
-    store: Store[int] = Store(
-        lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-    )
+    store = new_store()
     changes: list[Change[int]] = []
     store.upsert_listed(raw(*B1), changes)
     for late in (A1, A2):
@@ -135,9 +136,7 @@ class _Collection:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.store: Store[int] = Store(
-            lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-        )
+        self.store = new_store()
         self.objects: dict[str, tuple[str, int]] = {}
         self._events: deque[tuple[str, str, int, bool]] = deque()
         self._version = 0

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from scheduler.errors import SettingsError, Unauthorized, Unreachable
 from scheduler.kube import login
@@ -19,6 +18,7 @@ from scheduler.kube.login import Identity
 from scheduler.kube.requests import get_pod
 from tests.kube.certificates import authority_in
 from tests.kube.kubeconfigs import changed, written
+from tests.support.scripted_server import answering
 
 GET = get_pod("d", "p")
 
@@ -40,20 +40,14 @@ async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True
         subject = dict(part[0] for part in certificate["subject"]) if certificate else {}
         return web.Response(text=f"{header}|{subject.get('commonName', '')}")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
     context = None
     if authority is not None:
         pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
         context.load_cert_chain(pair.cert, pair.key)
         context.verify_mode = ssl.CERT_OPTIONAL
-    server = TestServer(app, scheme="https" if context else "http")
-    await server.start_server(ssl=context)
-    try:
-        yield str(server.make_url("")).rstrip("/")
-    finally:
-        await server.close()
+    async with answering(answer, context) as url:
+        yield url
 
 
 class Clock:

@@ -368,6 +368,12 @@ def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
     follow = machine.handle(PageArrived(page()))[-1]
     expected = f"{selector}&watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=450"
     assert f"/api/v1/pods?{expected}" == follow.request.target
+    [begin] = list_watch(watch_list=True, resource=LIVE_PODS).handle(Due())
+    expected = f"{selector}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
+    assert (
+        f"/api/v1/pods?{expected}&resourceVersionMatch=NotOlderThan&timeoutSeconds=450"
+        == begin.request.target
+    )
 
 
 def test_errors_in_streams_keep_the_servers_message():

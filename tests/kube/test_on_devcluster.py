@@ -9,7 +9,7 @@ import pytest
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import EVENT, POD
-from scheduler.errors import Conflict, Invalid, NotFound, Unauthorized
+from scheduler.errors import Invalid, NotFound, Unauthorized
 from scheduler.kube import requests
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
@@ -17,8 +17,7 @@ from scheduler.kube.credentials import Credentials, Endpoint, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
 from scheduler.kube.login import Identity
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.requests import LIVE_PODS, LeaseSpec, PodCondition, patch_pod_status
-from scheduler.kube.responses import decode_lease
+from scheduler.kube.requests import LIVE_PODS, PodCondition, patch_pod_status
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from tests.support.scripted_server import FakeSleep
 
@@ -319,26 +318,3 @@ async def test_events_are_created_and_patched_into_series(tmp_path):
         await client.request(write.on_missing, timeout_s=5)
         [event], _ = served.store.list(EVENT)
         assert event["series"]["count"] == 2
-
-
-@pytest.mark.asyncio
-async def test_a_lease_is_taken_by_one_and_updated_only_as_it_was_read(tmp_path):
-    """Leader election relies on it."""
-    async with cluster(tmp_path) as (_, client):
-
-        async def asked(request):
-            return await client.request(request, timeout_s=5)
-
-        spec = LeaseSpec("one", 15, requests.micro_time(1.0), requests.micro_time(1.0), 0)
-        with pytest.raises(NotFound):
-            await asked(requests.get_lease("kube-system", "s"))
-        await asked(requests.create_lease("kube-system", "s", spec))
-        with pytest.raises(Conflict):
-            await asked(requests.create_lease("kube-system", "s", spec))
-        read = decode_lease(await asked(requests.get_lease("kube-system", "s")))
-        assert read.spec == spec
-        released = LeaseSpec("", 1)
-        await asked(requests.update_lease("kube-system", "s", released, metadata=read.metadata))
-        with pytest.raises(Conflict):
-            await asked(requests.update_lease("kube-system", "s", spec, metadata=read.metadata))
-        assert decode_lease(await asked(requests.get_lease("kube-system", "s"))).spec == released

@@ -1,7 +1,9 @@
 """An HTTP server that answers each request with the next step of a script and records the requests."""
 
 import asyncio
+import ssl
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,18 +99,28 @@ def stream(*lines, then="end", end=b"\n"):
 
 
 @asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Yield the address of a server that answers every request in this way."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    server = TestServer(app, scheme="https" if tls else "http")
+    await server.start_server(ssl=tls)
+    try:
+        yield str(server.make_url("")).rstrip("/")
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
 async def scripted(*answers):
     script = Script(deque(answers))
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", script.answer)
-    server = TestServer(app)
-    await server.start_server()
-    script.url = str(server.make_url("")).rstrip("/")
-    try:
-        yield script
-    finally:
-        script.stopping.set()
-        await server.close()
+    async with answering(script.answer) as script.url:
+        try:
+            yield script
+        finally:
+            script.stopping.set()
 
 
 def anonymous(url):
