@@ -80,7 +80,7 @@ class AuthProvider(_Part, frozen=True):
     """users[].user.auth-provider."""
 
     name: str = ""
-    config: ProviderConfig = ProviderConfig()
+    config: ProviderConfig | None = None
 
 
 class User(_Part, frozen=True):

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from scheduler.kube.kubeconfig import ExecPlugin, Pem, ResolvedContext
+from scheduler.kube.kubeconfig import ExecPlugin, Pem, ProviderConfig, ResolvedContext
 
 #: Deadline of an exec plugin.
 TIMEOUT_S: Final = 60.0
@@ -52,7 +52,8 @@ async def log_in(context: ResolvedContext) -> Identity:
             return Identity(f"Basic {base64.b64encode(text.encode()).decode()}", *pair)
         if user.auth_provider:
             field = "auth-provider.config.id-token"
-            return Identity(bearer(user.auth_provider.config.id_token), *pair)
+            config = user.auth_provider.config or ProviderConfig()
+            return Identity(bearer(config.id_token), *pair)
         if user.exec:
             field = "exec"
             async with asyncio.timeout(TIMEOUT_S):

@@ -10,11 +10,10 @@ import pytest
 from aiohttp import web
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
-from scheduler.kube import transport as transport_module
 from scheduler.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient, product_version
 from scheduler.kube.credentials import Credentials, Endpoint
 from scheduler.kube.login import Identity
-from scheduler.kube.requests import JSON, Request, Resource, bind, get_pod, list_page, watch
+from scheduler.kube.requests import JSON, Resource, bind, get_pod, list_page, watch
 from tests.support.api_bodies import body
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
 from tests.support.waiting import Turns
@@ -77,24 +76,6 @@ async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
     ):
         assert isinstance(await failure(client, GET), NotFound)
         assert isinstance(await failure(client, GET), ServerFault)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("request_", "answers", "reason", "unknown"),
-    [
-        pytest.param(GET, [silence()], "Timeout", False, id="read without an answer"),
-        pytest.param(POST, [silence()], "Timeout", True, id="write without an answer"),
-        pytest.param(GET, [lost(), lost()], "ConnectionLost", False, id="read cut"),
-        pytest.param(POST, [lost()], "ConnectionLost", True, id="write cut"),
-    ],
-)
-async def test_a_write_without_an_answer_may_have_taken_effect(request_: Request, answers, reason, unknown):
-    """A read has no effect."""
-    async with scripted(*answers) as script, client_of(script) as client:
-        error = await failure(client, request_, timeout_s=0.1)
-    assert isinstance(error, Unreachable)
-    assert (error.reason, error.took_effect_unknown) == (reason, unknown)
 
 
 @pytest.mark.asyncio
@@ -194,14 +175,6 @@ async def test_a_line_without_end_is_refused():
     async with scripted(stream(b"x" * (17 << 20))) as script, client_of(script) as client:
         with pytest.raises(Invalid, match="LineTooLong"):
             await lines_of(client)
-
-
-@pytest.mark.asyncio
-async def test_a_body_without_end_is_refused(monkeypatch):
-    """Memory is bounded here too."""
-    monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
-    async with scripted(reply(b"x" * 2000)) as script, client_of(script) as client:
-        assert isinstance(await failure(client, GET), Invalid)
 
 
 @pytest.mark.asyncio

@@ -117,37 +117,44 @@ async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, author
         assert await seen(path) == "|alice"
 
 
-@pytest.mark.asyncio
-async def test_a_context_with_tls_needs_no_user(tmp_path, authority):
-    """Anonymous access."""
-    cluster = {"certificate-authority": str(authority.pair.cert)}
-    async with guarded(authority) as url:
-        content = changed(cluster={"server": url} | cluster, context={"cluster": "c"})
-        assert await seen(written(tmp_path / "config", content)) == "|"
+CA = {"certificate-authority": "ca.crt"}
+SERVERS = {
+    "a context without a user": ("IP:127.0.0.1", CA, {"context": {"cluster": "c"}}, "|"),
+    "an unknown authority": ("IP:127.0.0.1", {}, {}, Unreachable),
+    "an unknown authority, skipped": ("IP:127.0.0.1", {"insecure-skip-tls-verify": True}, {}, "Bearer t|"),
+    "another name": ("DNS:api.example", CA, {}, Unreachable),
+    "another name, expected": ("DNS:api.example", CA | {"tls-server-name": "api.example"}, {}, "Bearer t|"),
+}
 
 
 @pytest.mark.asyncio
-async def test_an_unknown_authority_is_trusted_only_with_insecure_skip_tls_verify(tmp_path, authority):
-    """The system's CAs do not include ours."""
-    async with guarded(authority) as url:
-        path = written(tmp_path / "config", changed(cluster={"server": url}))
-        with pytest.raises(Unreachable) as caught:
-            await seen(path)
-        assert caught.value.reason == "TLS"
-        skipping = changed(cluster={"server": url, "insecure-skip-tls-verify": True})
-        assert await seen(written(tmp_path / "config", skipping)) == "Bearer t|"
+@pytest.mark.parametrize(("host", "cluster", "parts", "shown"), SERVERS.values(), ids=SERVERS)
+async def test_a_server_is_trusted_by_its_authority_and_name(
+    tmp_path, authority, host, cluster, parts, shown
+):
+    """`tls-server-name` is for servers behind tunnels."""
+    (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
+    async with guarded(authority, host=host) as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url} | cluster, **parts))
+        if shown is Unreachable:
+            with pytest.raises(Unreachable) as caught:
+                await seen(path)
+            assert caught.value.reason == "TLS"
+        else:
+            assert await seen(path) == shown
 
 
 @pytest.mark.asyncio
-async def test_tls_server_name_replaces_the_expected_name(tmp_path, authority):
-    """For servers behind tunnels."""
-    cluster = {"certificate-authority": str(authority.pair.cert)}
-    async with guarded(authority, host="DNS:api.example") as url:
-        path = written(tmp_path / "config", changed(cluster={"server": url} | cluster))
-        with pytest.raises(Unreachable):
-            await seen(path)
-        named = changed(cluster={"server": url, "tls-server-name": "api.example"} | cluster)
-        assert await seen(written(tmp_path / "config", named)) == "Bearer t|"
+async def test_requests_go_through_the_proxy(tmp_path):
+    """It gets the whole address."""
+
+    async def answer(request):
+        return web.Response(text=f"{request.url}|{request.headers['Authorization']}")
+
+    async with answering(answer) as url:
+        cluster = {"server": "http://api.invalid", "proxy-url": url}
+        path = written(tmp_path / "config", changed(cluster=cluster))
+        assert await seen(path) == "http://api.invalid/api/v1/namespaces/d/pods/p|Bearer t"
 
 
 @pytest.mark.asyncio

@@ -198,11 +198,11 @@ async def test_a_read_is_sent_once_more():
 
 @pytest.mark.asyncio
 async def test_a_late_response_reaches_no_other_request():
-    """The connection is closed on timeout, and the next request gets a new one."""
+    """The connection is closed on timeout, and the next request gets a new one. A read had no effect."""
     late = asyncio.Event()
 
     async def server(number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
-        if number == 1:
+        if number <= 2:
             await late.wait()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst")
         else:
@@ -210,11 +210,12 @@ async def test_a_late_response_reaches_no_other_request():
         return True
 
     async with serving(server, n_most=1) as (raw, transport):
-        error = await failure(transport, timeout_s=0.05)
-        assert (error.reason, error.took_effect_unknown) == ("Timeout", True)
+        for request, unknown in ((POST, True), (GET, False)):
+            error = await failure(transport, request, timeout_s=0.05)
+            assert (error.reason, error.took_effect_unknown) == ("Timeout", unknown)
         late.set()
         assert (await transport.send(POST, None, 5.0)).body == b"second"
-        assert [number for number, _ in raw.asked] == [1, 2]
+        assert [number for number, _ in raw.asked] == [1, 2, 3]
 
 
 @pytest.mark.asyncio
