@@ -7,7 +7,7 @@ import base64
 import os
 import ssl
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -57,7 +57,8 @@ async def log_in(context: ResolvedContext) -> Identity:
         if user.exec:
             field = "exec"
             async with asyncio.timeout(TIMEOUT_S):
-                return await _run_plugin(user.exec, context.user.file.absolute().parent)
+                identity = await _run_plugin(user.exec, context.user.file.absolute().parent)
+            return identity if identity.certificate else replace(identity, certificate=pair[0], key=pair[1])
         return Identity(None, *pair)
     except TimeoutError:
         found = f"nothing after {TIMEOUT_S:.0f} s"

@@ -220,6 +220,17 @@ async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
 
 
 @pytest.mark.asyncio
+async def test_a_client_certificate_is_sent_beside_the_token_of_an_exec_plugin(tmp_path, authority):
+    """Unless the plugin gives another certificate."""
+    pair = authority.issue("carol", subject="/CN=carol")
+    user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    async with guarded(authority) as url:
+        cluster = {"server": url, "certificate-authority": str(authority.pair.cert)}
+        content = changed(cluster=cluster, user=user | plugin(tmp_path, "give(token='t')"))
+        assert await seen(written(tmp_path / "config", content)) == "Bearer t|carol"
+
+
+@pytest.mark.asyncio
 async def test_an_exec_plugin_may_write_much_to_stderr(tmp_path):
     """More than a pipe takes."""
     user = plugin(tmp_path, "sys.stderr.write('x' * 300_000)\ngive(token='t')")
