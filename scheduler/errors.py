@@ -92,7 +92,7 @@ class LeadershipLost(SchedulerError):
 
 class PluginFailed(SchedulerError):
     """
-    A guest plugin raised, or returned something that the contract does not allow. Caught by `core.decide`.
+    An out-of-tree plugin raised, or returned something that the contract does not allow. Caught by `core.decide`.
 
     `point`: the extension point, as metrics name it.
     """

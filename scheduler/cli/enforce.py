@@ -15,7 +15,6 @@ from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.rebalancing import RebalanceLimits
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.enforcement_reports import NAME
 from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
@@ -162,8 +161,7 @@ def table(broken: Sequence[BrokenRule]) -> list[str]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    gates = parse_feature_gates("")
-    settings = load_settings(args.config, gates) if args.config else default_settings(gates)
+    settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
         election = server_flags.election(settings.leader_election, namespace=args.namespace, name=args.name)

@@ -2,7 +2,7 @@
 `affinity-scheduler explain POD`: say why a pod is pending, which pods and rules block it, and what would help.
 
 `kubectl affinity explain POD` is the same command. It reads the cluster once, decides with the scheduler's own code,
-and writes nothing. The JSON is an object for a pod and a list for a manifest, as `scheduler.explain.explanation` says.
+and writes nothing. The JSON is an object for a pod and a list for a manifest, as `scheduler.formats.explanation` says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.listing import recorded_decision
 from scheduler.cli.query.priority_class import add_priorities
@@ -34,8 +34,8 @@ from scheduler.cli.query.terminal import ReadProgress, Style
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
-from scheduler.explain.manifests import Manifest
+from scheduler.formats.explanation import Explanation
+from scheduler.formats.manifests import Manifest
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
@@ -92,7 +92,7 @@ def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | 
     recorded = None if query.stored is None else recorded_decision(query.stored)
     if pod is None and query.stored is not None:
         try:
-            pod = PodDecoder().decode(query.stored)
+            pod = PodDecoder(cluster.settings.semantics).decode(query.stored)
         except MalformedObjectError as error:
             where = f"pod {query.namespace}/{query.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
@@ -123,7 +123,7 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
-        new_profile=lambda snapshot: cluster.build_profile(profile, snapshot),
+        new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
         new_state=cluster.new_state,
         pending_pods=cluster.pending_pods(),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from scheduler.settings.guest_files import load_plugins
+from scheduler.model.semantics import Semantics
 from scheduler.settings.loading import default_settings, load_settings
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.resolved import Settings
 
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings(config: str | None, feature_gates: Mapping[str, bool], plugins: Sequence[str]) -> Settings:
+def settings(config: str | None, semantics: Semantics, plugins: Sequence[str]) -> Settings:
     """Return the settings of a file, or the default ones. Raises SettingsError with all mistakes of both."""
     loaded = load_plugins(plugins)
-    return load_settings(config, feature_gates, loaded) if config else default_settings(feature_gates, loaded)
+    return load_settings(config, semantics, loaded) if config else default_settings(semantics, loaded)

@@ -20,10 +20,10 @@ import msgspec
 from scheduler.cli import plugin_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.errors import SettingsError
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.kube.client import product_version
-from scheduler.plugins.registry import IN_TREE, args_type
-from scheduler.settings.guest_files import load_plugins
+from scheduler.plugins.registry import IN_TREE
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.settings.problems import InvalidSettingsError
 from scheduler.settings.writing import args_document
@@ -80,7 +80,7 @@ def _in_tree() -> Iterator[dict[str, Any]]:
     for name, plugin in IN_TREE_BY_NAME.items():
         if name not in IN_TREE:
             continue
-        kind = args_type(IN_TREE[name])
+        kind = IN_TREE[name].args_type
         yield {
             "name": name,
             "version": version,
@@ -91,7 +91,7 @@ def _in_tree() -> Iterator[dict[str, Any]]:
         }
 
 
-def _guest(plugin: GuestPlugin) -> dict[str, Any]:
+def _guest(plugin: OutOfTreePlugin) -> dict[str, Any]:
     return {
         "name": plugin.name,
         "version": plugin.version,

@@ -1,7 +1,7 @@
 """
 `affinity-scheduler record -o FILE`: save what a watch of the cluster shows, for `shadow --recording`.
 
-`scheduler.explain.recording_file` is the format. The file grows while the command runs, and ends where it was stopped.
+`scheduler.formats.recording_file` is the format. The file grows while the command runs, and ends where it was stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from scheduler.cli import plugin_flags, server_flags
 from scheduler.cli.query.terminal import LiveLines
 from scheduler.errors import SettingsError
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.shell.cluster_recording import Options, record
 from scheduler.syntax.plurals import counted
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     live = LiveLines(sys.stderr, os.environ)
     if args.output in ("", "-"):
         raise SettingsError("--output", "", repr(args.output), "the name of a file to write")
-    settings = plugin_flags.settings(args.config, DEFAULT_FEATURE_GATES, args.plugins)
+    settings = plugin_flags.settings(args.config, DEFAULT_SEMANTICS, args.plugins)
     options = Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         compresses=args.output.endswith(".gz"),

@@ -140,8 +140,8 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
     # Upstream has components in front of gates, and every gate here is kube's.
-    gates = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
-    settings = plugin_flags.settings(args.config, gates, args.plugins)
+    semantics = parse_feature_gates(",".join(args.feature_gates).replace("kube:", ""))
+    settings = plugin_flags.settings(args.config, semantics, args.plugins)
     settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
     if not args.config:
         settings = _with_rate_limit(settings, args)

@@ -1,7 +1,7 @@
 """
 `affinity-scheduler shadow`: decide what another scheduler decides, and report what would be otherwise, writing nothing.
 
-The JSON is a `scheduler.explain.shadow_report.ShadowReport`.
+The JSON is a `scheduler.shadowing.shadow_report.ShadowReport`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from scheduler.cli.query.recordings import recorded_events
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import LiveLines, escape_control_characters
 from scheduler.errors import SettingsError
-from scheduler.explain.shadow import RACE_S
-from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
+from scheduler.shadowing.shadow import RACE_S
+from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 from scheduler.shell.shadow import Options, replay, watch
 from scheduler.syntax.plurals import counted
 

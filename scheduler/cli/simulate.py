@@ -22,8 +22,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.more_groups import count_more
@@ -34,7 +34,6 @@ from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.explain.groups import GroupPlaces, group_of, place_group
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.simulation import (
     SHOWN_VICTIMS,
     PlacedReplicas,
@@ -44,12 +43,13 @@ from scheduler.explain.simulation import (
     place_replicas,
     zone_shares,
 )
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: About half a minute at 5,000 nodes.
@@ -264,7 +264,7 @@ def _simulate(
         placed = place_replicas(
             pods,
             cluster.state,
-            cluster.build_profile(profile, Snapshot(cluster.state)),
+            cluster.build_profile(profile, ClusterView(cluster.state)),
             rng,
             go_on=manifest.is_daemon_set,
             preempts=priority_class is not None or "priority" in manifest.spec,

@@ -1,7 +1,7 @@
 """
 `affinity-scheduler snapshot -o FILE`: save what the scheduler reads of a cluster to a file for `--on`.
 
-`scheduler.explain.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
+`scheduler.formats.snapshot_file` lists the fields. The file is written beside its final place and moved there when it
 is complete.
 """
 
@@ -26,10 +26,10 @@ from scheduler.cli.query.listing import connect, list_kind
 from scheduler.cli.query.sources import add_cluster_arguments
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.errors import SettingsError
-from scheduler.explain.snapshot_file import SECTIONS, header, scheduling_fields
+from scheduler.formats.snapshot_file import header, scheduling_fields
+from scheduler.framework.kinds import KINDS
 from scheduler.model import nesting
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.shell.watched_kinds import recorded_kinds
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
-    settings = plugin_flags.settings(args.config, DEFAULT_FEATURE_GATES, args.plugins)
+    settings = plugin_flags.settings(args.config, DEFAULT_SEMANTICS, args.plugins)
     body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
     if args.output.endswith(".gz"):
         body = gzip.compress(body)
@@ -81,20 +81,13 @@ async def snapshot_of(
     Raises SettingsError.
     """
     progress = ReadProgress(sys.stderr, os.environ)
-    objects_by_kind: dict[str, list[bytes] | None] = {}
-    async with connect(kubeconfig, context, os.environ) as client:
-        for watched in recorded_kinds():
-            objects_by_kind[watched.kind] = await list_kind(
-                client, watched, partial(_reduce, watched.kind, node_annotations), progress
-            )
-    progress.clear()
     parts = [msgspec.json.encode(header())[:-1]]
-    for kind, section in SECTIONS.items():
-        objects = objects_by_kind[kind]
-        if objects is None:
-            continue
-        listed_objects = b",\n".join(objects)
-        parts.append(b',\n"' + section.encode() + b'":[\n' + listed_objects + b"\n]")
+    async with connect(kubeconfig, context, os.environ) as client:
+        for kind, watched in KINDS.items():
+            objects = await list_kind(client, watched, partial(_reduce, kind, node_annotations), progress)
+            if objects is not None:
+                parts.append(b',\n"' + watched.section.encode() + b'":[\n' + b",\n".join(objects) + b"\n]")
+    progress.clear()
     return b"".join((*parts, b"}\n"))
 
 

@@ -18,38 +18,31 @@ from scheduler.framework.events import (
     KUBELET_REFUSAL_OVER,
     NODE_ADD,
     NODE_DELETE,
-    STORAGE_RESOURCES,
     Action,
     ClusterEvent,
     Resource,
     node_update_actions,
     pod_update_actions,
 )
-from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.framework.kinds import KINDS, STORES
+from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import GroupKey, GroupReference, PodGroup
 from scheduler.model.pods import Pod, as_relaxed
 from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    DisruptionBudgetSeen,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodGroupGone,
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
-    StorageGone,
-    StorageSeen,
+    WatchedObject,
     WatchEvent,
-    WorkloadGone,
-    WorkloadSeen,
 )
-from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
 
 
 class EventHandlers:
@@ -82,7 +75,6 @@ class EventHandlers:
         """
         self._state = state
         self._queue = queue
-        self._snapshot = Snapshot(state)
         self._profile_names = profile_names
         self._pending = pending
         self._binding = binding
@@ -104,24 +96,10 @@ class EventHandlers:
                 self._on_node(node, now_s)
             case NodeGone(name):
                 self._on_node_deleted(name, now_s)
-            case NamespaceSeen(namespace):
-                self._on_namespace(namespace, now_s)
-            case NamespaceGone(name):
-                self._state.remove_namespace(name)
-                self._notify_queue(ClusterEvent(Resource.NAMESPACE, Action.DELETE), None, None, now_s)
-            case WorkloadSeen(workload):
-                self._on_workload(workload, now_s)
-            case WorkloadGone(kind, namespace_name, name):
-                self._state.remove_workload(kind, namespace_name, name)
-                self._notify_queue(ClusterEvent(Resource(kind), Action.DELETE), None, None, now_s)
-            case StorageSeen(obj):
-                self._on_storage(obj, now_s)
-            case StorageGone(storage_kind, key):
-                self._on_storage_deleted(storage_kind, key, now_s)
-            case DisruptionBudgetSeen(budget):
-                self._state.upsert_budget(budget)
-            case DisruptionBudgetGone(namespace_name, name):
-                self._state.remove_budget(namespace_name, name)
+            case ObjectSeen(obj):
+                self._on_object(obj, now_s)
+            case ObjectGone(kind, key):
+                self._on_object_deleted(kind, key, now_s)
             case PodGroupSeen(group):
                 self._on_pod_group(group, now_s)
             case PodGroupsServed(group_kind):
@@ -143,6 +121,12 @@ class EventHandlers:
         """End exclusions whose time is over, and wake the pods that wait for them."""
         if self._state.kubelet_refusals.expire(now_s):
             self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+
+    def notify_of_object(self, kind: str, action: Action, old: object, new: object, now_s: float) -> None:
+        """Wake the pods that a change of the object may let in."""
+        resource = KINDS[kind].resource
+        if resource is not None:
+            self._notify_queue(ClusterEvent(resource, action), old, new, now_s)
 
     def _on_pod_group(self, group: PodGroup, now_s: float) -> None:
         groups, old = self._state.groups, self._state.groups.get(group.key)
@@ -289,34 +273,20 @@ class EventHandlers:
         if old is not None:
             self._notify_queue(NODE_DELETE, old, None, now_s)
 
-    def _on_namespace(self, namespace: Namespace, now_s: float) -> None:
-        old = self._snapshot.namespace_labels(namespace.name)
-        if old != namespace.labels:
-            self._state.upsert_namespace(namespace)
-            action = Action.ADD if old is None else Action.UPDATE
-            self._notify_queue(ClusterEvent(Resource.NAMESPACE, action), None, namespace, now_s)
-
-    def _on_workload(self, workload: Workload, now_s: float) -> None:
-        known = self._state.workloads.selector_of(workload.kind, workload.namespace, workload.name)
-        self._state.upsert_workload(workload)
-        # Skip status updates, which are frequent for ReplicaSets.
-        if known != workload.selector:
-            action = Action.ADD if known is None else Action.UPDATE
-            self._notify_queue(ClusterEvent(Resource(workload.kind), action), None, workload, now_s)
-
-    def _on_storage(self, obj: StorageObject, now_s: float) -> None:
-        old = self._state.volumes.seen(obj.kind, obj.key)
-        self._state.upsert_storage(obj)
-        # An update that changed nothing that is read helps no pod.
+    def _on_object(self, obj: WatchedObject, now_s: float) -> None:
+        store = STORES[obj.kind]
+        old = store.seen(self._state, obj.kind, obj.key)
+        store.upsert(self._state, obj)
+        # An update that changed nothing that is read, such as of a ReplicaSet's status, helps no pod.
         if old != obj:
-            action = Action.ADD if old is None else Action.UPDATE
-            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[obj.kind], action), old, obj, now_s)
+            self.notify_of_object(obj.kind, Action.ADD if old is None else Action.UPDATE, old, obj, now_s)
 
-    def _on_storage_deleted(self, kind: StorageKind, key: str, now_s: float) -> None:
-        old = self._state.volumes.seen(kind, key)
+    def _on_object_deleted(self, kind: str, key: str, now_s: float) -> None:
+        store = STORES[kind]
+        old = store.seen(self._state, kind, key)
         if old is not None:
-            self._state.remove_storage(kind, key)
-            self._notify_queue(ClusterEvent(STORAGE_RESOURCES[kind], Action.DELETE), old, None, now_s)
+            store.remove(self._state, kind, key)
+            self.notify_of_object(kind, Action.DELETE, old, None, now_s)
 
     def _notify_queue(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
         self._queue.on_event(event, old, new, now_s)

@@ -21,7 +21,7 @@ from scheduler.model.instructions import EmitEvent, FindScaleUpEvents, Instructi
 from scheduler.model.pods import Pod, PodSpec, relaxed_spec
 from scheduler.queueing.rule_clocks import RuleClocks, RuleSet
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Specs that are remembered with rules left out; a pod that waits is asked about them in each attempt.
 _MEMOIZED_SPECS: Final = 1_024
@@ -45,9 +45,9 @@ class Relaxation:
 class Fallbacks:
     """Asks what keeps pods pending, for the machine, and keeps their clocks."""
 
-    def __init__(self, state: ClusterState, snapshot: Snapshot) -> None:
+    def __init__(self, state: ClusterState, view: ClusterView) -> None:
         self._state = state
-        self._snapshot = snapshot
+        self._view = view
         self._clocks = RuleClocks()
         self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
         self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
@@ -146,14 +146,14 @@ class Fallbacks:
     def _is_kept_by_annotations(self, pod: Pod, error: FitError, profile: Profile) -> bool:
         bare = pod.spec.without_annotations
         if bare is None:
-            if not self._snapshot.has_anti_affinity_by_annotation:
+            if not self._view.has_anti_affinity_by_annotation:
                 return False
             bare = self._bare_spec(pod.spec)
         return not self._is_preempting(pod, error) and self._would_fit(replace(pod, spec=bare), profile)
 
     def _would_fit(self, pod: Pod, profile: Profile) -> bool:
         try:
-            return fits(pod, self._snapshot, profile)
+            return fits(pod, self._view, profile)
         except PluginFailed:
             # Its failures are counted where pods are decided.
             return False

@@ -25,7 +25,7 @@ from scheduler.core.group_trial import GroupTrial
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.outcomes import attempted, report_failure, report_group
-from scheduler.core.volume_binding import VolumeBindings
+from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import PostFiltered
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.framework.interface import Rng
@@ -70,7 +70,7 @@ class GroupResult:
 
 class GroupCycles:
     """
-    The cycles of all groups. Shares state, queue and volumes with the machine, which binds what is placed.
+    The cycles of all groups. Shares state, queue and reservations with the machine, which binds what is placed.
 
     `annotate`: returns the annotations of a pod that is bound by a decision.
     """
@@ -79,7 +79,7 @@ class GroupCycles:
         self,
         state: ClusterState,
         queue: PodQueue,
-        volumes: VolumeBindings,
+        reservations: Reservations,
         rng: Rng,
         observer: Observer,
         annotate: Callable[[ScheduleResult], Mapping[str, str]],
@@ -87,7 +87,7 @@ class GroupCycles:
         self._state = state
         self._groups = state.groups
         self._queue = queue
-        self._volumes = volumes
+        self._reservations = reservations
         self._rng = rng
         self._observer = observer
         self._annotate = annotate
@@ -202,7 +202,7 @@ class GroupCycles:
     def _trial(self, profile: Profile, max_decisions: int, *, is_observed: bool = True) -> GroupTrial:
         observer = self._observer if is_observed else Unobserved()
         return GroupTrial(
-            self._state, self._volumes, profile, self._rng, observer, self._annotate, max_decisions
+            self._state, self._reservations, profile, self._rng, observer, self._annotate, max_decisions
         )
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
 from scheduler.model.terms import AffinityTerm, usable
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import PodMatcher, incoming_rule
-from scheduler.state.snapshot import Snapshot
 
 #: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
 _MOST_COMPARED: Final = 100_000
@@ -56,17 +56,17 @@ class Component:
         return sum(len(kind.pods) for kind in self.kinds)
 
 
-def kinds_of(members: Sequence[Pod], snapshot: Snapshot) -> list[Kind]:
+def kinds_of(members: Sequence[Pod], view: ClusterView) -> list[Kind]:
     """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))
     by_identity: dict[object, list[Pod]] = {}
     for pod in members:
-        by_identity.setdefault(_identity(pod, read_keys, snapshot), []).append(pod)
+        by_identity.setdefault(_identity(pod, read_keys, view), []).append(pod)
     kinds = [_kind(pods) for pods in by_identity.values()]
-    return sorted(kinds, key=lambda kind: -_share(kind.first, snapshot))
+    return sorted(kinds, key=lambda kind: -_share(kind.first, view))
 
 
-def components_of(kinds: Sequence[Kind], snapshot: Snapshot) -> list[Component]:
+def components_of(kinds: Sequence[Kind], view: ClusterView) -> list[Component]:
     """
     Return the components, the largest first.
 
@@ -83,29 +83,29 @@ def components_of(kinds: Sequence[Kind], snapshot: Snapshot) -> list[Component]:
                 shared = ""
                 if (one.needs is not None or other.needs is not None) and n_compared < _MOST_COMPARED:
                     n_compared += 1
-                    shared = _shared_key(one, other, snapshot)
+                    shared = _shared_key(one, other, view)
                 (near if shared else apart).append(other)
                 key = key or shared
             left = apart
-            key = key or _shared_key(one, one, snapshot)
+            key = key or _shared_key(one, one, view)
         components.append(Component(tuple(near), key))
     return sorted(components, key=lambda one: (not one.key, -one.n_pods))
 
 
-def shared_key(members: Sequence[Pod], snapshot: Snapshot) -> str:
+def shared_key(members: Sequence[Pod], view: ClusterView) -> str:
     """Return the topology key of the component of all members; empty if there are several, or it has none."""
-    components = components_of(kinds_of(members, snapshot), snapshot)
+    components = components_of(kinds_of(members, view), view)
     return components[0].key if len(components) == 1 else ""
 
 
-def is_selected(needs: PodMatcher | None, pod: Pod, snapshot: Snapshot) -> bool:
+def is_selected(needs: PodMatcher | None, pod: Pod, view: ClusterView) -> bool:
     """Return whether the matcher selects the pod."""
     if needs is None:
         return False
-    return needs.matches(pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace))
+    return needs.matches(pod.namespace, pod.labels, view.namespace_labels(pod.namespace))
 
 
-def has_closed_form(kind: Kind, snapshot: Snapshot) -> bool:
+def has_closed_form(kind: Kind, view: ClusterView) -> bool:
     """
     Return whether as many pods of a kind find a place as there can be, in whatever order the nodes are taken.
 
@@ -116,10 +116,10 @@ def has_closed_form(kind: Kind, snapshot: Snapshot) -> bool:
     apart = {
         term.topology_key
         for term in usable(spec.affinity.required_anti)
-        if is_selected(_matcher((term,)), kind.first, snapshot)
+        if is_selected(_matcher((term,)), kind.first, view)
     }
     apart |= {constraint.topology_key for constraint in spec.spread if constraint.hard}
-    if snapshot.has_limits:
+    if view.has_limits:
         return False
     return len(apart) <= 1 and len(kind.keys) <= 1 and not spec.claim_volumes and not spec.disks
 
@@ -134,10 +134,10 @@ def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
     return PodMatcher(tuple((incoming_rule(term), term.selector) for term in terms)) if terms else None
 
 
-def _identity(pod: Pod, read_keys: set[str], snapshot: Snapshot) -> object:
+def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
     """Return what tells members apart: labels count only where a term of a member or of a placed pod reads them."""
     read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
-    terms = frozenset(id(term) for term in snapshot.existing_terms(snapshot.label_set(pod)))
+    terms = frozenset(id(term) for term in view.existing_terms(view.label_set(pod)))
     return pod.spec, read, terms, pod.nominated_node_name, pod.priority
 
 
@@ -154,20 +154,20 @@ def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
                 yield from (requirement.key for requirement in constraint.selector.requirements)
 
 
-def _share(pod: Pod, snapshot: Snapshot) -> float:
+def _share(pod: Pod, view: ClusterView) -> float:
     """Return the largest share of the cluster's amount of a resource that the pod requests."""
     shares = [0.0]
     for name, amount in filter_request(pod).items():
-        allocatable = snapshot.nodes.allocatable(name)
+        allocatable = view.nodes.allocatable(name)
         total = 0 if allocatable is None else int(allocatable.sum())
         if amount:
             shares.append(amount / total if total > 0 else 1.0)
     return max(shares)
 
 
-def _shared_key(one: Kind, other: Kind, snapshot: Snapshot) -> str:
+def _shared_key(one: Kind, other: Kind, view: ClusterView) -> str:
     """Return the key of a term by which one of the kinds needs the other, empty if neither does."""
     for kind, sibling in ((one, other), (other, one)):
-        if is_selected(kind.needs, sibling.first, snapshot):
+        if is_selected(kind.needs, sibling.first, view):
             return kind.keys[0]
     return ""

@@ -21,12 +21,11 @@ from typing import Final
 from scheduler.core.group_preemption import make_room
 from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
-from scheduler.framework.post_filter import GroupPreemptor
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: How long a group is unplaced before room is held for it, and for how long that is.
 HOLD_AFTER_S: Final = 120.0
@@ -63,7 +62,7 @@ class GroupNominations:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._unplaced_since_s: dict[GroupKey, float] = {}
         self._hold: _Hold | None = None
         self._rest_until_s = 0.0
@@ -101,17 +100,17 @@ class GroupNominations:
     ) -> Nominations:
         """Return the next step for a group that has no places. `before`: its nominations, withdrawn."""
         self._unplaced_since_s.setdefault(key, now_s)
-        preemptor = next((one for one in profile.post_filters if isinstance(one, GroupPreemptor)), None)
+        preemptor = next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
         if preemptor is None:
             return Nominations()
         members, note = request.members, ""
         priority = min(pod.priority for pod in members)
-        reason = preemptor.group_ineligibility(members, set(before.values()), self._snapshot)
+        reason = preemptor.group_ineligibility(members, set(before.values()), self._view)
         if reason is None:
             room = make_room(request, priority, self._state, preemptor, new_trial)
             if room is not None:
                 return Nominations(room.nodes, room.nodes, room.victims, room.n_violations)
-            if (self._snapshot.has_lower(priority) & request.rows).any():
+            if (self._view.has_lower(priority) & request.rows).any():
                 note = NO_ROOM
         else:
             note = f"preemption: {reason}"

@@ -30,8 +30,8 @@ from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster import ClusterState, PlacedPod
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.pod_columns import COUNTED, PodsByRow
-from scheduler.state.snapshot import Snapshot
 
 #: Most pods that leave on trial. 20 µs each.
 _MOST_LIFTED: Final = 1_000
@@ -68,7 +68,7 @@ def make_room(
     Cost: a search, and one more for each pod that may have to leave, within the bounds above.
     """
     attempt = _Attempt(request, state, preemptor, new_trial)
-    for rows in _clearings(request, below_priority, Snapshot(state)):
+    for rows in _clearings(request, below_priority, ClusterView(state)):
         try:
             attempt.remove_lower(rows, below_priority)
             room = attempt.room()
@@ -89,7 +89,7 @@ class _Attempt:
     ) -> None:
         self._request, self._state = request, state
         self._preemptor, self._new_trial = preemptor, new_trial
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
         self._removed: dict[str, PlacedPod] = {}
@@ -99,9 +99,9 @@ class _Attempt:
 
     def remove_lower(self, rows: Mask, below_priority: int) -> None:
         """Remove the pods of lower priorities from these rows."""
-        having = rows & self._snapshot.has_lower(below_priority)
+        having = rows & self._view.has_lower(below_priority)
         for row in np.flatnonzero(having).tolist():
-            for placed in list(self._snapshot.placed_on(row)):
+            for placed in list(self._view.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
                 if placed.pod.priority < below_priority and not is_sibling:
                     self._remove(placed)
@@ -137,7 +137,7 @@ class _Attempt:
         if not self._removed or (nodes := self._places()) is None:
             return None
         nodes = self._without_elsewhere(nodes)
-        order, n_violating = self._preemptor.reprieve_order(list(self._removed.values()), self._snapshot)
+        order, n_violating = self._preemptor.reprieve_order(list(self._removed.values()), self._view)
         n_before = len(self._removed) + 1
         # A pod may be spared once others are back: the one that a member's affinity needs.
         while len(self._removed) < n_before:
@@ -218,25 +218,25 @@ def _matters_on_its_node_only(pod: Pod) -> bool:
 # Which pods leave.
 
 
-def _clearings(request: SearchRequest, below_priority: int, snapshot: Snapshot) -> Iterator[Mask]:
+def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -> Iterator[Mask]:
     """Yield sets of rows that may make room if their pods of lower priority leave, at most `_MOST_LIFTED` of them."""
-    rows = request.rows & snapshot.alive
-    lower = snapshot.lower_pods(below_priority, rows)
+    rows = request.rows & view.alive
+    lower = view.lower_pods(below_priority, rows)
     if not len(lower.rows):
         return
     if len(lower.rows) <= _MOST_LIFTED:
         yield rows
         return
-    top = np.full(snapshot.n_rows, np.iinfo(np.int64).min)
+    top = np.full(view.n_rows, np.iinfo(np.int64).min)
     np.maximum.at(top, lower.rows, lower.priorities)
-    n_lower = np.bincount(lower.rows, minlength=snapshot.n_rows)
-    key = request.topology_key or shared_key(request.members, snapshot)
-    copies = _copies(request, rows, key, lower, snapshot)
+    n_lower = np.bincount(lower.rows, minlength=view.n_rows)
+    key = request.topology_key or shared_key(request.members, view)
+    copies = _copies(request, rows, key, lower, view)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
     found: list[tuple[tuple[int, int], Rows]] = []
-    for of_domain in _by_domain(order, key, snapshot):
+    for of_domain in _by_domain(order, key, view):
         n_copies = np.cumsum(copies[of_domain])
         if not len(n_copies) or n_copies[-1] < request.n_needed:
             continue
@@ -247,37 +247,37 @@ def _clearings(request: SearchRequest, below_priority: int, snapshot: Snapshot) 
         if len(chosen):
             found.append(((int(top[chosen].max()), int(n_lower[chosen].sum())), chosen))
     for _, chosen in sorted(found, key=lambda one: one[0])[:_MOST_DOMAINS]:
-        mask = np.zeros(snapshot.n_rows, dtype=np.bool_)
+        mask = np.zeros(view.n_rows, dtype=np.bool_)
         mask[chosen] = True
         yield mask
 
 
-def _by_domain(order: Rows, key: str, snapshot: Snapshot) -> Iterator[Rows]:
+def _by_domain(order: Rows, key: str, view: ClusterView) -> Iterator[Rows]:
     """Yield the rows of each domain of the key, in their order; all of them without a key."""
     if not key:
         yield order
         return
-    ids = snapshot.column(key).ids[order]
+    ids = view.column(key).ids[order]
     for number in np.unique(ids).tolist():
         yield order[ids == number]
 
 
-def _copies(request: SearchRequest, rows: Mask, key: str, lower: PodsByRow, snapshot: Snapshot) -> Amounts:
+def _copies(request: SearchRequest, rows: Mask, key: str, lower: PodsByRow, view: ClusterView) -> Amounts:
     """Return how many copies of the member of the largest requests each row would take: an upper bound."""
-    nodes, largest = snapshot.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
+    nodes, largest = view.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
     spec = largest.spec
-    eligible = rows & snapshot.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
+    eligible = rows & view.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
     most: Amounts = np.where(eligible, len(request.members), 0).astype(np.int64)
-    every = np.arange(snapshot.n_rows)
+    every = np.arange(view.n_rows)
     for name, amount in filter_request(largest).items():
         allocatable = nodes.allocatable(name)
         if not amount:
             continue
         if allocatable is None:
             return np.zeros_like(most)
-        room: Amounts = allocatable[: snapshot.n_rows].astype(np.int64)
+        room: Amounts = allocatable[: view.n_rows].astype(np.int64)
         if name in COUNTED:
-            room = np.array(np.broadcast_to(nodes.left(name, every), snapshot.n_rows))
+            room = np.array(np.broadcast_to(nodes.left(name, every), view.n_rows))
             np.add.at(room, lower.rows, lower.taken[1 + COUNTED.index(name)])
         np.minimum(most, np.maximum(room, 0) // amount, out=most)
     return most

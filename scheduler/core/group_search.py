@@ -33,7 +33,7 @@ from scheduler.core.group_members import (
 )
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.pod_groups import is_lifted_by_siblings, most_copies
+from scheduler.framework.pod_groups import most_copies
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
 
@@ -128,19 +128,19 @@ class _Search:
     def __init__(self, request: SearchRequest, trial: GroupTrial) -> None:
         self.outcome = Outcome(key=request.topology_key)
         self._trial = trial
-        self._snapshot = trial.snapshot
+        self._view = trial.view
         self._rows = request.rows
         self._n_members = len(request.members)
         self._n_needed = request.n_needed
         self._key = request.topology_key
-        self._kinds = kinds_of(request.members, self._snapshot)
+        self._kinds = kinds_of(request.members, self._view)
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
-        self._components = components_of(self._kinds, self._snapshot)
-        self._liftable = {one.name for one in trial.profile.filters if is_lifted_by_siblings(one)}
+        self._components = components_of(self._kinds, self._view)
+        self._liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
         #: The domain that is tried, for the message.
         self._domain = ""
         #: Whether a kind has no place even on the untouched state, whatever its siblings do.
-        self._is_hopeless = False
+        self._is_proven_infeasible = False
         #: The domains of `outcome.key`, and the plugins that refused a node of others.
         self._shared = _NO_DOMAINS
         self._refusing: set[str] = set()
@@ -195,7 +195,7 @@ class _Search:
         if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
             outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)
         if is_everywhere and not n_placed:
-            self._is_hopeless |= error.rejecting.isdisjoint(self._liftable)
+            self._is_proven_infeasible |= error.rejecting.isdisjoint(self._liftable)
 
     def _is_everywhere(self, rows: Mask) -> bool:
         return rows is self._rows or np.array_equal(rows, self._rows)
@@ -203,7 +203,7 @@ class _Search:
     def _siblings(self, kind: Kind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
         others = (one.left[1:2] if one is kind else one.left[:1] for one in self._kinds)
-        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self._snapshot)]
+        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self._view)]
 
     # Greedy.
 
@@ -291,7 +291,7 @@ class _Search:
             self.take_back(n_before)
         for kind, node_name, is_owed in best:
             only = np.zeros_like(self._rows)
-            only[self._snapshot.nodes.row_by_name[node_name]] = True
+            only[self._view.nodes.row_by_name[node_name]] = True
             self._try(kind, only, self._siblings(kind) if is_owed else ())
 
     # Domains.
@@ -318,8 +318,8 @@ class _Search:
             self._note(kind, decision, is_everywhere=self._is_everywhere(scope))
             return _NO_DOMAINS
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
-        copies = np.clip(most_copies(filtered.filters, self._snapshot.n_rows), 1, len(kind.left))
-        column = self._snapshot.column(component.key)
+        copies = np.clip(most_copies(filtered.filters, self._view.n_rows), 1, len(kind.left))
+        column = self._view.column(component.key)
         domains = Domains(column, column.per_domain(np.where(feasible, copies, 0)).amounts, scope)
         self._refusing |= {refusal.plugin for refusal in filtered.refusals}
         if not self._key or component.key == self._key:
@@ -331,10 +331,10 @@ class _Search:
     def _is_proven(self) -> bool:
         """Return whether the greedy search has shown that there is no placement."""
         if self._n_needed == self._n_members and (
-            self._is_hopeless or any(self._most_of(kind) < len(kind.pods) for kind in self._kinds)
+            self._is_proven_infeasible or any(self._most_of(kind) < len(kind.pods) for kind in self._kinds)
         ):
             return True
-        return len(self._kinds) == 1 and has_closed_form(self._kinds[0], self._snapshot)
+        return len(self._kinds) == 1 and has_closed_form(self._kinds[0], self._view)
 
     def _most_of(self, kind: Kind) -> int:
         """Return an upper bound of the members of the kind that have places, by resources. One decision."""
@@ -345,19 +345,19 @@ class _Search:
         for refusal in filtered.refusals:
             if refusal.plugin in self._liftable:
                 possible |= refusal.rows
-        copies = most_copies(filtered.filters, self._snapshot.n_rows)
+        copies = most_copies(filtered.filters, self._view.n_rows)
         room = np.where(possible, np.clip(copies, 0, len(kind.pods)), 0)
         if key := self._key or self._one_domain_key(kind):
-            return int(self._snapshot.column(key).per_domain(room).amounts.max(initial=0))
+            return int(self._view.column(key).per_domain(room).amounts.max(initial=0))
         return int(room.sum())
 
     def _one_domain_key(self, kind: Kind) -> str:
         """Return a key of which all members of the kind have to share the value, empty if none is known."""
-        selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._snapshot)]
+        selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._view)]
         if kind not in selected or any((one.needs, one.keys) != (kind.needs, kind.keys) for one in selected):
             # Members of another kind that it needs may be in several domains.
             return ""
-        is_met = kind.needs is None or self._snapshot.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+        is_met = kind.needs is None or self._view.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
         return "" if is_met else kind.keys[0]
 
     def _exhaust(self, scope: Mask) -> bool:

@@ -1,8 +1,8 @@
 """
 A state on trial: members of a group are placed one after the other, and all are kept or taken back as a whole.
 
-A place is what any decision makes of it: the pod is assumed and its volumes are reserved. So the decision on the next
-member sees it by the same plugins, and taking it back is what follows a failed bind.
+A place is what any decision makes of it: the pod and what plugins reserve for it are assumed. So the decision on
+the next member sees it by the same plugins, and taking it back is what follows a failed bind.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide_within
-from scheduler.core.volume_binding import VolumeBindings
+from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
 from scheduler.framework.observer import Observer, Unobserved
-from scheduler.framework.pod_groups import reads_siblings
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
-from scheduler.model.instructions import Bind, WriteVolumes
+from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.terms import usable
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class OutOfDecisionsError(Exception):
@@ -43,12 +41,12 @@ class Place:
     """
     A member assumed on a node.
 
-    `order`: binds it, or writes its volumes first. `is_owed`: a pod that its required affinity selects has yet to come
-    to its domain. `nominated_to`: the node that it was nominated to before, empty if none.
+    `order`: binds it, or writes what is reserved for it first. `is_owed`: a pod that its required affinity selects has
+    yet to come to its domain. `nominated_to`: the node that it was nominated to before, empty if none.
     """
 
     pod: Pod
-    order: Bind | WriteVolumes
+    order: Bind | WriteReservation
     annotations: Mapping[str, str]
     n_evaluated: int
     n_feasible: int
@@ -67,7 +65,7 @@ class GroupTrial:
     def __init__(
         self,
         state: ClusterState,
-        volumes: VolumeBindings,
+        reservations: Reservations,
         profile: Profile,
         rng: Rng,
         observer: Observer,
@@ -75,14 +73,14 @@ class GroupTrial:
         max_decisions: int,
     ) -> None:
         """`annotate`: returns the annotations of a pod that is bound by a decision."""
-        self.snapshot = Snapshot(state)
+        self.view = ClusterView(state)
         self.profile = profile
         self.places: list[Place] = []
         self.n_decisions = 0
         self._n_counted = 0
         self._asked: set[str] = set()
         self._state = state
-        self._volumes = volumes
+        self._reservations = reservations
         self._rng = rng
         self._observer = observer
         self._annotate = annotate
@@ -101,7 +99,7 @@ class GroupTrial:
         self._n_counted += _weight(pod) if pod.uid in self._asked else 1
         self._asked.add(pod.uid)
         scope = Scope(rows, siblings)
-        decision = decide_within(pod, self.snapshot, self.profile, self._rng, self._observer, scope)
+        decision = decide_within(pod, self.view, self.profile, self._rng, self._observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         return decision
@@ -110,13 +108,11 @@ class GroupTrial:
         """Assume the member where the decision says."""
         # Before assume, which changes some of the score arrays.
         annotations = self._annotate(result)
-        needed = None
-        if pod.spec.claim_volumes:
-            needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+        reserved = result.scores.reservations()
         nominated_to = self._state.nominated.node_of(pod.uid) if self._state.nominated else ""
         self._state.assume(replace(pod, node_name=result.node_name), result.node_name)
         bind = Bind(pod, result.node_name, annotations)
-        order = self._volumes.reserve(bind, needed) if needed else bind
+        order = self._reservations.reserve(bind, reserved) if reserved else bind
         self.places.append(
             Place(pod, order, annotations, result.n_evaluated, result.n_feasible, is_owed, nominated_to)
         )
@@ -124,7 +120,7 @@ class GroupTrial:
     def take_back(self) -> Pod:
         """Forget the last place, and return its pod."""
         place = self.places.pop()
-        self._volumes.release(place.pod.uid)
+        self._reservations.release(place.pod.uid)
         self._state.forget(place.pod.uid)
         if place.nominated_to:
             self._state.nominate(place.pod, place.nominated_to)
@@ -141,19 +137,19 @@ class GroupTrial:
 
     def _has_company(self, place: Place) -> bool:
         """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
-        return self._takes(place, tuple(one for one in self.profile.filters if reads_siblings(one)))
+        return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
     def still_takes(self, place: Place) -> bool:
         """Return whether the node takes the member beside everything that is there now. One decision."""
         return self._takes(place, self.profile.filters)
 
     def _takes(self, place: Place, filters: tuple[FilterPlugin, ...]) -> bool:
-        row = self.snapshot.nodes.row_by_name[place.node_name]
-        rows = self.snapshot.alive & False
+        row = self.view.nodes.row_by_name[place.node_name]
+        rows = self.view.alive & False
         rows[row] = True
         asked = replace(self.profile, filters=filters, scorers=())
         self._state.forget(place.pod.uid)
-        decision = decide_within(place.pod, self.snapshot, asked, self._rng, Unobserved(), Scope(rows))
+        decision = decide_within(place.pod, self.view, asked, self._rng, Unobserved(), Scope(rows))
         self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
 

@@ -5,7 +5,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event: `core.event_handlers`
         CycleDue                 pop -> decide -> assume and Bind, or put back and report
         CycleEnded               note the time that the pod's namespace has used
-        VolumesWritten           let the pod wait for its volumes: `core.volume_binding`
+        ReservationWritten       let the pod wait for what is reserved for it: `core.reservations`
         EvictionEnded            evict the last pod that is in the way, or try the other again: `core.unfit_pods`
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
@@ -38,22 +38,20 @@ from scheduler.core.outcomes import (
     report_failure,
 )
 from scheduler.core.preemption import Preemptions
+from scheduler.core.reservations import Reservations
 from scheduler.core.unfit_pods import UnfitPods
-from scheduler.core.volume_binding import VolumeBindings
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.events import (
-    STORAGE_RESOURCES,
     Action,
-    ClusterEvent,
 )
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
 from scheduler.model.fallback import RELAXED, mark
 from scheduler.model.instructions import Bind, EmitEvent, Evicted, Instruction
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
@@ -63,18 +61,18 @@ from scheduler.model.stimuli import (
     NodeGone,
     PluginFailing,
     PodSeen,
+    ReservationWritten,
     ScaleUpNotTriggered,
     Stimulus,
     SweepDue,
     TimePassed,
-    VolumesWritten,
     WatchEvent,
     WatchInterrupted,
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class Machine:
@@ -89,7 +87,7 @@ class Machine:
         rng: Rng,
         observer: Observer | None = None,
         records_decisions: bool = False,
-        preempts_asynchronously: bool = True,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
         Args:
@@ -99,11 +97,11 @@ class Machine:
             rng: chooses among equally good nodes.
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
-            preempts_asynchronously: the gate SchedulerAsyncPreemption.
+            semantics: of the version of Kubernetes whose decisions these are.
         """
         self.state = state
         self.queue = queue
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
         self._observer = Unobserved() if observer is None else observer
@@ -111,12 +109,13 @@ class Machine:
         #: Unassigned pods of our profiles as last seen, whether queued or being bound.
         self._pending: dict[str, Pod] = {}
         self._binding: dict[str, Binding] = {}
-        #: Pods of `_binding` whose volumes have to be bound before.
-        self._volumes = VolumeBindings(state, self._pending)
-        self.preemptions = Preemptions(state, queue, self._pending, is_async=preempts_asynchronously)
+        #: Pods of `_binding` for which something has to be written and waited for before.
+        self._reservations = Reservations(state, self._pending)
+        is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
+        self.preemptions = Preemptions(state, queue, self._pending, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._fallbacks = Fallbacks(state, self._snapshot)
-        self._groups = GroupCycles(state, queue, self._volumes, rng, self._observer, self._annotations)
+        self._fallbacks = Fallbacks(state, self._view)
+        self._groups = GroupCycles(state, queue, self._reservations, rng, self._observer, self._annotations)
         self._unfit = UnfitPods(
             state,
             queue,
@@ -125,7 +124,7 @@ class Machine:
             binding=self._binding,
             preemptions=self.preemptions,
             nominator=self._nominator,
-            volumes=self._volumes,
+            reservations=self._reservations,
             groups=self._groups,
             fail_bind=self._on_bind_failed,
         )
@@ -150,8 +149,8 @@ class Machine:
 
     @property
     def n_binding(self) -> int:
-        """Number of binds, and of writes of volumes, without a result; pods that wait for volumes do not count."""
-        return len(self._binding) - self._volumes.n_waiting
+        """Number of binds and of reservations that are being written; pods that wait after that do not count."""
+        return len(self._binding) - self._reservations.n_waiting
 
     @property
     def n_unconfirmed(self) -> int:
@@ -180,15 +179,15 @@ class Machine:
         self.queue.step()
 
     def has_work(self) -> bool:
-        """Return whether CycleDue would bind a pod whose volumes are bound, pop a pod or process backlog."""
-        return self._volumes.has_ready or (not self._unfit.holds_all and self.queue.can_pop())
+        """Return whether CycleDue would bind a pod that has waited for it, pop a pod or process backlog."""
+        return self._reservations.has_ready or (not self._unfit.holds_all and self.queue.can_pop())
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when TimePassed is next due, None if nothing waits for time."""
         due_s = (
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
-            self._volumes.next_wake_s(),
+            self._reservations.next_wake_s(),
             self._fallbacks.next_wake_s(now_s),
             self._groups.next_wake_s(now_s),
         )
@@ -202,7 +201,7 @@ class Machine:
                 return self._on_bind_done(uid, now_s)
             case BindFailed(uid, message):
                 return self._on_bind_failed(uid, f'running Bind plugin "DefaultBinder": {message}', now_s)
-            case VolumesWritten():
+            case ReservationWritten():
                 pass
             case EvictionEnded():
                 return self._unfit.on_eviction_ended(stimulus, now_s)
@@ -227,8 +226,8 @@ class Machine:
                 self._handlers.handle(stimulus, now_s)
                 if isinstance(stimulus, NodeGone):
                     told += self._unfit.withdraw_nominations(stimulus.name, now_s)
-                return told + (self._fail_volumes(stimulus, now_s) if self._volumes else [])
-        return self._fail_volumes(stimulus, now_s) if self._volumes else []
+                return told + (self._fail_reservations(stimulus, now_s) if self._reservations else [])
+        return self._fail_reservations(stimulus, now_s) if self._reservations else []
 
     def _sweep(self, now_s: float) -> None:
         """Do the next few milliseconds of a sweep, or begin one."""
@@ -246,7 +245,7 @@ class Machine:
         for uid in due:
             self.queue.activate(uid, now_s)
         told += self._groups.on_time(now_s)
-        return [*told, *(self._fail_volumes(TimePassed(), now_s) if self._volumes else [])]
+        return [*told, *(self._fail_reservations(TimePassed(), now_s) if self._reservations else [])]
 
     def _evicted(self, event: WatchEvent) -> list[Instruction]:
         """Return the report of an eviction if the event is the first sign of it."""
@@ -259,8 +258,8 @@ class Machine:
 
     def _schedule_one(self, now_s: float) -> list[Instruction]:
         self._handlers.expire_kubelet_refusals(now_s)
-        if self._volumes.has_ready:
-            return [self._volumes.next_ready()]
+        if self._reservations.has_ready:
+            return [self._reservations.next_ready()]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
         if queued is None:
             return []
@@ -273,7 +272,7 @@ class Machine:
         if pod.group is not None and (key := self.state.groups.key_of(pod)) is not None:
             return self._schedule_group(queued, key, profile, now_s)
         decision = decide(
-            self.state.nominated.applied_to(pod), self._snapshot, profile, self._rng, self._observer
+            self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer
         )
         match decision:
             case ScheduleResult():
@@ -291,7 +290,7 @@ class Machine:
         """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
         relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
         if relaxation is not None:
-            decision = decide(relaxation.pod, self._snapshot, profile, self._rng, self._observer)
+            decision = decide(relaxation.pod, self._view, profile, self._rng, self._observer)
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
@@ -324,9 +323,7 @@ class Machine:
         pod, node_name = queued.pod, result.node_name
         # Before assume, which changes some of the score arrays.
         annotations = self._annotations(result, pod.uid, relaxation)
-        needed = None
-        if pod.spec.claim_volumes:
-            needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+        reserved = result.scores.reservations()
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)
@@ -343,7 +340,7 @@ class Machine:
             self._fallbacks.waited_s(pod.uid),
         )
         bind = Bind(pod, node_name, annotations)
-        return [self._volumes.reserve(bind, needed) if needed else bind]
+        return [self._reservations.reserve(bind, reserved) if reserved else bind]
 
     def _annotations(
         self, result: ScheduleResult, uid: str = "", relaxation: Relaxation | None = None
@@ -383,12 +380,12 @@ class Machine:
         return self._unfit.wants_eviction(preemptor_uid, victim_uid)
 
     def _shut_off(self, failing: PluginFailing) -> list[Instruction]:
-        """Call the guest plugin no more. Pods that its filter is about wait; its scores are left out."""
-        for guest in self._profiles[failing.profile].guests:
-            if guest.name == failing.plugin and not guest.shut_off:
-                guest.shut(failing.why, is_scoring=failing.is_scoring)
-                effect = guest.effect(is_scoring=failing.is_scoring)
-                note = f"plugin {guest.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
+        """Call the out-of-tree plugin no more. Pods that its filter is about wait; its scores are left out."""
+        for plugin in self._profiles[failing.profile].out_of_tree:
+            if plugin.name == failing.plugin and not plugin.shut_off:
+                plugin.shut(failing.why, is_scoring=failing.is_scoring)
+                effect = plugin.effect(is_scoring=failing.is_scoring)
+                note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
 
@@ -407,7 +404,7 @@ class Machine:
         return told
 
     def _on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
-        """Forget the pod, take back what is assumed of its volumes and was not written, and try it again."""
+        """Forget the pod, take back what is reserved for it and was not written, and try it again."""
         binding = self._binding.pop(uid, None)
         if binding is None:
             return []
@@ -416,10 +413,9 @@ class Machine:
         if newest is not None:
             queued.pod = newest
             self.queue.put_back(queued, frozenset(), now_s)
-        for old, new in self._volumes.release(uid):
-            # Upstream lets pods that wait for the volume wait for its next change.
-            event = ClusterEvent(STORAGE_RESOURCES[new.kind], Action.UPDATE)
-            self.queue.on_event(event, old, new, now_s)
+        for old, new in self._reservations.release(uid):
+            # Upstream lets pods that wait for the object wait for its next change.
+            self._handlers.notify_of_object(new.kind, Action.UPDATE, old, new, now_s)
         self._handlers.forget(uid, now_s)
         self.state.nominated.remove(uid)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
@@ -428,13 +424,11 @@ class Machine:
             *report_failure(queued.pod, text, unschedulable=False),
         ]
 
-    def _fail_volumes(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """Put back the pods whose volumes will not be bound because of the stimulus."""
-        self._volumes.note(stimulus, now_s)
+    def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
+        """Put back the pods whose reservations fail because of the stimulus."""
+        self._reservations.note(stimulus, now_s)
         return [
             instruction
-            for failed in self._volumes.failures()
-            for instruction in self._on_bind_failed(
-                failed.uid, f'running PreBind plugin "VolumeBinding": {failed.message}', now_s
-            )
+            for failed in self._reservations.failures()
+            for instruction in self._on_bind_failed(failed.uid, failed.message, now_s)
         ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler.framework.diagnosis import reason_counts
 from scheduler.framework.interface import FeasibleNodes, NodeFilter
+from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses
 from scheduler.state.arrays import Mask, Scores
 
@@ -19,12 +20,10 @@ INFEASIBLE: Final = {np.dtype(one): int(np.iinfo(one).min) for one in (np.int16,
 
 
 @dataclass(frozen=True, slots=True)
-class GivenRefusals:
-    """A filter of statuses that are known already."""
+class GivenRefusals(NodeFilter):
+    """A filter of statuses that are known already: no pod changes them."""
 
     given: NodeStatuses
-    #: No pod changes them.
-    trial: None = None
 
     def mask(self) -> Mask:
         """Return the rows without a status."""
@@ -91,6 +90,11 @@ class NodeScores:
     totals: Scores
     by_plugin: Sequence[PluginScores]
     filtered: FilterResult
+
+    def reservations(self) -> list[Reservation]:
+        """Return what has to be written and waited for before the pod is bound to the chosen node."""
+        reserved = (one.reserve(self.chosen) for _, one in self.filtered.filters if one.reserve is not None)
+        return [reservation for reservation in reserved if reservation is not None]
 
     def with_chosen(self, row: int) -> NodeScores:
         """Return the same scores with this feasible row as the chosen one."""

@@ -93,7 +93,7 @@ class Preemptions:
         #: By pod: the node where others were evicted for it, and these, as namespace/name.
         self._made_room: dict[str, tuple[str, tuple[str, ...]]] = {}
         #: Evictions that did not lead to the pod's bind on that node, by cause.
-        self.in_vain: Counter[str] = Counter()
+        self.wasted: Counter[str] = Counter()
 
     def start(
         self, preemptor: Pod, node_name: str, victims: Iterable[Pod], members: Collection[str] = ()
@@ -105,7 +105,7 @@ class Preemptions:
         """
         victims = list(victims)
         if (before := self._made_room.pop(preemptor.uid, None)) is not None:
-            self.in_vain[AGAIN] += len(before[1])
+            self.wasted[AGAIN] += len(before[1])
         if not victims:
             return []
         holds = self.is_async or bool(members)
@@ -192,7 +192,7 @@ class Preemptions:
     def on_gone(self, uid: str) -> None:
         """Note that a pending pod is gone."""
         self._state.preempting.discard(uid)
-        self._count_in_vain(uid, GONE)
+        self._count_wasted(uid, GONE)
 
     def on_placed(self, uid: str, node_name: str) -> None:
         """Note that a pod is bound to the node."""
@@ -202,7 +202,7 @@ class Preemptions:
         if made_room[0] in (node_name, ""):
             del self._made_room[uid]
         else:
-            self._count_in_vain(uid, ELSEWHERE)
+            self._count_wasted(uid, ELSEWHERE)
 
     def _making_room_by(self, victim_uid: str) -> Sequence[_Preemption]:
         return [self._running[uid] for uid in self._preemptors_of.get(victim_uid, ())]
@@ -241,7 +241,7 @@ class Preemptions:
             # The answer comes after the pod was bound, or is gone.
             placed = self._state.placed.get(uid)
             if placed is None:
-                self._count_in_vain(uid, GONE)
+                self._count_wasted(uid, GONE)
             else:
                 self.on_placed(uid, self._state.nodes.name_of(placed.row))
         elif running.has_failed:
@@ -258,10 +258,10 @@ class Preemptions:
         if self._is_end_unseen(victim.uid):
             self._leaving.add(victim.uid)
 
-    def _count_in_vain(self, uid: str, cause: str) -> None:
+    def _count_wasted(self, uid: str, cause: str) -> None:
         made_room = self._made_room.pop(uid, None)
         if made_room is not None:
-            self.in_vain[cause] += len(made_room[1])
+            self.wasted[cause] += len(made_room[1])
 
     def _evict_last(self, running: _Preemption, last: Pod) -> Iterator[Instruction]:
         running.left = None

@@ -18,7 +18,7 @@ from scheduler.core.group_cycle import GroupCycles, GroupResult
 from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import Binding, UnfitAttempt, report_unfit
 from scheduler.core.preemption import Preemptions, preempted_event
-from scheduler.core.volume_binding import VolumeBindings
+from scheduler.core.reservations import Reservations
 from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.profile import Profile
@@ -29,10 +29,10 @@ from scheduler.model.stimuli import EvictionEnded
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
-#: Why a pod that waited for its volumes is put back, in upstream's words.
-_PREEMPTED: Final = 'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'
+#: Why a pod between Reserve and Bind is put back, in upstream's words.
+_PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class UnfitPods:
@@ -47,9 +47,9 @@ class UnfitPods:
         binding: the pods that are being bound, by UID.
         preemptions: the evictions that run.
         nominator: of the machine.
-        volumes: the pods that wait for their volumes.
+        reservations: the pods between Reserve and Bind.
         groups: tells whether a group still needs room.
-        fail_bind: puts back, by its UID, a pod that waits for its volumes, with the reason.
+        fail_bind: puts back, by its UID, a pod between Reserve and Bind, with the reason.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class UnfitPods:
         binding: Mapping[str, Binding],
         preemptions: Preemptions,
         nominator: Nominator,
-        volumes: VolumeBindings,
+        reservations: Reservations,
         groups: GroupCycles,
         fail_bind: Callable[[str, str, float], list[Instruction]],
     ) -> None:
         self._state, self._queue, self._profiles = state, queue, profiles
-        self._snapshot = Snapshot(state)
+        self._view = ClusterView(state)
         self._pending, self._binding = pending, binding
         self._preemptions, self._nominator = preemptions, nominator
-        self._volumes, self._groups = volumes, groups
+        self._reservations, self._groups = reservations, groups
         self._fail_bind = fail_bind
         #: The attempt that all others wait for, without the gate.
         self._unreported: UnfitAttempt | None = None
@@ -129,15 +129,16 @@ class UnfitPods:
         members: Collection[str] = (),
     ) -> list[Instruction]:
         """
-        Return the instructions that make room. Victims that wait for their volumes are put back without a call.
+        Return the instructions that make room. Victims between Reserve and Bind are put back without a call.
 
         `members`: the UIDs of the pod's group, whose `node_name` is empty.
         """
         told: list[Instruction] = []
         to_evict: list[Pod] = []
         for victim in victims:
-            if self._volumes.holds(victim.uid):
-                told += self._fail_bind(victim.uid, _PREEMPTED, now_s)
+            if self._reservations.holds(victim.uid):
+                message = self._reservations.failure(victim.uid, _PREEMPTED)
+                told += self._fail_bind(victim.uid, message, now_s)
                 told.append(preempted_event(victim, pod, node_name, " (in kube-scheduler memory)."))
             elif not self._preemptions.is_leaving(victim):
                 to_evict.append(victim)
@@ -186,7 +187,7 @@ class UnfitPods:
         pod, placed = self._pending.get(preemptor_uid), self._state.placed.get(victim_uid)
         if pod is None or pod.terminating or preemptor_uid in self._binding or placed is None:
             return False
-        if self._preemptions.is_leaving(placed.pod) or not self._snapshot.alive.item(placed.row):
+        if self._preemptions.is_leaving(placed.pod) or not self._view.alive.item(placed.row):
             return False
         node_name = self._preemptions.node_for(preemptor_uid)
         return node_name in ("", self._state.nodes.name_of(placed.row))
@@ -207,11 +208,11 @@ class UnfitPods:
         victims = self._preemptions.victims_for(preemptor_uid)
         leaving = [
             one.pod
-            for one in self._snapshot.placed_on(placed.row)
+            for one in self._view.placed_on(placed.row)
             if one.pod.uid in victims or (one.pod.terminating and one.pod.priority < pod.priority)
         ]
         try:
-            return fits_only_without(pod, leaving, placed.row, self._snapshot, profile)
+            return fits_only_without(pod, leaving, placed.row, self._view, profile)
         except PluginFailed:  # its cycle, which is next, says why
             return False
 

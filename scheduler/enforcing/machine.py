@@ -34,17 +34,17 @@ from scheduler.enforcing.namespace_shares import shares_of, too_many
 from scheduler.enforcing.rules import Rule, RuleIndex, RuleSpec, Side
 from scheduler.enforcing.violation_report import violation_report
 from scheduler.enforcing.violations import Violation, ViolationDetector
+from scheduler.framework.kinds import STORES
+from scheduler.model.nodes import Namespace
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
-    WorkloadGone,
-    WorkloadSeen,
 )
 from scheduler.state.cluster import MARKED_BY_LABEL, ClusterState
 from scheduler.state.matching import NamespaceRule
@@ -153,18 +153,18 @@ class Enforcer:
                 self.state.upsert_node(node)
             case NodeGone(name):
                 self.state.remove_node(name)
-            case NamespaceSeen(namespace):
-                self.state.upsert_namespace(namespace)
-                self.index.sync_namespace(namespace.name)
-            case NamespaceGone(name):
-                self.state.remove_namespace(name)
-                self.index.sync_namespace(name)
-            case WorkloadSeen(workload):
-                self.state.upsert_workload(workload)
-            case WorkloadGone(kind, namespace_name, name):
-                self.state.remove_workload(kind, namespace_name, name)
+            case ObjectSeen(obj):
+                STORES[obj.kind].upsert(self.state, obj)
+                self._sync_namespace(obj.kind, obj.key)
+            case ObjectGone(kind, key):
+                STORES[kind].remove(self.state, kind, key)
+                self._sync_namespace(kind, key)
             case _:
                 pass  # pods without a node, and kinds that only the scheduler reads
+
+    def _sync_namespace(self, kind: str, name: str) -> None:
+        if kind == Namespace.kind:
+            self.index.sync_namespace(name)
 
     def _remove_pod(self, uid: str) -> None:
         self.state.remove_pod(uid)

@@ -27,7 +27,7 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: How often the shell checks. A check asks about this many pods, 0.3 ms each at 5,000 nodes, and about the ones that
 #: qualify already.
@@ -82,7 +82,7 @@ class Rebalancer:
             is_movable: returns whether a pod may be evicted and would then be placed anew.
             restored: called with the UID of a pod that was taken out of the state and put back.
         """
-        self._state, self._snapshot = state, Snapshot(state)
+        self._state, self._view = state, ClusterView(state)
         # All nodes are compared, and no pod is evicted to make room.
         self._profiles = {
             name: replace(profile, percentage_of_nodes_to_score=0, post_filters=())
@@ -170,7 +170,7 @@ class Rebalancer:
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
-        decision = decide(anew, self._snapshot, profile, self._rng, Unobserved())
+        decision = decide(anew, self._view, profile, self._rng, Unobserved())
         if not isinstance(decision, ScheduleResult) or decision.node_name == pod.node_name:
             return None
         here = self._state.nodes.row_by_name[pod.node_name]

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from scheduler.explain.explanation import Domain, PodRef, Pods, Rule
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.sentences import rule_text
+from scheduler.formats.explanation import Domain, PodRef, Pods, Rule
 from scheduler.framework.explaining import BlockingRule
 from scheduler.model.pods import Pod
 from scheduler.state.columns import ABSENT
@@ -26,7 +26,7 @@ _SHOWN_PODS: Final = 5
 def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
     """Return the rule as a part of an explanation. O(placed pods + nodes)."""
     domains, n_more = _domains(rule)
-    name_of = inspection.context.snapshot.nodes.name_of
+    name_of = inspection.context.view.nodes.name_of
     declaring, required = rule.find_declaring_pods, rule.required_pods
     described = Rule(
         kind=rule.kind,
@@ -64,7 +64,7 @@ def _first_pods(rule: BlockingRule, pods: Iterable[tuple[Pod, int]], name_of: Ca
 
 def _pending_matching(inspection: Inspection, matcher: PodMatcher) -> Pods:
     """Return the other pending pods that the matcher selects. O(pending pods)."""
-    own_uid, labels_of = inspection.context.pod.uid, inspection.context.snapshot.namespace_labels
+    own_uid, labels_of = inspection.context.pod.uid, inspection.context.view.namespace_labels
     found = sorted(
         (
             pod

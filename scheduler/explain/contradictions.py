@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.explain.inspection import Inspection
 from scheduler.model.terms import ZONE_KEY
 from scheduler.state.arrays import Mask
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Zones, or else nodes, that are named; more are counted.
 _NAMED: Final = 3
@@ -19,26 +19,26 @@ _NAMED: Final = 3
 
 def contradictions(inspection: Inspection) -> Iterator[str]:
     """Yield a sentence for each two plugins that admit nodes, but none in common. O(nodes)."""
-    snapshot = inspection.context.snapshot
+    view = inspection.context.view
     parts = [
         (told.admitted, admitted)
         for plugin, statuses in inspection.refusals
         if (told := inspection.explanations.get(plugin.name)) is not None
         and told.admitted
-        and (admitted := snapshot.alive & (statuses.codes == 0)).any()
+        and (admitted := view.alive & (statuses.codes == 0)).any()
     ]
     for (one, here), (other, there) in combinations(parts, 2):
         if not (here & there).any():
-            yield f"no node has both {one} ({_places(here, snapshot)}) and {other} ({_places(there, snapshot)})"
+            yield f"no node has both {one} ({_places(here, view)}) and {other} ({_places(there, view)})"
 
 
-def _places(rows: Mask, snapshot: Snapshot) -> str:
+def _places(rows: Mask, view: ClusterView) -> str:
     """Return the zones, if these are whole ones, else the nodes."""
-    column = snapshot.column(ZONE_KEY)
-    ids = column.ids[: snapshot.n_rows]
+    column = view.column(ZONE_KEY)
+    ids = column.ids[: view.n_rows]
     zones = [value for value, number in column.id_by_value.items() if (rows & (ids == number)).any()]
-    within = np.isin(ids, [column.id_by_value[zone] for zone in zones]) & snapshot.alive
+    within = np.isin(ids, [column.id_by_value[zone] for zone in zones]) & view.alive
     if 0 < len(zones) <= _NAMED and np.array_equal(within, rows):
         return ", ".join(sorted(zones))
-    names = sorted(snapshot.nodes.name_of(row) for row in np.flatnonzero(rows).tolist())
+    names = sorted(view.nodes.name_of(row) for row in np.flatnonzero(rows).tolist())
     return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} nodes"

@@ -19,9 +19,9 @@ from enum import StrEnum
 from typing import Final
 
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
 from scheduler.explain.new_claims import new_claim
 from scheduler.explain.simulation import reserve
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -30,7 +30,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
@@ -232,7 +232,7 @@ def _let_go(
 def _place(pod: Pod, state: ClusterState, profile: Profile, rng: Rng, moves: Moves) -> bool:
     """Decide for the pod's replacement and count it; return False if it finds no place."""
     replacement = unbound(pod)
-    decision = decide(replacement, Snapshot(state), profile, rng, Unobserved())
+    decision = decide(replacement, ClusterView(state), profile, rng, Unobserved())
     if isinstance(decision, ScheduleResult):
         reserve(replacement, decision, state)
         moves.node_by_uid[pod.uid] = decision.node_name

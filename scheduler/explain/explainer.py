@@ -17,7 +17,6 @@ from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
-from scheduler.explain.explanation import Explanation, NodeGroup, State
 from scheduler.explain.fallbacks import bound_notes, pending_notes
 from scheduler.explain.groups import group_of, place_group
 from scheduler.explain.inspection import Inspection, inspect_pod
@@ -25,16 +24,16 @@ from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.suggestions import find_suggestions
 from scheduler.explain.what_if import WhatIf, copy_state
+from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.explaining import ExplainContext, RejectionExplainer
+from scheduler.framework.explaining import ExplainContext
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: Rules and scored nodes in an explanation.
@@ -50,7 +49,7 @@ class ExplainRequest:
     Args:
         pod: the pod.
         state: the cluster; never changed unless `owns_state`.
-        new_profile: makes the pod's profile for a snapshot. Each state needs its own, since plugins cache what they
+        new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
         new_state: makes an empty state with the same settings, to copy the cluster into.
@@ -64,7 +63,7 @@ class ExplainRequest:
 
     pod: Pod
     state: ClusterState
-    new_profile: Callable[[Snapshot], Profile]
+    new_profile: Callable[[ClusterView], Profile]
     rng: Rng
     new_state: Callable[[], ClusterState] = ClusterState
     pending_pods: Sequence[Pod] = ()
@@ -100,7 +99,8 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
-            notes = (*request.notes, *_volume_notes(decision))
+            waits = [note for reservation in decision.scores.reservations() for note in reservation.notes()]
+            notes = (*request.notes, *waits)
             explanation = with_parts(
                 _explanation(request, "schedulable", message),
                 scores=scores,
@@ -139,18 +139,6 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
 
 
-def _volume_notes(decision: ScheduleResult) -> tuple[str, ...]:
-    """Return which claims wait for a volume that is being made: until they have it, the pod is not bound."""
-    needed = volumes_needed(decision.scores.filtered.filters, decision.scores.chosen)
-    if needed is None:
-        return ()
-    return tuple(
-        f"claim {claim.name} waits for its volume on node {claim.selected_node}"
-        for claim in needed.dynamic
-        if claim.selected_node is not None
-    )
-
-
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation with state "gated" if the pod has gates; a note says what would happen without them."""
     if not pod.gates:
@@ -162,13 +150,13 @@ def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
 
 
 def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanation:
-    snapshot = Snapshot(request.state)
+    view = ClusterView(request.state)
     explanation = with_parts(
         _explanation(request, "unschedulable", error.message()),
-        notes=(*request.notes, *preemption_notes(request.pod, error, snapshot)),
+        notes=(*request.notes, *preemption_notes(request.pod, error, view)),
     )
-    profile = request.new_profile(snapshot)
-    fallbacks = tuple(pending_notes(request.pod, snapshot, profile))
+    profile = request.new_profile(view)
+    fallbacks = tuple(pending_notes(request.pod, view, profile))
     explanation = with_parts(explanation, notes=(*explanation.notes, *fallbacks))
     request.on_step("running every filter on every node")
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
@@ -209,9 +197,7 @@ def _prefilter_group(request: ExplainRequest, profile: Profile, error: FitError)
     plugins = ", ".join(sorted(error.rejecting))
     context = ExplainContext(request.pod, request.state)
     texts = (
-        plugin.explain_rejection(context)
-        for plugin in profile.filters
-        if plugin.name in error.rejecting and isinstance(plugin, RejectionExplainer)
+        plugin.explain_rejection(context) for plugin in profile.filters if plugin.name in error.rejecting
     )
     where = "; ".join(filter(None, texts))
     return (NodeGroup(plugins, error.prefilter.message, where, error.n_nodes, (), removable),)
@@ -263,7 +249,7 @@ def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) ->
 
 def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_name: str) -> tuple[str, ...]:
     """Return `plugin: reason` of each filter that refuses the node now."""
-    inspection = inspect_pod(pod, state, request.new_profile(Snapshot(state)))
+    inspection = inspect_pod(pod, state, request.new_profile(ClusterView(state)))
     row = state.nodes.row_by_name.get(node_name)
     if row is None or state.nodes.nodes[row] is None:
         return (f"there is no node {node_name} now",)
@@ -275,8 +261,8 @@ def _refusals_at(request: ExplainRequest, pod: Pod, state: ClusterState, node_na
 
 
 def _decide(request: ExplainRequest, pod: Pod, state: ClusterState) -> Decision:
-    snapshot = Snapshot(state)
-    return decide(pod, snapshot, request.new_profile(snapshot), request.rng, Unobserved())
+    view = ClusterView(state)
+    return decide(pod, view, request.new_profile(view), request.rng, Unobserved())
 
 
 def _explanation(request: ExplainRequest, state: State, message: str) -> Explanation:
@@ -285,7 +271,7 @@ def _explanation(request: ExplainRequest, state: State, message: str) -> Explana
         namespace=pod.namespace,
         pod=pod.name,
         scheduler_name=pod.scheduler_name,
-        profile=request.new_profile(Snapshot(request.state)).scheduler_name,
+        profile=request.new_profile(ClusterView(request.state)).scheduler_name,
         state=state,
         message=message,
         n_nodes=request.state.nodes.n_live,

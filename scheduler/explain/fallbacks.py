@@ -12,12 +12,12 @@ from scheduler.framework.profile import Profile
 from scheduler.model.fallback import Fallback
 from scheduler.model.pods import Pod, relaxed_spec
 from scheduler.queueing.rule_clocks import RuleSet
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
-def first_to_relax(pod: Pod, snapshot: Snapshot, profile: Profile) -> RuleSet | None:
+def first_to_relax(pod: Pod, view: ClusterView, profile: Profile) -> RuleSet | None:
     """Return the rules that would be relaxed first for a pod that does not fit; None if that would not help."""
-    sets = _keeping(pod, snapshot, profile)
+    sets = _keeping(pod, view, profile)
     return min(sets, key=_time_s, default=None)
 
 
@@ -26,11 +26,11 @@ def relaxed_by(pod: Pod, rules: RuleSet) -> Pod:
     return replace(pod, spec=relaxed_spec(pod.spec, rules))
 
 
-def pending_notes(pod: Pod, snapshot: Snapshot, profile: Profile) -> Iterator[str]:
+def pending_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str]:
     """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help."""
     if not pod.spec.fallbacks:
         return
-    sets = _keeping(pod, snapshot, profile)
+    sets = _keeping(pod, view, profile)
     waited_s = dict(pod.fallback_waited_s)
     for rules in sets:
         parts = [
@@ -55,10 +55,10 @@ def bound_notes(pod: Pod) -> Iterator[str]:
             yield f"relaxed: {one.rule} counts as {softened[one.rule]} since the bind: {one.why}"
 
 
-def _keeping(pod: Pod, snapshot: Snapshot, profile: Profile) -> list[RuleSet]:
+def _keeping(pod: Pod, view: ClusterView, profile: Profile) -> list[RuleSet]:
     if not pod.spec.fallbacks:
         return []
-    return keeping_rules(pod.spec.fallbacks, lambda rules: fits(relaxed_by(pod, rules), snapshot, profile))
+    return keeping_rules(pod.spec.fallbacks, lambda rules: fits(relaxed_by(pod, rules), view, profile))
 
 
 def _relaxing(rule: Fallback) -> str:

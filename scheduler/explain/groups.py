@@ -10,8 +10,8 @@ from scheduler.core.group_domains import rows_for
 from scheduler.core.group_messages import unplaced_message, waiting_message
 from scheduler.core.group_search import SearchRequest, search
 from scheduler.core.group_trial import GroupTrial
-from scheduler.core.volume_binding import VolumeBindings
-from scheduler.explain.manifests import Manifest
+from scheduler.core.reservations import Reservations
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -19,7 +19,7 @@ from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Fields of a pod's spec that may name the group, or whose selectors may.
 _NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
@@ -42,7 +42,7 @@ def place_group(
     key: GroupKey,
     members: Sequence[Pod],
     state: ClusterState,
-    new_profile: Callable[[Snapshot], Profile],
+    new_profile: Callable[[ClusterView], Profile],
     rng: Rng,
 ) -> GroupPlaces:
     """
@@ -59,9 +59,9 @@ def place_group(
         group = PodGroup(key, max(pod.group.min_count for pod in members if pod.group is not None))
     if group is None or (n_needed := max(1, group.min_count - n_running)) > len(members):
         return GroupPlaces((), waiting_message(key, group, ""))
-    profile, volumes = new_profile(Snapshot(state)), VolumeBindings(state, {})
+    profile, reservations = new_profile(ClusterView(state)), Reservations(state, {})
     n_decisions = len(members) + profile.max_search_decisions
-    trial = GroupTrial(state, volumes, profile, rng, Unobserved(), lambda _: {}, n_decisions)
+    trial = GroupTrial(state, reservations, profile, rng, Unobserved(), lambda _: {}, n_decisions)
     rows = rows_for(state, key, group.topology_key)
     outcome = search(SearchRequest(members, n_needed, group.topology_key, rows), trial)
     if outcome.error is not None:

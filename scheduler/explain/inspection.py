@@ -10,7 +10,6 @@ from scheduler.errors import PluginFailed
 from scheduler.framework.explaining import (
     BlockingRule,
     ExplainContext,
-    ExplainingPlugin,
     PluginExplanation,
 )
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFilterResult
@@ -35,11 +34,7 @@ class Inspection:
     @cached_property
     def explanations(self) -> Mapping[str, PluginExplanation]:
         """The explanation of each plugin that refuses, by its name."""
-        return {
-            plugin.name: plugin.explain(self.context)
-            for plugin, _ in self.refusals
-            if isinstance(plugin, ExplainingPlugin)
-        }
+        return {plugin.name: plugin.explain(self.context) for plugin, _ in self.refusals}
 
     @property
     def rules(self) -> Iterator[BlockingRule]:
@@ -52,12 +47,12 @@ def inspect_pod(
 ) -> Inspection | tuple[str, Status]:
     """Return the inspection; or a plugin and its status, if its PreFilter refuses the pod or fails."""
     context = ExplainContext(pod, state)
-    snapshot = context.snapshot
-    pod_context = PodContext(pod, snapshot.label_set(pod))
+    view = context.view
+    pod_context = PodContext(pod, view.label_set(pod))
     refusals: list[tuple[FilterPlugin, NodeStatuses]] = []
     for plugin in profile.filters:
         try:
-            result = plugin.prefilter(pod_context, snapshot)
+            result = plugin.prefilter(pod_context, view)
             if isinstance(result, Skip):
                 continue
             if isinstance(result, Status):

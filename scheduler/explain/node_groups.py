@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import NodeGroup
 from scheduler.explain.inspection import Inspection
+from scheduler.formats.explanation import NodeGroup
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import BlockingRule, PluginExplanation
 from scheduler.framework.status import Code, Status
@@ -45,7 +45,7 @@ def _by_status(codes: Codes, rows: Mask, statuses: Sequence[Status]) -> Iterator
 
 
 def _group(inspection: Inspection, plugin: str, status: Status, where: str, rows: Rows) -> NodeGroup:
-    names = sorted(inspection.context.snapshot.nodes.name_of(row) for row in rows.tolist())
+    names = sorted(inspection.context.view.nodes.name_of(row) for row in rows.tolist())
     return NodeGroup(
         plugin=plugin,
         reason=status.message,

@@ -7,12 +7,12 @@ from typing import Final
 
 from scheduler.framework.diagnosis import FitError
 from scheduler.model.pods import Pod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _SHOWN: Final = 10
 
 
-def preemption_notes(pod: Pod, error: FitError, snapshot: Snapshot) -> Iterator[str]:
+def preemption_notes(pod: Pod, error: FitError, view: ClusterView) -> Iterator[str]:
     """
     Yield the pods that would be evicted, or what the pod's nomination is about; and the room kept for other pods.
 
@@ -26,26 +26,26 @@ def preemption_notes(pod: Pod, error: FitError, snapshot: Snapshot) -> Iterator[
         )
         yield f"preemption makes room on node {found.nominated_node_name}: it evicts {victims}{broken}"
     elif pod.nominated_node_name:
-        yield _nomination_note(pod, error, snapshot)
+        yield _nomination_note(pod, error, view)
     kept = [
-        f"{other.key} (priority {other.priority}) on node {snapshot.nodes.name_of(row)}"
-        for row, others in snapshot.nominated_above(pod)
-        if snapshot.alive.item(row)
+        f"{other.key} (priority {other.priority}) on node {view.nodes.name_of(row)}"
+        for row, others in view.nominated_above(pod)
+        if view.alive.item(row)
         for other in others
     ]
     if kept:
         yield f"room is kept for nominated pods: {_listed(kept)}"
 
 
-def _nomination_note(pod: Pod, error: FitError, snapshot: Snapshot) -> str:
+def _nomination_note(pod: Pod, error: FitError, view: ClusterView) -> str:
     name = pod.nominated_node_name
-    row = snapshot.nodes.row_by_name.get(name)
-    if row is None or not snapshot.alive.item(row):
+    row = view.nodes.row_by_name.get(name)
+    if row is None or not view.alive.item(row):
         return f"nominated to node {name}, which is gone"
     if error.postfilter is not None and error.postfilter.nominated_node_name is None:
         ending = [
             placed.pod.key
-            for placed in snapshot.placed_on(row)
+            for placed in view.placed_on(row)
             if placed.pod.terminating and placed.pod.priority < pod.priority
         ]
         if ending:

@@ -85,7 +85,7 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
 
     Pods on the node itself come first, then pods of the lowest priority.
     """
-    name_of, ids = context.snapshot.nodes.name_of, rule.column.ids
+    name_of, ids = context.view.nodes.name_of, rule.column.ids
     near = sorted(
         ((pod, at) for pod, at in rule.pods if ids[at] == ids[row]),
         key=lambda entry: (
@@ -103,7 +103,7 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
 
 def _topology_label(context: ExplainContext, row: int, rule: BlockingRule) -> Change:
     """Return the missing label: the domain with most pods if the rule asks for pods, else the one with the fewest."""
-    node_name, column = context.snapshot.nodes.name_of(row), rule.column
+    node_name, column = context.view.nodes.name_of(row), rule.column
     if rule.topology_key == HOSTNAME_KEY or not column.id_by_value:
         return LabelNode(node_name, rule.topology_key, node_name[:_LABEL_LENGTH].rstrip("-."))
     pods = column.per_domain(rule.counts).amounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from scheduler.explain.explanation import Rule
+from scheduler.formats.explanation import Rule
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult, decide
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.explain.fallbacks import first_to_relax, relaxed_by, relaxed_text
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import volumes_needed
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
-from scheduler.model.volumes import ClaimReference
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: Nodes listed, those with most pods first.
@@ -124,23 +122,23 @@ def place_replicas(
     running pods are evicted for one that still does not fit, and are gone at once. Afterwards the state contains the
     placed pods. Cost: one decision per pod, 0.3 ms at 5,000 nodes.
     """
-    snapshot = Snapshot(state)
+    view = ClusterView(state)
     placed: list[tuple[Pod, str]] = []
     relaxed: Counter[str] = Counter()
     first_unplaced: Pod | None = None
     victims: list[Victim] = []
     for pod in pods:
-        decision = decide(pod, snapshot, profile, rng, Unobserved())
-        if isinstance(decision, FitError) and (rules := first_to_relax(pod, snapshot, profile)) is not None:
+        decision = decide(pod, view, profile, rng, Unobserved())
+        if isinstance(decision, FitError) and (rules := first_to_relax(pod, view, profile)) is not None:
             pod = relaxed_by(pod, rules)
-            decision = decide(pod, snapshot, profile, rng, Unobserved())
+            decision = decide(pod, view, profile, rng, Unobserved())
             relaxed[relaxed_text(rules)] += 1
         if preempts and isinstance(decision, FitError) and decision.postfilter is not None:
             nominated = decision.postfilter.nominated_node_name or ""
             victims += [_evicted(victim, state) for victim in decision.postfilter.victims]
             if nominated:
                 decision = decide(
-                    replace(pod, nominated_node_name=nominated), snapshot, profile, rng, Unobserved()
+                    replace(pod, nominated_node_name=nominated), view, profile, rng, Unobserved()
                 )
         if not isinstance(decision, ScheduleResult):
             first_unplaced = first_unplaced or pod
@@ -155,8 +153,8 @@ def place_replicas(
 def _evicted(victim: Pod, state: ClusterState) -> Victim:
     """Take the pod off its node, and its disruption from its budgets; return which of these it breaks."""
     broken = ""
-    snapshot = Snapshot(state)
-    for budget in snapshot.budgets_of(snapshot.label_set(victim)):
+    view = ClusterView(state)
+    for budget in view.budgets_of(view.label_set(victim)):
         if victim.name not in budget.disrupted_pods:
             broken = broken or ("" if budget.disruptions_allowed > 0 else budget.name)
             left = max(0, budget.disruptions_allowed - 1)
@@ -166,15 +164,12 @@ def _evicted(victim: Pod, state: ClusterState) -> Victim:
 
 
 def reserve(pod: Pod, result: ScheduleResult, state: ClusterState) -> None:
-    """Count the pod on its node, and let its claims have the volumes that binding it would give them."""
-    needed = volumes_needed(result.scores.filtered.filters, result.scores.chosen)
+    """Count the pod on its node, and assume the writes that precede its bind."""
+    reservations = result.scores.reservations()
     state.assume(replace(pod, node_name=result.node_name), result.node_name)
-    if needed is None:
-        return
-    for claim, volume in needed.static:
-        state.assume_storage(volume, ClaimReference(claim.key, claim.uid), pod.uid)
-    for claim in needed.dynamic:
-        state.assume_storage(claim, result.node_name, pod.uid)
+    for reservation in reservations:
+        for write in reservation.writes:
+            state.assume_write(write, pod.uid)
 
 
 def zone_shares(state: ClusterState, node_names: Iterable[str]) -> tuple[ZoneShare, ...]:

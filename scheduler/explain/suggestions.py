@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import Suggestion
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.sentences import change_text
 from scheduler.explain.what_if import WhatIf
+from scheduler.formats.explanation import Suggestion
 from scheduler.framework.explaining import Repair
 from scheduler.model.changes import (
     AddMatchLabelKey,
@@ -139,7 +139,7 @@ def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
 def _for_nodes(inspection: Inspection) -> Iterator[Changes]:
     """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
     repairs = _repairs(inspection)
-    alive = inspection.context.snapshot.alive
+    alive = inspection.context.view.alive
     effort = np.where(alive, 0.0, np.inf)
     for plugin, statuses in inspection.refusals:
         rows = np.flatnonzero(alive & (statuses.codes != 0))
@@ -164,7 +164,7 @@ def _repairs(inspection: Inspection) -> dict[str, Repair]:
 def _rows(inspection: Inspection, effort: Fractions) -> Iterator[int]:
     """Yield rows by effort, few that have the same reasons, taints and domains."""
     n_alike: Counter[tuple[int, ...]] = Counter()
-    taint_set = inspection.context.snapshot.nodes.taint_set
+    taint_set = inspection.context.view.nodes.taint_set
     # Thousands of rules share a few columns.
     columns = {
         id(rule.column): rule.column for rule in inspection.rules if not rule.column.is_unique

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from scheduler.framework.kinds import STORES
 from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    DisruptionBudgetSeen,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodGroupGone,
     PodGroupSeen,
     PodGroupsServed,
     PodSeen,
-    StorageGone,
-    StorageSeen,
     WatchEvent,
-    WorkloadGone,
-    WorkloadSeen,
 )
 from scheduler.state.cluster import ClusterState
 
@@ -42,22 +37,10 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
             state.upsert_node(node)
         case NodeGone(name):
             state.remove_node(name)
-        case NamespaceSeen(namespace):
-            state.upsert_namespace(namespace)
-        case NamespaceGone(name):
-            state.remove_namespace(name)
-        case WorkloadSeen(workload):
-            state.upsert_workload(workload)
-        case WorkloadGone(kind, namespace_name, name):
-            state.remove_workload(kind, namespace_name, name)
-        case StorageSeen(obj):
-            state.upsert_storage(obj)
-        case StorageGone(storage_kind, key):
-            state.remove_storage(storage_kind, key)
-        case DisruptionBudgetSeen(budget):
-            state.upsert_budget(budget)
-        case DisruptionBudgetGone(namespace_name, name):
-            state.remove_budget(namespace_name, name)
+        case ObjectSeen(obj):
+            STORES[obj.kind].upsert(state, obj)
+        case ObjectGone(kind, key):
+            STORES[kind].remove(state, kind, key)
         case PodGroupSeen(group):
             state.groups.upsert(group)
         case PodGroupGone(group_key):

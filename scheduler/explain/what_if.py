@@ -44,7 +44,7 @@ from scheduler.model.revisions import (
 )
 from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Objects copied in one piece, 10 to 15 µs each.
 _COPIED_AT_ONCE: Final = 40
@@ -101,7 +101,7 @@ class WhatIf:
     pod: Pod
     state: ClusterState
     new_state: Callable[[], ClusterState]
-    new_profile: Callable[[Snapshot], Profile]
+    new_profile: Callable[[ClusterView], Profile]
     rng: Rng
     owns_state: bool = False
 
@@ -111,7 +111,7 @@ class WhatIf:
 
     @cached_property
     def _profile(self) -> Profile:
-        return self.new_profile(Snapshot(self._copy))
+        return self.new_profile(ClusterView(self._copy))
 
     def node_after(self, changes: Sequence[Change]) -> str | None:
         """Return the pod's node once all changes are made; None if it still fits on no node."""
@@ -130,7 +130,7 @@ class WhatIf:
                         undo_stack.callback(recreate_replicas(self._copy, self.pod, change))
                     case _:
                         undo_stack.callback(apply_change(self._copy, change))
-            return decide(pod, Snapshot(self._copy), self._profile, self.rng, Unobserved())
+            return decide(pod, ClusterView(self._copy), self._profile, self.rng, Unobserved())
 
 
 def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew | AddMatchLabelKey) -> Pod:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.requests import pod_requests
-from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
+from scheduler.model.volumes import PersistentVolumeClaim
 
 
 class Resource(StrEnum):
@@ -43,18 +43,6 @@ class Resource(StrEnum):
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
     WILDCARD = "*"
-
-
-#: The resource of each kind that volumes are made of.
-STORAGE_RESOURCES: Final[Mapping[StorageKind, Resource]] = {
-    StorageKind.VOLUME: Resource.PERSISTENT_VOLUME,
-    StorageKind.CLAIM: Resource.PERSISTENT_VOLUME_CLAIM,
-    StorageKind.CLASS: Resource.STORAGE_CLASS,
-    StorageKind.CSI_NODE: Resource.CSI_NODE,
-    StorageKind.CSI_DRIVER: Resource.CSI_DRIVER,
-    StorageKind.CAPACITY: Resource.CSI_STORAGE_CAPACITY,
-    StorageKind.ATTACHMENT: Resource.VOLUME_ATTACHMENT,
-}
 
 
 class Action(IntFlag):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,11 +20,11 @@ from scheduler.model.changes import Changes, RemovePod
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Fractions, Mask, Rows
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
-from scheduler.state.read_only import ReadOnlySnapshot
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.read_only import ReadOnlyClusterView
 
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
@@ -39,13 +39,13 @@ class ExplainContext:
 
     def __init__(self, pod: Pod, state: ClusterState) -> None:
         self.pod = pod
-        self.snapshot: Snapshot = Snapshot(state)
+        self.view: ClusterView = ClusterView(state)
         self._state = state
 
     def read_only(self, owner: Hashable) -> ExplainContext:
-        """Return the context for a guest plugin. `owner`: see `GuestKey`."""
+        """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
         context = ExplainContext(self.pod, self._state)
-        context.snapshot = ReadOnlySnapshot(self._state, owner)
+        context.view = ReadOnlyClusterView(self._state, owner)
         return context
 
     @property
@@ -167,26 +167,6 @@ class PluginExplanation:
     repair: Repair | None = None
     proposals: Callable[[], Iterable[Changes]] | None = None
     admitted: str = ""
-
-
-@runtime_checkable
-class ExplainingPlugin(Protocol):
-    """A filter plugin that explains its refusals."""
-
-    name: str
-
-    def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Explain the refusals of a pod that `prefilter` returned a filter for."""
-        ...
-
-
-@runtime_checkable
-class RejectionExplainer(Protocol):
-    """A filter plugin that explains why `prefilter` refused the pod whatever the node."""
-
-    def explain_rejection(self, context: ExplainContext) -> str:
-        """Return what the status does not say; empty if there is nothing more."""
-        ...
 
 
 def must_stay(pod: Pod) -> bool:

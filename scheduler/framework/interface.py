@@ -2,7 +2,7 @@
 The plugin contract.
 
 A plugin is called once per pod (`prefilter`, `prescore`) and returns an object that answers for all nodes at once, with
-arrays. It keeps nothing about nodes between decisions: the snapshot caches what is expensive to compute. A plugin does
+arrays. It keeps nothing about nodes between decisions: the view caches what is expensive to compute. A plugin does
 not loop over nodes in Python, see another plugin, log, count or read a clock.
 """
 
@@ -13,16 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
+from scheduler.model.volumes import StorageKind
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.label_sets import LabelSet
-from scheduler.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,41 +41,85 @@ class PodContext:
     siblings: Sequence[Pod] = ()
 
 
-class NodeTrial(Protocol):
+class PreFilterExtensions(ABC):
     """
     A filter's answer at one row while pods come and go there, of which the state knows nothing.
 
-    As upstream's AddPod and RemovePod (PreFilterExtensions): preemption takes pods away, and nominated pods are added.
+    Preemption removes pods, and nominated pods are added. A pod that is added and removed again leaves no trace.
     """
 
-    def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in (`delta` 1), or out (-1). Counting in and out again leaves the answer as it was."""
-        ...
+    __slots__ = ()
 
+    @abstractmethod
+    def add_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod were on the node as well."""
+
+    @abstractmethod
+    def remove_pod(self, pod: Pod) -> None:
+        """Answer from now on as if the pod had left the node."""
+
+    @abstractmethod
     def refusal(self) -> Status | None:
         """Return why the row is refused now, None if it is not."""
-        ...
 
 
-class NodeFilter(Protocol):
-    """What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true."""
+class CountingExtensions(PreFilterExtensions):
+    """An answer for which a pod that comes counts as much as one that goes."""
 
-    def mask(self) -> Mask:
-        """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
-        ...
+    __slots__ = ()
 
-    def statuses(self) -> NodeStatuses:
-        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
-        ...
+    def add_pod(self, pod: Pod) -> None:
+        """Count the pod in."""
+        self.count(pod, 1)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Count the pod out."""
+        self.count(pod, -1)
+
+    @abstractmethod
+    def count(self, pod: Pod, delta: int) -> None:
+        """Count the pod in (`delta` 1), or out (-1)."""
+
+
+class NodeFilter(ABC):
+    """
+    What PreFilter returns for Filter. `statuses().codes` is 0 exactly where `mask()` is true.
+
+    A filter that knows more than its mask defines some of these:
+
+    Attributes:
+        needs_pods: whether a row that is accepted may be refused because a pod leaves it.
+        copies: returns the most copies of the pod that each row takes, if nothing else refuses them: int64, shape
+            (n_rows,), undefined on refused rows.
+        reserve: returns what has to be written before the pod is bound to the row, which is not refused.
+    """
+
+    __slots__ = ()
+
+    needs_pods: bool = True
+    copies: Callable[[], Amounts] | None = None
+    reserve: Callable[[int], Reservation | None] | None = None
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
         """Return the answer at a row while pods come and go there; None if it does not depend on the row's pods."""
-        ...
+        return None
+
+    @property
+    def room(self) -> RoomFilter | None:
+        """Return the filter if it is one about room, however it is timed; None if it is not."""
+        return None
+
+    @abstractmethod
+    def mask(self) -> Mask:
+        """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
+
+    @abstractmethod
+    def statuses(self) -> NodeStatuses:
+        """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
 
 
-# A base class rather than a protocol: as in `framework.reserving`.
-class RoomFilter(ABC):
+class RoomFilter(NodeFilter):
     """
     A filter that refuses a row for one reason: pods there leave too little of what can be counted.
 
@@ -83,17 +130,15 @@ class RoomFilter(ABC):
 
     request: Sequence[tuple[str, int]]
     reasons: Sequence[str]
+    needs_pods = False
+
+    @property
+    def room(self) -> RoomFilter:
+        """Return the filter itself."""
+        return self
 
     @abstractmethod
-    def mask(self) -> Mask:
-        """Implement `NodeFilter.mask`."""
-
-    @abstractmethod
-    def statuses(self) -> NodeStatuses:
-        """Implement `NodeFilter.statuses`."""
-
-    @abstractmethod
-    def trial(self, row: int) -> NodeTrial:
+    def trial(self, row: int) -> PreFilterExtensions:
         """Implement `NodeFilter.trial`."""
 
     @abstractmethod
@@ -105,7 +150,7 @@ class RoomFilter(ABC):
         """
 
 
-class RuleFilter:
+class RuleFilter(NodeFilter):
     """
     A filter of rules: each has a mask of the nodes that satisfy it, and the status of the others.
 
@@ -115,19 +160,24 @@ class RuleFilter:
     `needs_pods`: whether a row that is accepted may be refused because a pod leaves it.
     """
 
-    __slots__ = ("_n_rows", "needs_pods", "rules", "trial")
+    __slots__ = ("_n_rows", "_trial", "needs_pods", "rules")
 
     def __init__(
         self,
         n_rows: int,
         *rules: tuple[Mask, Status],
-        trial: Callable[[int], NodeTrial] | None = None,
+        trial: Callable[[int], PreFilterExtensions] | None = None,
         needs_pods: bool = True,
     ) -> None:
         self._n_rows = n_rows
         self.rules = rules
-        self.trial = trial
+        self._trial = trial
         self.needs_pods = needs_pods
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        """Return the given trial."""
+        return self._trial
 
     def mask(self) -> Mask:
         """Return the rows that satisfy every rule."""
@@ -220,26 +270,68 @@ class FinalScores:
 PreScored = NodeScorer[Any] | Skip | Status
 
 
-@runtime_checkable
-class FilterPlugin(Protocol):
-    """A plugin of the PreFilter and Filter points."""
+class Plugin:
+    """
+    What every plugin says of itself.
+
+    Attributes:
+        name: the name by which a configuration and messages call it.
+        extension_points: upstream's names of the points at which it can run.
+        args_type: of its arguments, None if it takes none.
+        storage_kinds: the kinds of which volumes are made that it reads.
+    """
 
     name: str
+    extension_points: ClassVar[Sequence[str]] = ()
+    args_type: ClassVar[type[Any] | None] = None
+    storage_kinds: ClassVar[Sequence[StorageKind]] = ()
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return the events that may lift the plugin's rejections, each with an optional hint."""
+        return ()
+
+
+class FilterPlugin(Plugin, ABC):
+    """
+    A plugin of the PreFilter and Filter points.
+
+    Attributes:
+        reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
+        lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
+    """
+
+    reads_siblings: ClassVar[bool] = False
+    lifted_by_siblings: ClassVar[bool] = False
+
+    @abstractmethod
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return a filter for the nodes, SKIP, or the status with which the pod is rejected."""
-        ...
+
+    def explain(self, _context: ExplainContext) -> PluginExplanation:
+        """Explain the refusals of a pod that `prefilter` returned a filter for."""
+        return PluginExplanation()
+
+    def explain_rejection(self, _context: ExplainContext) -> str:
+        """Return what the status does not say by which `prefilter` rejected the pod; empty if there is nothing more."""
+        return ""
 
 
-@runtime_checkable
-class ScorePlugin(Protocol):
-    """A plugin of the PreScore and Score points."""
+class ScorePlugin(Plugin, ABC):
+    """A plugin of the PreScore and Score points. `default_weight`: of its scores."""
 
-    name: str
+    default_weight: ClassVar[int] = 1
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    @abstractmethod
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return a scorer for the feasible nodes, SKIP, or the status with which the plugin failed."""
-        ...
+
+
+class PreEnqueuePlugin(Plugin, ABC):
+    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
+
+    @abstractmethod
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod may enter the active queue."""
 
 
 class Rng(Protocol):
@@ -247,26 +339,4 @@ class Rng(Protocol):
 
     def randrange(self, stop: int, /) -> int:
         """Return a number from 0 to stop - 1."""
-        ...
-
-
-@runtime_checkable
-class PreEnqueuePlugin(Protocol):
-    """A plugin of the PreEnqueue point, which can keep a pod out of the active queue."""
-
-    name: str
-
-    def admits(self, pod: Pod) -> bool:
-        """Return whether the pod may enter the active queue."""
-        ...
-
-
-@runtime_checkable
-class EnqueueExtensions(Protocol):
-    """A plugin that registers the events that may lift its rejections."""
-
-    name: str
-
-    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the events, each with an optional hint."""
         ...

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.framework.interface import NodeFilter, NodeTrial, RoomFilter, RuleFilter
-from scheduler.framework.reserving import unwrapped
+from scheduler.framework.interface import NodeFilter, PreFilterExtensions, RoomFilter
 from scheduler.framework.status import NodeStatuses, Status
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
@@ -50,11 +49,10 @@ class FilterTrials:
     """The filters of one pod in order, valid until the next stimulus."""
 
     def __init__(self, filters: Sequence[tuple[str, NodeFilter]]) -> None:
-        # A cycle whose plugins are timed would otherwise ask node by node, 5 µs each, where room alone decides.
-        self._filters = [(plugin, unwrapped(one)) for plugin, one in filters]
+        self._filters = filters
         #: The rows that pass every filter for which pods do not matter; None before the first trial.
         self._passed: Mask | None = None
-        self._counting: list[tuple[str, Callable[[int], NodeTrial]]] = []
+        self._counting: list[tuple[str, Callable[[int], PreFilterExtensions]]] = []
         self._statuses: dict[int, NodeStatuses] = {}
 
     def at(self, row: int, nominated: Sequence[Pod] = ()) -> NodeUnderTrial:
@@ -63,7 +61,7 @@ class FilterTrials:
             self._prepare()
         if self._passed is None or self._passed.item(row):
             return NodeUnderTrial([(plugin, trial(row)) for plugin, trial in self._counting], nominated)
-        parts: list[tuple[str, NodeTrial | Status]] = []
+        parts: list[tuple[str, PreFilterExtensions | Status]] = []
         for index, (plugin, node_filter) in enumerate(self._filters):
             trial = node_filter.trial
             answer = self._fixed(index, row) if trial is None else trial(row)
@@ -79,21 +77,27 @@ class FilterTrials:
         None if no filter is about room, the state has no columns for the resources that the pod requests, or a filter
         may need the pods that leave.
         """
-        found = [(plugin, one) for plugin, one in self._filters if isinstance(one, RoomFilter)]
-        if len(found) != 1 or any(resource not in COUNTED for resource, _ in found[0][1].request):
+        indexes = [
+            index for index, (_, node_filter) in enumerate(self._filters) if node_filter.room is not None
+        ]
+        if len(indexes) != 1:
             return None
-        plugin, room = found[0]
-        others = [one for _, one in self._filters if one is not room]
-        counting = [one for one in others if one.trial is not None]
-        if any(not isinstance(one, RuleFilter) or one.needs_pods for one in counting):
+        plugin, room = self._filters[indexes[0]][0], self._filters[indexes[0]][1].room
+        if room is None or any(resource not in COUNTED for resource, _ in room.request):
             return None
-        before = self._filters[: self._filters.index((plugin, room))]
+        before = [node_filter for _, node_filter in self._filters[: indexes[0]]]
+        others = [*before, *(node_filter for _, node_filter in self._filters[indexes[0] + 1 :])]
+        counting = [node_filter for node_filter in others if node_filter.trial is not None]
+        if any(node_filter.needs_pods for node_filter in counting):
+            return None
         return RoomOnly(
             plugin,
             room,
             [0, *(1 + COUNTED.index(resource) for resource, _ in room.request)],
-            np.logical_and.reduce([one.mask() for one in others]) if others else np.ones_like(room.mask()),
-            is_first_trial=all(one.trial is None for _, one in before),
+            np.logical_and.reduce([node_filter.mask() for node_filter in others])
+            if others
+            else np.ones_like(room.mask()),
+            is_first_trial=all(node_filter.trial is None for node_filter in before),
             is_only_trial=not counting,
         )
 
@@ -115,15 +119,22 @@ class FilterTrials:
 class NodeUnderTrial:
     """The answers of the filters at one row."""
 
-    def __init__(self, parts: Sequence[tuple[str, NodeTrial | Status]], nominated: Sequence[Pod]) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[str, PreFilterExtensions | Status]], nominated: Sequence[Pod]
+    ) -> None:
         self._parts = parts
         self._trials = [part for _, part in parts if not isinstance(part, Status)]
         self._nominated = nominated
 
-    def count(self, pod: Pod, delta: int) -> None:
-        """Count the pod in (`delta` 1), or out (-1)."""
+    def add_pod(self, pod: Pod) -> None:
+        """Add the pod."""
         for trial in self._trials:
-            trial.count(pod, delta)
+            trial.add_pod(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Remove the pod."""
+        for trial in self._trials:
+            trial.remove_pod(pod)
 
     def refusal(self) -> NodeRefusal | None:
         """Return the first refusal of the two passes, None if the node takes the pod in both."""
@@ -134,10 +145,10 @@ class NodeUnderTrial:
         if not self._nominated:
             return None
         for pod in self._nominated:
-            self.count(pod, 1)
+            self.add_pod(pod)
         refusal = self._first()
         for pod in self._nominated:
-            self.count(pod, -1)
+            self.remove_pod(pod)
         return refusal
 
     def _first(self) -> NodeRefusal | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.syntax.selectors import Selector
 
 
@@ -33,7 +33,7 @@ def _kept_apart_by_none(_pod: Pod, _keys: Collection[str]) -> bool:
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """
-    Feature gates, and functions by which hints read the cluster.
+    The semantics, and functions by which hints read the cluster.
 
     `default_selector`: returns the selector of a pod's default spread constraints, None if no workload selects it.
     `namespace_labels`: returns the labels of a namespace, None if it is not known.
@@ -42,7 +42,7 @@ class PluginContext:
     `is_group_complete`: returns whether as many members exist as a pod's group needs.
     """
 
-    gates: FeatureGates = field(default_factory=FeatureGates)
+    semantics: Semantics = DEFAULT_SEMANTICS
     default_selector: Callable[[Pod], Selector | None] = _no_selector
     namespace_labels: Callable[[str], Mapping[str, str] | None] = _no_labels
     is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none

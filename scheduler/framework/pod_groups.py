@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
-from scheduler.framework.guests import GuardedPlugin
-from scheduler.framework.interface import FilterPlugin, NodeFilter
-from scheduler.framework.reserving import unwrapped
+from scheduler.framework.interface import NodeFilter
 from scheduler.state.arrays import Amounts
 
 #: The plugin that rejects pods whose group is not placed, by upstream's name.
@@ -20,29 +17,10 @@ GANG_SCHEDULING: Final = "GangScheduling"
 _MANY: Final = 1 << 30
 
 
-def reads_siblings(plugin: FilterPlugin) -> bool:
-    """Return whether the plugin lets a pod wait for siblings that are placed after it."""
-    return bool(getattr(plugin, "reads_siblings", False))
-
-
-def is_lifted_by_siblings(plugin: FilterPlugin) -> bool:
-    """Return whether a node that the plugin refuses may be accepted once siblings are placed; in doubt it may."""
-    return isinstance(plugin, GuardedPlugin) or bool(getattr(plugin, "lifted_by_siblings", False))
-
-
-class CountsCopies(ABC):
-    """A filter that knows how many pods like its own a row takes, if nothing else refuses them."""
-
-    @abstractmethod
-    def copies(self) -> Amounts:
-        """Return the most copies of the pod that each row takes: int64, shape (n_rows,); undefined where refused."""
-
-
 def most_copies(filters: Iterable[tuple[str, NodeFilter]], n_rows: int) -> Amounts:
     """Return the most copies of the pod that each row takes by the filters that know: int64, shape (n_rows,)."""
     most: Amounts = np.full(n_rows, _MANY, dtype=np.int64)
     for _, node_filter in filters:
-        inner = unwrapped(node_filter)
-        if isinstance(inner, CountsCopies):
-            np.minimum(most, inner.copies(), out=most)
+        if node_filter.copies is not None:
+            np.minimum(most, node_filter.copies(), out=most)
     return most

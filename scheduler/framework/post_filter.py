@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from scheduler.framework.diagnosis import FitError, PostFiltered
-from scheduler.framework.interface import PodContext, Rng
+from scheduler.framework.interface import Plugin, PodContext, Rng
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import PlacedPod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +24,32 @@ class UnfitPod:
     trials: FilterTrials
 
 
-@runtime_checkable
-class PostFilterPlugin(Protocol):
-    """A plugin of the PostFilter point."""
-
-    name: str
-
-    def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
-        """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
-        ...
-
-
-@runtime_checkable
 class GroupPreemptor(Protocol):
-    """A PostFilter plugin by whose rules pods are also evicted for a group."""
+    """The rules by which pods are evicted for a group."""
 
     def group_ineligibility(
-        self, members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+        self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView
     ) -> str | None:
         """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
         ...
 
-    def reprieve_order(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+    def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
         """
         Return the pods in the order in which they are reprieved where there is room for them.
 
         The second value is how many of them, the first ones, would break a PodDisruptionBudget if they left.
         """
         ...
+
+
+class PostFilterPlugin(Plugin, ABC):
+    """A plugin of the PostFilter point."""
+
+    @abstractmethod
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
+        """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
+
+    @property
+    def group_preemptor(self) -> GroupPreemptor | None:
+        """The rules by which it evicts pods for a group, None if it evicts none."""
+        return None

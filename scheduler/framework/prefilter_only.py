@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.interface import (
-    EnqueueExtensions,
     FilterPlugin,
     PodContext,
     PreFiltered,
@@ -14,10 +13,10 @@ from scheduler.framework.interface import (
     RuleFilter,
 )
 from scheduler.framework.status import SKIP, Status
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
-class PreFilterOnly:
+class PreFilterOnly(FilterPlugin):
     """Runs only PreFilter of a plugin that `filter.disabled` names and `preFilter.disabled` does not."""
 
     def __init__(self, plugin: FilterPlugin) -> None:
@@ -26,13 +25,12 @@ class PreFilterOnly:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the plugin's events without hints, since hints repeat the filter's rules."""
-        plugin = self._plugin
-        own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else ()
-        return [ClusterEventWithHint(one.resource, one.actions) for one in own]
+        registered = self._plugin.events_to_register()
+        return [ClusterEventWithHint(event.resource, event.actions) for event in registered]
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the plugin's rejection or its node names; SKIP if it only returned a filter."""
-        result = self._plugin.prefilter(context, snapshot)
+        result = self._plugin.prefilter(context, view)
         if isinstance(result, PreFilterResult):
-            return PreFilterResult(RuleFilter(snapshot.n_rows), result.node_names)
+            return PreFilterResult(RuleFilter(view.n_rows), result.node_names)
         return result if isinstance(result, Status) else SKIP

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from scheduler.framework.guests import GuardedPlugin
-from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.post_filter import PostFilterPlugin
 
 
@@ -27,8 +27,9 @@ class Profile:
     """
     One profile of the configuration, ready to run.
 
-    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `guests`: its plugins of the user's, which
-    are also among the others. `max_search_decisions`: of the search for a group's places, beyond one for each member.
+    `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `out_of_tree`: its plugins of the user's,
+    which are also among the others. `max_search_decisions`: of the search for a group's places, beyond one for each
+    member.
     """
 
     scheduler_name: str
@@ -37,7 +38,7 @@ class Profile:
     pre_enqueue: tuple[PreEnqueuePlugin, ...] = ()
     post_filters: tuple[PostFilterPlugin, ...] = ()
     percentage_of_nodes_to_score: int = 0
-    guests: tuple[GuardedPlugin, ...] = ()
+    out_of_tree: tuple[GuardedPlugin, ...] = ()
     max_search_decisions: int = 0
 
     @cached_property
@@ -46,10 +47,9 @@ class Profile:
         most = MAX_NODE_SCORE * sum(abs(weighted.weight) for weighted in self.scorers) + 1
         return np.result_type(np.int16, np.min_scalar_type(-most))
 
-    def enqueue_extensions(self) -> Iterator[EnqueueExtensions]:
-        """Yield each plugin that can reject a pod and registers events that may lift the rejection, once."""
-        seen: set[str] = set()
+    def rejecting_plugins(self) -> Iterable[Plugin]:
+        """Return each plugin that can reject a pod once, and so registers the events that may lift the rejection."""
+        by_name: dict[str, Plugin] = {}
         for plugin in (*self.pre_enqueue, *self.filters):
-            if isinstance(plugin, EnqueueExtensions) and plugin.name not in seen:
-                seen.add(plugin.name)
-                yield plugin
+            by_name.setdefault(plugin.name, plugin)
+        return by_name.values()

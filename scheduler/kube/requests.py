@@ -49,22 +49,11 @@ class Resource:
     path: str
     field_selector: str = ""
 
-    @property
-    def api_version(self) -> str:
-        """Return the `apiVersion` of the collection's objects: `v1`, `apps/v1`."""
-        return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
-
     def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         """Return the selector, then `more`; parameters without a value are left out."""
         return tuple(
             (name, value) for name, value in (("fieldSelector", self.field_selector), *more) if value
         )
-
-
-#: All pods except succeeded ones: a pod that succeeds looks deleted. Failed pods are included, unlike upstream
-#: (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by failing it, and the event of a pod that leaves
-#: the selection has the pod's previous state.
-LIVE_PODS: Final = Resource("/api/v1/pods", field_selector="status.phase!=Succeeded")
 
 
 def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:

@@ -1,7 +1,7 @@
 """
 Changes to the cluster or to a pod that may let the pod schedule: what explanations propose and try.
 
-They are part of an explanation's JSON (`scheduler.explain.explanation`), which is stable.
+They are part of an explanation's JSON (`scheduler.formats.explanation`), which is stable.
 """
 
 from __future__ import annotations

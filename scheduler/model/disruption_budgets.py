@@ -31,6 +31,8 @@ class DisruptionBudget:
     disruptions_allowed: int
     disrupted_pods: frozenset[str]
 
+    kind = "PodDisruptionBudget"
+
     @property
     def key(self) -> str:
         """Return `namespace/name`."""

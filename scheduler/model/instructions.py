@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.pods import Pod
-from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,16 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteVolumes:
+class WriteReservation:
     """
-    Promise each volume to its claim, then select the node for each other claim; answered by VolumesWritten.
+    Make the writes, in order, that the pod needs before it is bound to the node; answered by ReservationWritten.
 
-    Each write needs the object to be as it is here: of this resourceVersion. The first that fails is the last.
+    The first write that fails is the last.
     """
 
     pod: Pod
     node_name: str
-    static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
-    dynamic: tuple[PersistentVolumeClaim, ...]
+    writes: tuple[ObjectWrite[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ class GroupAttempted:
 
 Instruction = (
     Bind
-    | WriteVolumes
+    | WriteReservation
     | PatchCondition
     | SaveWaits
     | FindScaleUpEvents

@@ -54,8 +54,15 @@ class Namespace:
     """A namespace and its labels."""
 
     name: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     labels: Mapping[str, str] = field(hash=False)
+
+    kind = "Namespace"
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,13 @@ class Workload:
     kind: str
     namespace: str
     name: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     selector: Selector
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
 
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = FrozenDict()

@@ -62,6 +62,7 @@ from scheduler.model.pods import (
     relaxed_spec,
     rules_of,
 )
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.terms import Problem, Toleration
 from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
@@ -77,7 +78,8 @@ class PodDecoder:
     Cost: about 10 µs for a pod with a known spec, 60 µs for one with a new spec (3 KB of JSON).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, semantics: Semantics = DEFAULT_SEMANTICS) -> None:
+        self._semantics = semantics
         self._decoder = msgspec.json.Decoder(pod_wire.Pod)
         #: Weak values: a spec is dropped with its last pod.
         self._specs: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
@@ -141,7 +143,7 @@ class PodDecoder:
             key = (*key, FALLBACK, _within(annotations[FALLBACK], LIMIT_CHARACTERS))
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = _new_spec(meta, namespace, raw)
+            spec = self._specs[key] = _new_spec(meta, namespace, raw, self._semantics)
         if raw.node_name and spec.fallbacks and RELAXED in annotations:
             return self._relaxed(key, spec, annotations)
         return spec
@@ -164,12 +166,12 @@ def _within(text: str, limit: int) -> str | None:
     return text if len(text) <= limit else None
 
 
-def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
+def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, semantics: Semantics) -> PodSpec:
     annotations = meta.annotations or {}
     annotated = parse_affinity_annotation(namespace, meta.labels or {}, annotations)
-    spec = within_limits(_parse_spec(namespace, raw, annotated))
+    spec = within_limits(_parse_spec(namespace, raw, annotated, semantics))
     if isinstance(annotated, AnnotatedAffinity) and annotated.is_required:
-        bare = within_limits(_parse_spec(namespace, raw, None))
+        bare = within_limits(_parse_spec(namespace, raw, None, semantics))
         spec = replace(spec, without_annotations=replace(bare, ignores_annotations=True))
     # Rules that count as absent cannot be relaxed.
     if FALLBACK not in annotations or spec.exceeded_limits or spec.annotation_problem:
@@ -224,10 +226,15 @@ def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:
 
 
 def _parse_spec(
-    namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
+    namespace: str,
+    raw: pod_wire.PodSpec,
+    annotated: AnnotatedAffinity | Problem | None,
+    semantics: Semantics,
 ) -> PodSpec:
     affinity, problem = _declared_affinity(namespace, raw, annotated)
-    pod_resources = pod_wire.decode_resources(raw.resources)
+    pod_resources = None
+    if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
+        pod_resources = pod_wire.decode_resources(raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(
         namespace=namespace,

@@ -1,15 +1,15 @@
-"""Stimuli of the core: objects seen by watches, answers to binds and to writes of volumes, and the time."""
+"""Stimuli of the core: objects seen by watches, answers to binds and to writes, and the time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
-from scheduler.model.disruption_budgets import DisruptionBudget
-from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
-from scheduler.model.volumes import StorageKind, StorageObject
+from scheduler.model.volumes import PersistentVolume, StorageKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +40,42 @@ class NodeGone:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceSeen:
-    """A watch or list showed this namespace."""
+class WatchedObject(Protocol):
+    """
+    An object of any kind without stimuli of its own.
 
-    namespace: Namespace
+    Two objects are equal if they differ in nothing that is read.
+    """
 
+    @property
+    def kind(self) -> str:
+        """The kind as the table of kinds has it."""
 
-@dataclass(frozen=True, slots=True)
-class NamespaceGone:
-    """The namespace was deleted."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadSeen:
-    """A watch or list showed this Service, ReplicationController, ReplicaSet or StatefulSet."""
-
-    workload: Workload
+    @property
+    def key(self) -> str:
+        """Its name, behind its namespace and a slash if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadGone:
-    """A Service, ReplicationController, ReplicaSet or StatefulSet was deleted."""
+class ObjectSeen:
+    """A watch or list showed this object."""
+
+    object: WatchedObject
+
+    @property
+    def concerns(self) -> tuple[tuple[str, str], ...]:
+        """The kind and key of each object about which the change says something: the object, and a volume's claim."""
+        own = (self.object.kind, self.object.key)
+        if isinstance(self.object, PersistentVolume) and self.object.claim is not None:
+            return own, (StorageKind.CLAIM, self.object.claim.key)
+        return (own,)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGone:
+    """The object of this kind and key was deleted."""
 
     kind: str
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class StorageSeen:
-    """A watch or list showed this object, of which volumes are made."""
-
-    object: StorageObject
-
-
-@dataclass(frozen=True, slots=True)
-class StorageGone:
-    """Such an object was deleted. `key`: its name, behind its namespace and a slash if it has one."""
-
-    kind: StorageKind
     key: str
 
 
@@ -103,7 +97,7 @@ class BindFailed:
 @dataclass(frozen=True, slots=True)
 class PluginFailing:
     """
-    A guest plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
+    An out-of-tree plugin of the profile fails again and again, the last time for the pod; `why` is a sentence's rest.
 
     `is_scoring`: at a point of scores, so that its filter works.
     """
@@ -116,13 +110,13 @@ class PluginFailing:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumesWritten:
+class ReservationWritten:
     """
-    The answer to WriteVolumes.
+    The answer to WriteReservation.
 
     Attributes:
         uid: of the pod.
-        versions: of the written objects, in the order of the instruction; fewer than its objects if a write failed.
+        versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all were made.
     """
 
@@ -151,21 +145,6 @@ class EvictionEnded:
     victim_uid: str
     fate: VictimFate
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DisruptionBudgetSeen:
-    """A watch or list showed this PodDisruptionBudget."""
-
-    budget: DisruptionBudget
-
-
-@dataclass(frozen=True, slots=True)
-class DisruptionBudgetGone:
-    """The PodDisruptionBudget was deleted."""
-
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +207,8 @@ WatchEvent = (
     | PodGone
     | NodeSeen
     | NodeGone
-    | NamespaceSeen
-    | NamespaceGone
-    | WorkloadSeen
-    | WorkloadGone
-    | StorageSeen
-    | StorageGone
-    | DisruptionBudgetSeen
-    | DisruptionBudgetGone
+    | ObjectSeen
+    | ObjectGone
     | PodGroupSeen
     | PodGroupGone
     | PodGroupsServed
@@ -245,7 +218,7 @@ Stimulus = (
     WatchEvent
     | BindDone
     | BindFailed
-    | VolumesWritten
+    | ReservationWritten
     | EvictionEnded
     | PluginFailing
     | ScaleUpNotTriggered

@@ -20,27 +20,27 @@ from random import Random
 from typing import Final, Generic, TypeVar
 
 from scheduler.errors import PluginFailed
-from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
     NodeFilter,
     NodeScorer,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreFilterResult,
     PreScored,
+    RoomFilter,
     ScorePlugin,
 )
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.profile import Profile
-from scheduler.framework.reserving import WrappedFilter
 from scheduler.framework.status import Code, NodeStatuses, Skip, Status
 from scheduler.model.pods import Pod
-from scheduler.observe.guest_watch import GuestCall, GuestWatch
+from scheduler.observe.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _Raw = TypeVar("_Raw")
 _T = TypeVar("_T")
@@ -67,7 +67,7 @@ class CycleObserver:
         plugins: durations of plugin calls; labels plugin, extension_point, status.
         sampled: the fraction of cycles in which plugin calls are timed; upstream's is 0.1.
         seed: of the generator that chooses these cycles.
-        guests: judges guest plugins, whose calls are timed in every cycle; 2 µs each.
+        out_of_tree: judges out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
         now_s: a clock for durations.
     """
 
@@ -80,7 +80,7 @@ class CycleObserver:
         plugins: Histogram,
         sampled: float,
         seed: int,
-        guests: GuestWatch | None = None,
+        out_of_tree: OutOfTreeWatch | None = None,
         now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._algorithm = algorithm
@@ -88,7 +88,7 @@ class CycleObserver:
         self._draw = Random(seed).random
         self._now_s = now_s
         timer = _PluginTimer(plugins, now_s)
-        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer, guests) for p in profiles}
+        self._observed = {p.scheduler_name: _ObservedProfile(p, points, timer, out_of_tree) for p in profiles}
         #: The running cycle's profile, or the last one's.
         self._running: _ObservedProfile
         #: None between cycles.
@@ -140,15 +140,19 @@ class _ObservedProfile:
     __slots__ = ("_name", "_points", "evaluations", "succeeded", "timed", "untimed")
 
     def __init__(
-        self, profile: Profile, points: Histogram, timer: _PluginTimer, guests: GuestWatch | None
+        self, profile: Profile, points: Histogram, timer: _PluginTimer, out_of_tree: OutOfTreeWatch | None
     ) -> None:
         self._name = profile.scheduler_name
         self._points = points
-        #: The profile of a cycle that is not sampled: only guests are timed, if there are any.
+        #: The profile of a cycle that is not sampled: only out_of_tree are timed, if there are any.
         self.untimed = profile
-        if guests is not None and profile.guests:
-            self.untimed = _timed(profile, self._guest_timers(profile, guests, None, timer.now_s), None)
-            self.timed = _timed(profile, self._guest_timers(profile, guests, timer, timer.now_s), timer)
+        if out_of_tree is not None and profile.out_of_tree:
+            self.untimed = _timed(
+                profile, self._out_of_tree_timers(profile, out_of_tree, None, timer.now_s), None
+            )
+            self.timed = _timed(
+                profile, self._out_of_tree_timers(profile, out_of_tree, timer, timer.now_s), timer
+            )
         else:
             self.timed = _timed(profile, {}, timer)
         #: Series of successful runs by extension point, cached for the hot path.
@@ -161,13 +165,13 @@ class _ObservedProfile:
             self.evaluations[plugin, first] = self.evaluations[plugin, second] = 0
 
     @staticmethod
-    def _guest_timers(
-        profile: Profile, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
-    ) -> Mapping[str, _GuestTimer]:
+    def _out_of_tree_timers(
+        profile: Profile, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+    ) -> Mapping[str, _OutOfTreeTimer]:
         name = profile.scheduler_name
-        timers = {guest.name: _GuestTimer(name, watch, timer, now_s) for guest in profile.guests}
-        for guest in profile.guests:
-            guest.watched = partial(timers[guest.name].outside, guest)
+        timers = {plugin.name: _OutOfTreeTimer(name, watch, timer, now_s) for plugin in profile.out_of_tree}
+        for plugin in profile.out_of_tree:
+            plugin.watched = partial(timers[plugin.name].outside, plugin)
         return timers
 
     def ended(self, point: str, status: str) -> HistogramSeries:
@@ -217,13 +221,13 @@ class _PluginTimer:
         self._plugins.labels(plugin, point, status).observe(elapsed_s)
 
 
-class _GuestTimer(_PluginTimer):
-    """Lets the watch judge the calls of one guest; `timer` observes them too, if the cycle is sampled."""
+class _OutOfTreeTimer(_PluginTimer):
+    """Lets the watch judge the calls of one out-of-tree plugin; `timer` observes them too, if the cycle is sampled."""
 
     __slots__ = ("_n_nodes", "_pod", "_profile", "_timer", "_watch")
 
     def __init__(
-        self, profile: str, watch: GuestWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
+        self, profile: str, watch: OutOfTreeWatch, timer: _PluginTimer | None, now_s: Callable[[], float]
     ) -> None:
         self._profile, self._watch, self._timer, self.now_s = profile, watch, timer, now_s
         self._pod: Pod
@@ -237,26 +241,26 @@ class _GuestTimer(_PluginTimer):
         """Judge a call that has just ended, and observe it."""
         if self._timer is not None:
             self._timer.observe(plugin, point, elapsed_s, status)
-        called = GuestCall(self._profile, plugin, point, self._pod, self._n_nodes)
+        called = OutOfTreeCall(self._profile, plugin, point, self._pod, self._n_nodes)
         self._watch.judge(called, elapsed_s, failure)
 
-    def outside(self, guest: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
+    def outside(self, plugin: GuardedPlugin, point: str, pod: Pod, call: Callable[[], _T]) -> _T:
         """Return the result of a call outside of cycles, of PreEnqueue or a hint, and let the watch judge it."""
         started_s, failure = self.now_s(), ""
         try:
             return call()
         except BaseException as error:
-            failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {guest.described(error)}"
+            failure = str(error) if isinstance(error, PluginFailed) else f"{point}: {plugin.described(error)}"
             raise
         finally:
-            called = GuestCall(self._profile, guest.name, point, pod)
+            called = OutOfTreeCall(self._profile, plugin.name, point, pod)
             self._watch.judge(called, self.now_s() - started_s, failure)
 
 
 def _timed(
-    profile: Profile, timer_by_guest: Mapping[str, _GuestTimer], other: _PluginTimer | None
+    profile: Profile, timer_by_guest: Mapping[str, _OutOfTreeTimer], other: _PluginTimer | None
 ) -> Profile:
-    """Return the profile with these guests timed by their timers, and all other plugins by `other` if there is one."""
+    """Return the profile with its out-of-tree plugins timed by their timers, and all others by `other` if given."""
 
     def filtering(plugin: FilterPlugin) -> FilterPlugin:
         timer = timer_by_guest.get(plugin.name, other)
@@ -273,18 +277,18 @@ def _timed(
     )
 
 
-class _TimedFilterPlugin:
-    """A plugin whose PreFilter and Filter calls are timed."""
+class _TimedFilterPlugin(FilterPlugin):
+    """A plugin whose PreFilter and Filter calls are timed; a decision asks it for nothing else."""
 
     def __init__(self, plugin: FilterPlugin, timer: _PluginTimer) -> None:
         self.name = plugin.name
         self._plugin = plugin
         self._timer = timer
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
-        self._timer.begin(context.pod, snapshot.n_nodes)
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        self._timer.begin(context.pod, view.n_nodes)
         result = self._timer.run(
-            self.name, "PreFilter", lambda: self._plugin.prefilter(context, snapshot), _status
+            self.name, "PreFilter", lambda: self._plugin.prefilter(context, view), _status
         )
         if isinstance(result, Skip | Status):
             return result
@@ -294,24 +298,36 @@ class _TimedFilterPlugin:
         return _TimedNodeFilter(self.name, result, self._timer)
 
 
-class _TimedNodeFilter(WrappedFilter):
+class _TimedNodeFilter(NodeFilter):
+    """A filter whose first mask is timed: that of Filter."""
+
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
-        self._name = name
-        self.wrapped = node_filter
-        self._timer = timer
+        self._name, self._filter, self._timer = name, node_filter, timer
+        self._mask: Mask | None = None
+        self.needs_pods, self.copies, self.reserve = (
+            node_filter.needs_pods,
+            node_filter.copies,
+            node_filter.reserve,
+        )
 
     def mask(self) -> Mask:
-        return self._timer.run(self._name, "Filter", self.wrapped.mask)
+        if self._mask is None:
+            self._mask = self._timer.run(self._name, "Filter", self._filter.mask)
+        return self._mask
 
     def statuses(self) -> NodeStatuses:
-        return self.wrapped.statuses()
+        return self._filter.statuses()
 
     @property
-    def trial(self) -> Callable[[int], NodeTrial] | None:
-        return self.wrapped.trial
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        return self._filter.trial
+
+    @property
+    def room(self) -> RoomFilter | None:
+        return self._filter.room
 
 
-class _TimedScorePlugin:
+class _TimedScorePlugin(ScorePlugin):
     """A plugin whose PreScore, Score and NormalizeScore calls are timed."""
 
     def __init__(self, plugin: ScorePlugin, timer: _PluginTimer) -> None:
@@ -319,10 +335,10 @@ class _TimedScorePlugin:
         self._plugin = plugin
         self._timer = timer
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
-        self._timer.begin(context.pod, snapshot.n_nodes)
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        self._timer.begin(context.pod, view.n_nodes)
         result = self._timer.run(
-            self.name, "PreScore", lambda: self._plugin.prescore(context, snapshot, feasible), _status
+            self.name, "PreScore", lambda: self._plugin.prescore(context, view, feasible), _status
         )
         if isinstance(result, Skip | Status):
             return result

@@ -19,8 +19,8 @@ from typing import Final
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, GroupAttempted
 from scheduler.model.stimuli import PluginFailing
-from scheduler.observe.guest_watch import GuestWatch
 from scheduler.observe.instrument import CycleObserver
+from scheduler.observe.out_of_tree_watch import OutOfTreeWatch
 from scheduler.observe.process import ControllerMetrics
 from scheduler.observe.series import Family, Numbers, exponential_bounds
 from scheduler.queueing.pod_queue import PodQueue
@@ -235,7 +235,7 @@ class Metrics(ControllerMetrics):
         self._callback(CACHE_SIZE, lambda: _cache_sizes(state))
         self._callback(EVICTIONS_IN_VAIN, lambda: evictions_in_vain)
         self._callback(KEPT_BY_ANNOTATIONS, lambda: {_NO_LABELS: n_kept_by_annotations()})
-        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_behind})
+        self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_deprioritized})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
@@ -252,13 +252,14 @@ class Metrics(ControllerMetrics):
         """
         Return the observer of cycles, which times plugins in the fraction `sampled` of them. Call once.
 
-        `on_failing` is called once for a guest plugin that fails again and again.
+        `on_failing` is called once for an out-of-tree plugin that fails again and again.
         """
-        guests = [(guest, name) for name, profile in profiles.items() for guest in profile.guests]
+        out_of_tree = [(plugin, name) for name, profile in profiles.items() for plugin in profile.out_of_tree]
         self._callback(
             PLUGIN_SHUT_OFF,
             lambda: {
-                (guest.name, name): int(bool(guest.shut_off or guest.unscored)) for guest, name in guests
+                (plugin.name, name): int(bool(plugin.shut_off or plugin.unscored))
+                for plugin, name in out_of_tree
             },
         )
         observer = CycleObserver(
@@ -268,7 +269,7 @@ class Metrics(ControllerMetrics):
             plugins=self._plugin_duration,
             sampled=sampled,
             seed=seed,
-            guests=GuestWatch(self._plugin_failures.add, on_failing),
+            out_of_tree=OutOfTreeWatch(self._plugin_failures.add, on_failing),
             now_s=now_s,
         )
         self._callback(PLUGIN_EVALUATION, observer.evaluations)

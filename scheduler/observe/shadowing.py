@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.explain.shadow import Shadow
-from scheduler.explain.shadow_report import Cause
 from scheduler.observe.process import ControllerMetrics
 from scheduler.observe.series import Family
+from scheduler.shadowing.shadow import Shadow
+from scheduler.shadowing.shadow_report import Cause
 
 COMPARED: Final = Family(
     "affinity_scheduler_shadow_compared_decisions",

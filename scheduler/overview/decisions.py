@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.decision_annotation import RankedNode, read_record
-from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import API_VERSION, JsonStruct
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef, Pods
+from scheduler.formats.explanation import API_VERSION, JsonStruct, PodRef, Pods
 from scheduler.overview.occupancy import DomainState, occupancy
 from scheduler.overview.survey import RuleRecord, RuleSummary, summary_of
 from scheduler.queueing.pod_queue import PodQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import API_VERSION, JsonStruct
 from scheduler.overview.throughput import Throughput
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.state.cluster import ClusterState

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import API_VERSION, JsonStruct
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from scheduler.explain.explanation import Explanation, Pods, Rule, Suggestion
+from scheduler.formats.explanation import Explanation, Pods, Rule, Suggestion
 from scheduler.model.changes import LabelNamespace, RemovePod, RunPod
 from scheduler.overview.pending import Visible
 

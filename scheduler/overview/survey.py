@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.explain.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import API_VERSION, JsonStruct
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.overview.now import Component, components
 from scheduler.overview.occupancy import Declaring, DomainState, Occupancy, occupancy

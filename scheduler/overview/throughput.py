@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
-from scheduler.explain.explanation import JsonStruct
+from scheduler.formats.explanation import JsonStruct
 
 #: Length of a step, and the number of steps.
 STEP_S: Final = 5

@@ -17,7 +17,6 @@ from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.errors import SettingsError
 from scheduler.explain.drain import unbound
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.explain.simulation import (
     NodeShare,
     Simulation,
@@ -26,6 +25,7 @@ from scheduler.explain.simulation import (
     place_replicas,
     zone_shares,
 )
+from scheduler.formats.explanation import API_VERSION, JsonStruct, PodRef
 from scheduler.framework.explaining import must_stay
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
@@ -35,7 +35,7 @@ from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.overview.pending import Visible, without_names
 from scheduler.overview.redaction import redacted
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Replicas of a manifest, and pods of lost nodes that are placed again.
 MAX_REPLICAS: Final = 2_000
@@ -140,7 +140,7 @@ class Rehearsal:
     """
 
     state: ClusterState
-    new_profile: Callable[[str, Snapshot, bool], Profile]
+    new_profile: Callable[[str, ClusterView, bool], Profile]
     rng: Rng
     may_see: Visible
 
@@ -158,10 +158,10 @@ class Rehearsal:
         return WhatIf(now=now, then=then, displaced=displaced, notes=notes)
 
     def _simulate(self, replicas: Replicas, *, is_changed: bool) -> Simulation:
-        def new_profile(snapshot: Snapshot) -> Profile:
-            return self.new_profile(replicas.scheduler_name, snapshot, is_changed)
+        def new_profile(view: ClusterView) -> Profile:
+            return self.new_profile(replicas.scheduler_name, view, is_changed)
 
-        placed = place_replicas(replicas.pods, self.state, new_profile(Snapshot(self.state)), self.rng)
+        placed = place_replicas(replicas.pods, self.state, new_profile(ClusterView(self.state)), self.rng)
         node_names = [node_name for _, node_name in placed.pods]
         shares, n_more = node_shares(self.state, node_names)
         reason = None
@@ -236,14 +236,14 @@ class Rehearsal:
 
     def _place_each(self, pods: Sequence[Pod]) -> Iterator[tuple[Pod, str, bool]]:
         """Yield each pod with its new node and True, or with the message and False."""
-        snapshot = Snapshot(self.state)
+        view = ClusterView(self.state)
         profiles: dict[str, Profile] = {}
         for pod in pods:
             name = pod.scheduler_name
             if name not in profiles:
-                profiles[name] = self.new_profile(name, snapshot, True)
+                profiles[name] = self.new_profile(name, view, True)
             replacement = unbound(pod)
-            decision = decide(replacement, snapshot, profiles[name], self.rng, Unobserved())
+            decision = decide(replacement, view, profiles[name], self.rng, Unobserved())
             if isinstance(decision, ScheduleResult):
                 self.state.assume(replace(replacement, node_name=decision.node_name), decision.node_name)
                 yield pod, decision.node_name, True

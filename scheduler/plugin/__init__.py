@@ -32,7 +32,7 @@ from scheduler.plugin.args import Args
 from scheduler.plugin.node_by_node import NodeByNode
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.matching import PodMatcher
-from scheduler.state.read_only import ReadOnlySnapshot as Snapshot
+from scheduler.state.read_only import ReadOnlyClusterView as ClusterView
 from scheduler.state.read_only_views import NodeView
 
 #: A plugin may name the version that it needs as `contract_version`.
@@ -45,6 +45,7 @@ __all__ = [
     "Action",
     "Args",
     "ClusterEventWithHint",
+    "ClusterView",
     "ExplainContext",
     "FeasibleNodes",
     "FinalScores",
@@ -66,7 +67,6 @@ __all__ = [
     "PreScored",
     "Resource",
     "RuleFilter",
-    "Snapshot",
     "Status",
     "StorageKind",
     "default_normalized",

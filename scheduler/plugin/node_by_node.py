@@ -14,12 +14,19 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FinalScores,
+    NodeFilter,
+    PodContext,
+    PreFiltered,
+    PreScored,
+)
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.framework.status import NodeStatuses, Status, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Codes, Mask
-from scheduler.state.read_only import ReadOnlySnapshot
+from scheduler.state.read_only import ReadOnlyClusterView
 from scheduler.state.read_only_views import NodeView
 
 #: Different statuses of one rule; further ones get the rule's `reason`.
@@ -74,18 +81,18 @@ class NodeByNode:
         """Return any change of a node or of a pod. Override it with fewer if many pods wait for the rule."""
         return _ANY_CHANGE
 
-    def prefilter(self, context: PodContext, snapshot: ReadOnlySnapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ReadOnlyClusterView) -> PreFiltered:
         """Return the filter that `fits` makes."""
         pod = context.pod
-        codes = snapshot.per_asked_node(
-            ("fits", *_kind(context)), lambda node: self._code_of(self.fits(pod, node)), snapshot.alive
+        codes = view.per_asked_node(
+            ("fits", *_kind(context)), lambda node: self._code_of(self.fits(pod, node)), view.alive
         )
         return _CodeFilter(codes, list(self._code_by_status))
 
-    def prescore(self, context: PodContext, snapshot: ReadOnlySnapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ReadOnlyClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer that `score` makes, which is asked about nodes that fit."""
         pod = context.pod
-        scores = snapshot.per_asked_node(
+        scores = view.per_asked_node(
             ("score", *_kind(context)), lambda node: _checked(self.score(pod, node), node), feasible.mask
         )
         return FinalScores(scores)
@@ -105,11 +112,8 @@ class NodeByNode:
         return 0 if verdict else 1
 
 
-class _CodeFilter:
-    """A filter whose codes are known: 0 where the node fits, -1 on dead rows."""
-
-    #: No pod is evicted for what it refuses.
-    trial = None
+class _CodeFilter(NodeFilter):
+    """A filter whose codes are known: 0 where the node fits, -1 on dead rows. No pod is evicted for what it refuses."""
 
     def __init__(self, codes: Codes, statuses: Sequence[Status]) -> None:
         self._codes, self._statuses = codes, statuses

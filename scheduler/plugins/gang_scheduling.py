@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scheduler.framework.events import ClusterEventWithHint
+from scheduler.framework.interface import PreEnqueuePlugin
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.pods import Pod
@@ -29,7 +30,7 @@ class GangSchedulingArgs:
     max_search_decisions: int = 500
 
 
-class GangScheduling:
+class GangScheduling(PreEnqueuePlugin):
     """Keeps members of incomplete groups out of the active queue."""
 
     name = GANG_SCHEDULING

@@ -16,11 +16,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored, ScorePlugin
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Scores
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "ImageLocality"
 
@@ -37,24 +37,23 @@ class _Wanted:
     n_containers: int
 
 
-class ImageLocality:
+class ImageLocality(ScorePlugin):
     """Scores nodes by the images that they have. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("score",)
-    default_weight: ClassVar = 1
 
     def __init__(self) -> None:
         self._wanted = MemoBySpec(_wanted)
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         wanted = self._wanted.of(context.pod)
         return FinalScores(
-            snapshot.per_image(
+            view.per_image(
                 (NAME, wanted),
-                lambda: image_scores(present_bytes(wanted.images, snapshot), wanted.n_containers),
+                lambda: image_scores(present_bytes(wanted.images, view), wanted.n_containers),
             )
         )
 
@@ -71,13 +70,13 @@ def with_tag(image: str) -> str:
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
-def present_bytes(images: tuple[str, ...], snapshot: Snapshot) -> Amounts:
+def present_bytes(images: tuple[str, ...], view: ClusterView) -> Amounts:
     """Return the size of the images on each node, scaled by their share of nodes: int64 array of shape (n_rows,)."""
-    total = np.zeros(snapshot.n_rows, dtype=np.int64)
+    total = np.zeros(view.n_rows, dtype=np.int64)
     for image in images:
-        state = snapshot.nodes.images.get(image)
+        state = view.nodes.images.get(image)
         if state is not None:
-            total[list(state.rows)] += int(state.size_bytes * (len(state.rows) / snapshot.n_nodes))
+            total[list(state.rows)] += int(state.size_bytes * (len(state.rows) / view.n_nodes))
     return total
 
 

@@ -16,14 +16,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "KubeletRefusal"
 
 
-class KubeletRefusal:
+class KubeletRefusal(FilterPlugin):
     """Excludes nodes whose kubelet has just refused a pod of the same spec."""
 
     name = NAME
@@ -33,18 +33,18 @@ class KubeletRefusal:
         """Return the end of a node's exclusion (`framework.events.KUBELET_REFUSAL_OVER`), and new nodes."""
         return (ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_CONDITION),)
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a spec that no kubelet refused."""
-        reason_by_node = snapshot.kubelet_refusals(context.pod.spec)
-        return _filter(reason_by_node, snapshot) if reason_by_node else SKIP
+        reason_by_node = view.kubelet_refusals(context.pod.spec)
+        return _filter(reason_by_node, view) if reason_by_node else SKIP
 
 
-def _filter(reason_by_node: Mapping[str, str], snapshot: Snapshot) -> RuleFilter:
+def _filter(reason_by_node: Mapping[str, str], view: ClusterView) -> RuleFilter:
     """Return a filter that refuses the nodes, each with its kubelet's reason."""
     rules = []
     for reason in sorted(set(reason_by_node.values())):
-        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        mask = np.ones(view.n_rows, dtype=np.bool_)
         names = (name for name, one in reason_by_node.items() if one == reason)
-        mask[[row for name in names if (row := snapshot.nodes.row_by_name.get(name)) is not None]] = False
+        mask[[row for name in names if (row := view.nodes.row_by_name.get(name)) is not None]] = False
         rules.append((mask, unresolvable(f"node(s) refused such a pod shortly before ({reason})")))
-    return RuleFilter(snapshot.n_rows, *rules)
+    return RuleFilter(view.n_rows, *rules)

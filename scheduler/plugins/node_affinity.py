@@ -22,11 +22,13 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
 from scheduler.framework.interface import (
     FeasibleNodes,
+    FilterPlugin,
     PodContext,
     PreFiltered,
     PreFilterResult,
     PreScored,
     RuleFilter,
+    ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.normalizing import default_normalized
@@ -48,7 +50,7 @@ from scheduler.model.terms import (
 )
 from scheduler.model.wording import requirement_text
 from scheduler.state.arrays import Amounts, Fractions, Rows, Scores
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodeAffinity"
 
@@ -73,7 +75,7 @@ class NodeAffinityArgs:
     added_affinity: dict[str, object] | None = None
 
 
-class NodeAffinity:
+class NodeAffinity(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by the node affinity of the pod and of the profile."""
 
     name = NAME
@@ -99,7 +101,7 @@ class NodeAffinity:
             ClusterEventWithHint(Resource.POD, Action.UPDATE, _hint_after_pod_update, never),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip if neither pod nor profile has a required term or a nodeSelector; name nodes if all terms list names."""
         rule = context.pod.spec.required_node_affinity
         if rule.node_selector is None and rule.terms is None and self._added.terms is None:
@@ -107,10 +109,10 @@ class NodeAffinity:
         named = self._named.of(context.pod)
         if named is not None and not named:
             return CONFLICT
-        rules = [(snapshot.matching(rule), NOT_MATCHED)]
+        rules = [(view.matching(rule), NOT_MATCHED)]
         if self._added is not ANY_NODE:
-            rules.insert(0, (snapshot.matching(self._added), ADDED_NOT_MATCHED))
-        node_filter = RuleFilter(snapshot.n_rows, *rules)
+            rules.insert(0, (view.matching(self._added), ADDED_NOT_MATCHED))
+        node_filter = RuleFilter(view.n_rows, *rules)
         return node_filter if named is None else PreFilterResult(node_filter, named)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
@@ -121,7 +123,7 @@ class NodeAffinity:
             admitted="the labels that it asks for",
         )
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip if neither pod nor profile has a preferred term; fail if a preferred term does not parse."""
         own = context.pod.spec.preferred_nodes
         if own is None and not self._added_preferred:
@@ -130,7 +132,7 @@ class NodeAffinity:
         for preferred in usable:
             if preferred.term.problem is not None:
                 return Status(Code.ERROR, (preferred.term.problem,))
-        return _PreferenceScorer(usable, snapshot, feasible)
+        return _PreferenceScorer(usable, view, feasible)
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         """
@@ -176,17 +178,17 @@ class _PreferenceScorer:
     """Scores nodes by the sum of the weights of matching preferred terms."""
 
     def __init__(
-        self, preferred: Sequence[PreferredNodeTerm], snapshot: Snapshot, feasible: FeasibleNodes
+        self, preferred: Sequence[PreferredNodeTerm], view: ClusterView, feasible: FeasibleNodes
     ) -> None:
         self._preferred = preferred
-        self._snapshot = snapshot
+        self._view = view
         self._feasible = feasible
 
     def raw(self) -> Amounts:
         """Return the sum of the weights of matching terms: int64 array of shape (n_rows,)."""
-        total = np.zeros(self._snapshot.n_rows, dtype=np.int64)
+        total = np.zeros(self._view.n_rows, dtype=np.int64)
         for preferred in self._preferred:
-            total += preferred.weight * self._snapshot.matching_term(preferred.term)
+            total += preferred.weight * self._view.matching_term(preferred.term)
         return total
 
     def normalized(self, raw: Scores) -> Scores:
@@ -195,7 +197,7 @@ class _PreferenceScorer:
 
 
 def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:
-    """Return whether a node, which need not be in the node table, satisfies the rule; equals `Snapshot.matching`."""
+    """Return whether a node, which need not be in the node table, satisfies the rule; equals `ClusterView.matching`."""
     if any(node.labels.get(key) != value for key, value in rule.node_selector or ()):
         return False
     return rule.terms is None or any(_term_matches(term, node) for term in rule.terms)
@@ -237,7 +239,7 @@ def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:
 
     Empty if the pod's rule matches, or if no label could make it match.
     """
-    node, rule = context.snapshot.node_at(row), context.pod.spec.required_node_affinity
+    node, rule = context.view.node_at(row), context.pod.spec.required_node_affinity
     if node is None:
         return ()
     pairs = [
@@ -256,7 +258,7 @@ def _unmet_text(context: ExplainContext, row: int) -> str:
 
 def _add_labels(context: ExplainContext, row: int) -> list[Changes]:
     """Return the labels that the node lacks; empty if its name or a fixed label would have to change."""
-    node, unmet = context.snapshot.node_at(row), _unmet(context, row)
+    node, unmet = context.view.node_at(row), _unmet(context, row)
     if node is None or not unmet:
         return []
     if any(one.key == _NAME_FIELD or (one.key in _FIXED_LABELS and one.key in node.labels) for one in unmet):

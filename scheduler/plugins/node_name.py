@@ -14,16 +14,16 @@ from typing import ClassVar, Final
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodeName"
 
 OTHER_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 
 
-class NodeName:
+class NodeName(FilterPlugin):
     """Refuses every node but the one that the pod names."""
 
     name = NAME
@@ -33,12 +33,12 @@ class NodeName:
         """Return new nodes."""
         return (ClusterEventWithHint(Resource.NODE, Action.ADD),)
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that names no node."""
         if not context.pod.node_name:
             return SKIP
-        row = snapshot.nodes.row_by_name.get(context.pod.node_name)
-        mask = np.zeros(snapshot.n_rows, dtype=np.bool_)
+        row = view.nodes.row_by_name.get(context.pod.node_name)
+        mask = np.zeros(view.n_rows, dtype=np.bool_)
         if row is not None:
             mask[row] = True
-        return RuleFilter(snapshot.n_rows, (mask, OTHER_NODE))
+        return RuleFilter(view.n_rows, (mask, OTHER_NODE))

@@ -17,13 +17,19 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.pods import HostPort, Pod
 from scheduler.state.cluster import host_ports
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodePorts"
 
@@ -33,7 +39,7 @@ PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the reques
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
 
 
-class NodePorts:
+class NodePorts(FilterPlugin):
     """Refuses nodes on which a host port of the pod is taken."""
 
     name = NAME
@@ -49,18 +55,18 @@ class NodePorts:
             ClusterEventWithHint(Resource.NODE, Action.ADD),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that wants no host port."""
         wanted = self._wanted.of(context.pod)
         if not wanted:
             return SKIP
-        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+        mask = np.ones(view.n_rows, dtype=np.bool_)
         for port in wanted:
-            held = snapshot.nodes.ports.get((port.protocol, port.port))
+            held = view.nodes.ports.get((port.protocol, port.port))
             if held:
                 mask[conflicting_rows(port.ip, held)] = False
         return RuleFilter(
-            snapshot.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, snapshot), needs_pods=False
+            view.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, view), needs_pods=False
         )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
@@ -68,16 +74,16 @@ class NodePorts:
         return PluginExplanation(repair=Repair(partial(_free_ports, context)))
 
 
-class _PortTrial:
+class _PortTrial(CountingExtensions):
     """
     The ports of one node that conflict with wanted ones, while pods come and go there.
 
     Quirk of kubernetes 1.36 (HostPortInfo is a set): of two pods that hold the same port, the first to go frees it.
     """
 
-    def __init__(self, wanted: Sequence[HostPort], snapshot: Snapshot, row: int) -> None:
+    def __init__(self, wanted: Sequence[HostPort], view: ClusterView, row: int) -> None:
         self._wanted = wanted
-        self._held = {port for placed in snapshot.placed_on(row) for port in self._conflicting(placed.pod)}
+        self._held = {port for placed in view.placed_on(row) for port in self._conflicting(placed.pod)}
         #: Pods of the node that are counted out, and others that are counted in, by UID.
         self._out: set[str] = set()
         self._in: dict[str, set[HostPort]] = {}
@@ -121,7 +127,7 @@ def _free_ports(context: ExplainContext, row: int) -> list[Changes]:
     holding = [pod for pod in context.pods_on(row) if _conflict(context.pod, pod)]
     if not holding or any(map(must_stay, holding)):
         return []
-    node_name = context.snapshot.nodes.name_of(row)
+    node_name = context.view.nodes.name_of(row)
     return [tuple(removal(pod, node_name) for pod in holding)]
 
 

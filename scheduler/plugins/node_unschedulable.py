@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.changes import Uncordon
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodeUnschedulable"
 
@@ -29,7 +29,7 @@ CORDONED: Final = unresolvable("node(s) were unschedulable")
 _UNSCHEDULABLE: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(FilterPlugin):
     """Refuses cordoned nodes."""
 
     name = NAME
@@ -46,15 +46,15 @@ class NodeUnschedulable:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that may run on cordoned nodes."""
         if _tolerates_cordons(context.pod):
             return SKIP
-        return RuleFilter(snapshot.n_rows, (~snapshot.nodes.unschedulable, CORDONED))
+        return RuleFilter(view.n_rows, (~view.nodes.unschedulable, CORDONED))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Propose to uncordon the node."""
-        name_of = context.snapshot.nodes.name_of
+        name_of = context.view.nodes.name_of
         return PluginExplanation(repair=Repair(lambda row: [(Uncordon(name_of(row)),)]))
 
 

@@ -31,7 +31,13 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
@@ -46,7 +52,7 @@ from scheduler.model.volumes import (
 )
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "NodeVolumeLimits"
 
@@ -55,7 +61,7 @@ TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(FilterPlugin):
     """The attach limits of CSI drivers."""
 
     name = NAME
@@ -81,49 +87,49 @@ class NodeVolumeLimits:
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without volumes that count."""
         if not _may_count(context.pod.spec):
             return SKIP
-        wanted = _wanted(context.pod, snapshot)
+        wanted = _wanted(context.pod, view)
         if isinstance(wanted, Status):
             # Upstream finds this out at Filter, on every node. An error there ends the cycle, which no filter can here;
             # but VolumeBinding refuses such a pod before, unless it is switched off.
-            return RuleFilter(snapshot.n_rows, (np.zeros(snapshot.n_rows, dtype=np.bool_), wanted))
-        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+            return RuleFilter(view.n_rows, (np.zeros(view.n_rows, dtype=np.bool_), wanted))
+        mask = np.ones(view.n_rows, dtype=np.bool_)
         for driver, volumes in wanted.items():
-            mask &= _fits(driver, volumes, snapshot)
+            mask &= _fits(driver, volumes, view)
         return RuleFilter(
-            snapshot.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, snapshot), needs_pods=False
+            view.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, view), needs_pods=False
         )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which driver attaches too few volumes; propose that pods with such volumes leave."""
-        wanted = _wanted(context.pod, context.snapshot)
+        wanted = _wanted(context.pod, context.view)
         if isinstance(wanted, Status):
             return PluginExplanation()
         return PluginExplanation(
-            where=lambda rows: [_shortage_text(context.snapshot, wanted, rows)] * len(rows),
+            where=lambda rows: [_shortage_text(context.view, wanted, rows)] * len(rows),
             repair=Repair(partial(_detach, context, wanted)),
             admitted="room for its volumes",
         )
 
 
-class _RoomTrial:
+class _RoomTrial(CountingExtensions):
     """The volumes of one node while pods come and go there."""
 
-    def __init__(self, wanted: Mapping[str, set[AttachedVolume]], snapshot: Snapshot, row: int) -> None:
+    def __init__(self, wanted: Mapping[str, set[AttachedVolume]], view: ClusterView, row: int) -> None:
         self._wanted = wanted
-        self._snapshot = snapshot
-        self._attached = snapshot.volumes.attached
-        self._node_name = snapshot.nodes.name_of(row)
-        self._room = {driver: int(snapshot.volume_room(driver)[row]) for driver in wanted}
+        self._view = view
+        self._attached = view.volumes.attached
+        self._node_name = view.nodes.name_of(row)
+        self._room = {driver: int(view.volume_room(driver)[row]) for driver in wanted}
         #: Pods of the node by volume, where that changed.
         self._n_users: dict[AttachedVolume, int] = {}
 
     def count(self, pod: Pod, delta: int) -> None:
         """Count the pod's uses in or out; a volume leaves with its last pod, unless it is attached without one."""
-        for volume in self._snapshot.volumes.attached_by(pod):
+        for volume in self._view.volumes.attached_by(pod):
             if volume.driver not in self._room:
                 continue
             before = self._users(volume)
@@ -148,7 +154,7 @@ def _may_count(spec: PodSpec) -> bool:
     return bool(spec.claim_volumes) or any(disk.plugin in MIGRATIONS for disk in spec.disks)
 
 
-def _wanted(pod: Pod, snapshot: Snapshot) -> Mapping[str, set[AttachedVolume]] | Status:
+def _wanted(pod: Pod, view: ClusterView) -> Mapping[str, set[AttachedVolume]] | Status:
     """
     Return the pod's volumes by driver, or why they cannot be told.
 
@@ -158,12 +164,12 @@ def _wanted(pod: Pod, snapshot: Snapshot) -> Mapping[str, set[AttachedVolume]] |
     for claim_volume in pod.spec.claim_volumes:
         name = claim_volume.claim_name(pod.name)
         key = f"{pod.namespace}/{name}"
-        claim = snapshot.volumes.claim(key)
+        claim = view.volumes.claim(key)
         if claim is None:
             return unresolvable(f"looking up PVC {key}: {no_such(StorageKind.CLAIM, name)}")
         if claim_volume.is_ephemeral and claim.owner_uid != pod.uid:
             return failed(not_owned(claim, pod))
-        if (volume := snapshot.volumes.attached_as(key)) is not None:
+        if (volume := view.volumes.attached_as(key)) is not None:
             found.setdefault(volume.driver, set()).add(volume)
     for disk in pod.spec.disks:
         if (named := csi_volume(disk)) is not None:
@@ -171,46 +177,46 @@ def _wanted(pod: Pod, snapshot: Snapshot) -> Mapping[str, set[AttachedVolume]] |
     return found
 
 
-def _fits(driver: str, volumes: set[AttachedVolume], snapshot: Snapshot) -> Mask:
+def _fits(driver: str, volumes: set[AttachedVolume], view: ClusterView) -> Mask:
     """Return the rows that can attach the volumes of a driver."""
-    room, needed = snapshot.volume_room(driver), _needed(volumes, snapshot)
+    room, needed = view.volume_room(driver), _needed(volumes, view)
     fits: Mask = (room >= needed) | (needed == 0)
     return fits
 
 
-def _needed(volumes: set[AttachedVolume], snapshot: Snapshot) -> Amounts:
+def _needed(volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
     Return how many of the volumes each row would have to attach, because no pod of the node uses them.
 
     Quirk of kubernetes 1.36: one that is attached already, but that no pod there uses, is counted twice.
     """
-    needed = np.full(snapshot.n_rows, len(volumes), dtype=np.int64)
+    needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
-        for node_name in snapshot.volumes.attached.users(volume):
-            needed[snapshot.nodes.row_by_name[node_name]] -= 1
+        for node_name in view.volumes.attached.users(volume):
+            needed[view.nodes.row_by_name[node_name]] -= 1
     return needed
 
 
-def _shortage_text(snapshot: Snapshot, wanted: Mapping[str, set[AttachedVolume]], rows: Rows) -> str:
+def _shortage_text(view: ClusterView, wanted: Mapping[str, set[AttachedVolume]], rows: Rows) -> str:
     """Return the first driver that is short on all rows, and the most that any of them has left."""
     for driver, volumes in sorted(wanted.items()):
-        missing = _needed(volumes, snapshot)[rows] - snapshot.volume_room(driver)[rows]
+        missing = _needed(volumes, view)[rows] - view.volume_room(driver)[rows]
         if (missing > 0).all():
-            most = max(0, int(snapshot.volume_room(driver)[rows].max()))
+            most = max(0, int(view.volume_room(driver)[rows].max()))
             return f"needs {len(volumes)} more of driver {driver}, at most {most} can be attached"
     return ""
 
 
 def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], row: int) -> list[Changes]:
     """Return the removal of few pods that have enough volumes of each driver that is short; empty if there are none."""
-    snapshot = context.snapshot
+    view = context.view
     missing = {
-        driver: int(_needed(volumes, snapshot)[row] - snapshot.volume_room(driver)[row])
+        driver: int(_needed(volumes, view)[row] - view.volume_room(driver)[row])
         for driver, volumes in wanted.items()
     }
     leaving: list[Pod] = []
     for pod in sorted(context.pods_on(row), key=lambda pod: (pod.priority, pod.key)):
-        theirs = {} if must_stay(pod) else _wanted(pod, snapshot)
+        theirs = {} if must_stay(pod) else _wanted(pod, view)
         if isinstance(theirs, Status) or not any(missing.get(driver, 0) > 0 for driver in theirs):
             continue
         leaving.append(pod)
@@ -218,7 +224,7 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
             missing[driver] = missing.get(driver, 0) - len(volumes)
     if any(n > 0 for n in missing.values()) or not 0 < len(leaving) <= MOST_REMOVED:
         return []
-    return [tuple(removal(pod, snapshot.nodes.name_of(row)) for pod in leaving)]
+    return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)]
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:

@@ -1,7 +1,7 @@
 """
 The only list of plugins, and the construction of profiles from names, arguments and weights.
 
-A plugin's file has its extension points, default weight, arguments and events. That a plugin has the methods that a
+A plugin's file has its extension points, default weight, arguments and events. That a plugin runs at the points that a
 profile needs is checked here, once, and not in each cycle.
 """
 
@@ -12,11 +12,9 @@ from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
-from scheduler.framework.guest_results import described
-from scheduler.framework.guests import GuardedPlugin, GuestAdmission, GuestPlugin
-from scheduler.framework.interface import FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.out_of_tree import GuardedPlugin, OutOfTreeAdmission, OutOfTreePlugin
+from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.post_filter import PostFilterPlugin
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.volumes import StorageKind
@@ -41,13 +39,12 @@ from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.plugins.volume_restrictions import VolumeRestrictions
 from scheduler.plugins.volume_zone import VolumeZone
 
-#: A plugin's class. It has `name` and `extension_points`, and `events_to_register` if it can refuse a pod. It has
-#: `default_weight` if it scores, and `storage_kinds` if it reads any. It has `args_type` if it takes arguments: an
-#: instance of it, complete, and a `PluginContext` are then passed to the constructor, which otherwise takes none.
+#: A class of `framework.interface.Plugin`. If it has an `args_type`, its constructor takes an instance of that type and
+#: a `PluginContext`; otherwise nothing.
 PluginClass = type[Any]
 
 #: A profile without plugins of the user's.
-NO_GUESTS: Final[Mapping[str, GuestPlugin]] = {}
+NO_OUT_OF_TREE: Final[Mapping[str, OutOfTreePlugin]] = {}
 
 #: Plugins of every profile, whatever the configuration says: the first and the last to filter.
 ALWAYS_FIRST: Final = Unsupported
@@ -81,25 +78,13 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
 }
 
 
-def default_weight(plugin: PluginClass) -> int:
-    """Return the plugin's default weight, 0 if it does not score."""
-    weight: int = getattr(plugin, "default_weight", 0)
-    return weight
-
-
-def args_type(plugin: PluginClass) -> type[Any] | None:
-    """Return the type of the plugin's arguments, None if it takes none."""
-    found: type[Any] | None = getattr(plugin, "args_type", None)
-    return found
-
-
 def storage_kinds(
-    names: Collection[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+    names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
 ) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
-    in_tree = (getattr(plugin, "storage_kinds", ()) for name, plugin in IN_TREE.items() if name in names)
-    of_guests = (guest.storage_kinds for name, guest in guests.items() if name in names)
-    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_guests)))
+    in_tree = (plugin.storage_kinds for name, plugin in IN_TREE.items() if name in names)
+    of_out_of_tree = (plugin.storage_kinds for name, plugin in out_of_tree.items() if name in names)
+    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_out_of_tree)))
 
 
 def build_profile(
@@ -113,7 +98,7 @@ def build_profile(
     args_by_plugin: Mapping[str, object] | None = None,
     context: PluginContext,
     percentage_of_nodes_to_score: int = 0,
-    guests: Mapping[str, GuestPlugin] = NO_GUESTS,
+    out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE,
 ) -> Profile:
     """
     Return the profile that runs these plugins in this order, one instance of each.
@@ -128,61 +113,76 @@ def build_profile(
         args_by_plugin: arguments by plugin name; other plugins get their defaults.
         context: passed to the plugins' constructors.
         percentage_of_nodes_to_score: 0 scores all nodes.
-        guests: plugins of the user's, by name.
+        out_of_tree: plugins of the user's, by name.
 
-    Raises InvariantViolation for a name that is neither in `IN_TREE` nor a guest's, and for a plugin without the
-    extension point; settings reject both. Raises SettingsError for a guest that its arguments do not make.
+    Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
+    without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin that its arguments
+    do not make.
     """
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}
-    built = {
-        name: _guarded(scheduler_name, guests[name], args_by_plugin, context)
-        if name in guests
-        else _build(name, IN_TREE.get(name), args_by_plugin, context)
+    guarded = {
+        name: _guarded(scheduler_name, out_of_tree[name], args_by_plugin, context)
         for name in dict.fromkeys(used)
+        if name in out_of_tree
     }
-    admitting = [built[name] for name in pre_enqueue]
-    gang_scheduling = built[ALWAYS_LAST_TO_ADMIT]
-    if not isinstance(gang_scheduling, GangScheduling):
-        raise InvariantViolation(f"plugin {ALWAYS_LAST_TO_ADMIT} was replaced")
+    built: dict[str, Any] = {
+        name: guarded.get(name) or _build(name, args_by_plugin, context) for name in dict.fromkeys(used)
+    }
     return Profile(
         scheduler_name=scheduler_name,
         filters=(
             ALWAYS_FIRST(),
-            *(GuestAdmission(plugin) for plugin in admitting if isinstance(plugin, GuardedPlugin)),
-            *(PreFilterOnly(_filter_plugin(name, built[name])) for name in prefilter_only),
-            *(_filter_plugin(name, built[name]) for name in filters),
+            *(OutOfTreeAdmission(guarded[name]) for name in pre_enqueue if name in guarded),
+            *(PreFilterOnly(_at(built[name], "filter", "preFilter")) for name in prefilter_only),
+            *(_at(built[name], "preFilter", "filter") for name in filters),
             ALWAYS_LAST(),
         ),
-        scorers=tuple(WeightedScorer(_score_plugin(name, built[name]), weight) for name, weight in scorers),
-        post_filters=tuple(_post_filter_plugin(name, built[name]) for name in post_filters),
-        pre_enqueue=tuple(_pre_enqueue_plugin(name, built[name]) for name in pre_enqueue),
+        scorers=tuple(
+            WeightedScorer(_at(built[name], "preScore", "score"), weight) for name, weight in scorers
+        ),
+        post_filters=tuple(_at(built[name], "postFilter") for name in post_filters),
+        pre_enqueue=tuple(_at(built[name], "preEnqueue") for name in pre_enqueue),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
-        guests=tuple(plugin for plugin in built.values() if isinstance(plugin, GuardedPlugin)),
-        max_search_decisions=gang_scheduling.args.max_search_decisions,
+        out_of_tree=tuple(guarded.values()),
+        max_search_decisions=built[ALWAYS_LAST_TO_ADMIT].args.max_search_decisions,
     )
 
 
 def _guarded(
-    scheduler_name: str, guest: GuestPlugin, args_by_plugin: Mapping[str, object], context: PluginContext
+    scheduler_name: str,
+    declared: OutOfTreePlugin,
+    args_by_plugin: Mapping[str, object],
+    context: PluginContext,
 ) -> GuardedPlugin:
     # Profiles are built anew for each explanation; they share the values that they derive from one state.
-    owner = (scheduler_name, guest.name, repr(args_by_plugin.get(guest.name)))
+    owner = (scheduler_name, declared.name, repr(args_by_plugin.get(declared.name)))
     try:
-        plugin = _build(guest.name, guest.plugin_class, args_by_plugin, context)
-        return GuardedPlugin(guest.name, plugin, owner)
+        plugin = _made(declared.name, declared.plugin_class, declared.args_type, args_by_plugin, context)
+        return GuardedPlugin(declared.name, plugin, owner)
     except Exception as error:
-        found = described(error, guest.plugin_class)
-        raise SettingsError(guest.source, guest.name, found, "a plugin that its arguments make") from error
+        found = described(error, declared.plugin_class)
+        raise SettingsError(
+            declared.source, declared.name, found, "a plugin that its arguments make"
+        ) from error
 
 
-def _build(
-    name: str, plugin: PluginClass | None, args_by_plugin: Mapping[str, object], context: PluginContext
-) -> object:
+def _build(name: str, args_by_plugin: Mapping[str, object], context: PluginContext) -> object:
+    plugin = IN_TREE.get(name)
     if plugin is None:
         raise InvariantViolation(f"plugin {name} is in no registry")
-    kind = args_type(plugin)
+    return _made(name, plugin, plugin.args_type, args_by_plugin, context)
+
+
+def _made(
+    name: str,
+    plugin: PluginClass,
+    kind: type[Any] | None,
+    args_by_plugin: Mapping[str, object],
+    context: PluginContext,
+) -> object:
+    """Return an instance. `kind`: of its arguments, None if it takes none."""
     if kind is None:
         return plugin()
     args = args_by_plugin.get(name)
@@ -193,25 +193,8 @@ def _build(
     return plugin(args, context)
 
 
-def _filter_plugin(name: str, plugin: object) -> FilterPlugin:
-    if isinstance(plugin, FilterPlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} does not filter")
-
-
-def _score_plugin(name: str, plugin: object) -> ScorePlugin:
-    if isinstance(plugin, ScorePlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} does not score")
-
-
-def _pre_enqueue_plugin(name: str, plugin: object) -> PreEnqueuePlugin:
-    if isinstance(plugin, PreEnqueuePlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} has no PreEnqueue")
-
-
-def _post_filter_plugin(name: str, plugin: object) -> PostFilterPlugin:
-    if isinstance(plugin, PostFilterPlugin):
-        return plugin
-    raise InvariantViolation(f"plugin {name} has no PostFilter")
+def _at(plugin: Any, *points: str) -> Any:  # noqa: ANN401 - the profile names the type
+    """Return the plugin. Raises InvariantViolation if it runs at none of the points."""
+    if not set(points) & set(plugin.extension_points):
+        raise InvariantViolation(f"plugin {plugin.name} does not run at {points[-1]}")
+    return plugin

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from scheduler.framework.interface import PreEnqueuePlugin
 from scheduler.model.pods import Pod
 
 NAME: Final = "SchedulingGates"
 
 
-class SchedulingGates:
+class SchedulingGates(PreEnqueuePlugin):
     """Keeps pods with spec.schedulingGates out of the active queue."""
 
     name = NAME

@@ -20,11 +20,13 @@ from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resou
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import (
     FeasibleNodes,
+    FilterPlugin,
     FinalScores,
     PodContext,
     PreFiltered,
     PreScored,
     RuleFilter,
+    ScorePlugin,
 )
 from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
 from scheduler.framework.status import unresolvable
@@ -34,8 +36,8 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.wording import taint_text
 from scheduler.state.arrays import Amounts, Scores
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
-from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "TaintToleration"
 
@@ -46,7 +48,7 @@ _SOFT_EFFECTS: Final = ("PreferNoSchedule",)
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 
 
-class TaintToleration:
+class TaintToleration(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by their untolerated taints."""
 
     name = NAME
@@ -64,10 +66,10 @@ class TaintToleration:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the filter; no pod is skipped."""
-        tolerated = snapshot.tolerated(context.pod.spec.tolerations)
-        return RuleFilter(snapshot.n_rows, (tolerated, NOT_TOLERATED))
+        tolerated = view.tolerated(context.pod.spec.tolerations)
+        return RuleFilter(view.n_rows, (tolerated, NOT_TOLERATED))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by their taints; propose to tolerate or to remove them."""
@@ -76,12 +78,12 @@ class TaintToleration:
             repair=Repair(partial(_lift_taints, context)),
         )
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped. If no node has an untolerated soft taint, every node scores 100."""
-        counts = snapshot.n_untolerated_taints(context.pod.spec.tolerations, _SOFT_EFFECTS)
+        counts = view.n_untolerated_taints(context.pod.spec.tolerations, _SOFT_EFFECTS)
         if counts.item(counts.argmax()):
             return _TaintScorer(counts, feasible)
-        return FinalScores(snapshot.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16)))
+        return FinalScores(view.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16)))
 
 
 class _TaintScorer:
@@ -121,7 +123,7 @@ def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -
 
 
 def _untolerated(context: ExplainContext, row: int) -> tuple[Taint, ...]:
-    nodes = context.snapshot.nodes
+    nodes = context.view.nodes
     taints = nodes.taint_sets[int(nodes.taint_set[row])]
     return untolerated(taints, context.pod.spec.tolerations, HARD_EFFECTS)
 
@@ -132,7 +134,7 @@ def _taints_text(context: ExplainContext, row: int) -> str:
 
 def _lift_taints(context: ExplainContext, row: int) -> list[Changes]:
     """Return two alternatives: the pod tolerates the taints, or the node loses them."""
-    taints, node_name = _untolerated(context, row), context.snapshot.nodes.name_of(row)
+    taints, node_name = _untolerated(context, row), context.view.nodes.name_of(row)
     removals = tuple(dict.fromkeys(_taint_removal(node_name, taint) for taint in taints))
     if any(taint.key.startswith(_CONDITION_TAINTS) for taint in taints):
         return [removals]

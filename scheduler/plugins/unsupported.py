@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from scheduler.framework.interface import PodContext, PreFiltered
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import PodSpec
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "Unsupported"
 
 
-class Unsupported:
+class Unsupported(FilterPlugin):
     """Rejects pods that need an unsupported feature. No event lifts the rejection, since a pod's needs never change."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter",)
 
-    def prefilter(self, context: PodContext, _snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, _view: ClusterView) -> PreFiltered:
         """Skip a pod that needs only supported features."""
         return rejection(context.pod.spec) or SKIP
 

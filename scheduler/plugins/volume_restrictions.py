@@ -32,13 +32,19 @@ from scheduler.framework.explaining import (
     must_stay,
     removal,
 )
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import (
+    CountingExtensions,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    RuleFilter,
+)
 from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind, no_such
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "VolumeRestrictions"
 
@@ -49,7 +55,7 @@ CLAIM_TAKEN: Final = unschedulable(
 )
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(FilterPlugin):
     """Disks and claims that cannot be shared."""
 
     name = NAME
@@ -72,28 +78,28 @@ class VolumeRestrictions:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without such a disk and without a claim that is in use."""
         pod = context.pod
         once_per_pod = []
         for name in pod.spec.claims:
-            claim = snapshot.volumes.claim(f"{pod.namespace}/{name}")
+            claim = view.volumes.claim(f"{pod.namespace}/{name}")
             if claim is None:
                 return unresolvable(no_such(StorageKind.CLAIM, name))
             if READ_WRITE_ONCE_POD in claim.access_modes:
                 once_per_pod.append(claim)
         # Quirk of kubernetes 1.36: the claim is taken on every node, so that no node is better than another.
-        n_taken = sum(map(snapshot.is_claim_used, once_per_pod))
+        n_taken = sum(map(view.is_claim_used, once_per_pod))
         if not n_taken and not any(disk.plugin in RESTRICTED for disk in pod.spec.disks):
             return SKIP
-        mask = np.ones(snapshot.n_rows, dtype=np.bool_)
-        mask[list(snapshot.with_conflicting_disks(pod.spec.disks))] = False
-        trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, snapshot)
+        mask = np.ones(view.n_rows, dtype=np.bool_)
+        mask[list(view.with_conflicting_disks(pod.spec.disks))] = False
+        trial = partial(_SharingTrial, pod, [claim.name for claim in once_per_pod], n_taken, view)
         if not n_taken:
-            return RuleFilter(snapshot.n_rows, (mask, DISK_TAKEN), trial=trial, needs_pods=False)
-        nowhere = np.zeros(snapshot.n_rows, dtype=np.bool_)
+            return RuleFilter(view.n_rows, (mask, DISK_TAKEN), trial=trial, needs_pods=False)
+        nowhere = np.zeros(view.n_rows, dtype=np.bool_)
         return RuleFilter(
-            snapshot.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial, needs_pods=False
+            view.n_rows, (mask, DISK_TAKEN), (nowhere, CLAIM_TAKEN), trial=trial, needs_pods=False
         )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
@@ -109,16 +115,16 @@ class VolumeRestrictions:
         )
 
 
-class _SharingTrial:
+class _SharingTrial(CountingExtensions):
     """The disks of one node that conflict, and the claims in use, while pods come and go there."""
 
     def __init__(
-        self, pod: Pod, once_per_pod: Sequence[str], n_taken: int, snapshot: Snapshot, row: int
+        self, pod: Pod, once_per_pod: Sequence[str], n_taken: int, view: ClusterView, row: int
     ) -> None:
         self._pod = pod
         self._once_per_pod = once_per_pod
         self._n_taken = n_taken
-        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in snapshot.placed_on(row))
+        self._n_conflicts = sum(_n_conflicts(pod, placed.pod) for placed in view.placed_on(row))
 
     def count(self, pod: Pod, delta: int) -> None:
         """
@@ -162,17 +168,17 @@ def _hint_after_claim_add(
 
 def _users_of_claims(context: ExplainContext) -> list[tuple[Pod, str]]:
     """Return the pods that use one of the pod's ReadWriteOncePod claims, and their nodes."""
-    snapshot, namespace = context.snapshot, context.pod.namespace
-    claims = [snapshot.volumes.claim(f"{namespace}/{name}") for name in context.pod.spec.claims]
+    view, namespace = context.view, context.pod.namespace
+    claims = [view.volumes.claim(f"{namespace}/{name}") for name in context.pod.spec.claims]
     names = {
-        claim.name: snapshot.volumes.users(claim.key)
+        claim.name: view.volumes.users(claim.key)
         for claim in claims
         if claim is not None and READ_WRITE_ONCE_POD in claim.access_modes
     }
     return [
         (pod, node_name)
         for node_name in sorted(set().union(*names.values()))
-        for pod in context.pods_on(snapshot.nodes.row_by_name[node_name])
+        for pod in context.pods_on(view.nodes.row_by_name[node_name])
         if pod.namespace == namespace and not names.keys().isdisjoint(pod.spec.claims)
     ]
 
@@ -182,7 +188,7 @@ def _free_disks(context: ExplainContext, row: int) -> list[Changes]:
     holding = [pod for pod in context.pods_on(row) if _share_disk(context.pod, pod)]
     if not holding or any(map(must_stay, holding)):
         return []
-    node_name = context.snapshot.nodes.name_of(row)
+    node_name = context.view.nodes.name_of(row)
     return [tuple(removal(pod, node_name) for pod in holding)]
 
 

@@ -20,7 +20,7 @@ from scheduler.framework.events import (
     never,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import PodContext, PreFiltered, RuleFilter
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
@@ -37,8 +37,8 @@ from scheduler.model.volumes import (
     zones_of,
 )
 from scheduler.state.arrays import Mask
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
-from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "VolumeZone"
 
@@ -51,7 +51,7 @@ _STANDS_IN: Final[Mapping[str, str]] = {BETA_ZONE_KEY: ZONE_KEY, BETA_REGION_KEY
 _Rule = tuple[str, frozenset[str]]
 
 
-class VolumeZone:
+class VolumeZone(FilterPlugin):
     """Zones and regions of volumes, by label."""
 
     name = NAME
@@ -70,29 +70,29 @@ class VolumeZone:
             ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod whose volumes have no such labels."""
         rules: list[_Rule] = []
         for name in context.pod.spec.claims:
-            volume = _volume(context.pod, name, snapshot)
+            volume = _volume(context.pod, name, view)
             if isinstance(volume, Status):
                 return volume
             if volume is not None:
                 rules += _rules(volume)
         if not rules:
             return SKIP
-        mask = snapshot.alive & _within_all(rules, snapshot)
+        mask = view.alive & _within_all(rules, view)
         # A node without any of the labels is not of a cluster with zones, and lets every volume in.
-        mask |= snapshot.alive & ~_labelled(snapshot)
-        return RuleFilter(snapshot.n_rows, (mask, OTHER_ZONE))
+        mask |= view.alive & ~_labelled(view)
+        return RuleFilter(view.n_rows, (mask, OTHER_ZONE))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Name the volumes and their zones."""
-        snapshot, found = context.snapshot, []
+        view, found = context.view, []
         for name in context.pod.spec.claims:
-            volume = _volume(context.pod, name, snapshot)
+            volume = _volume(context.pod, name, view)
             if isinstance(volume, PersistentVolume):
-                outside = ~(_within_all(_rules(volume), snapshot) | ~_labelled(snapshot))
+                outside = ~(_within_all(_rules(volume), view) | ~_labelled(view))
                 found.append((outside, f"claim {name}: volume {volume.key} is in {_zones_text(volume)}"))
         return PluginExplanation(
             where=lambda rows: [
@@ -101,9 +101,9 @@ class VolumeZone:
         )
 
 
-def _volume(pod: Pod, claim_name: str, snapshot: Snapshot) -> PersistentVolume | Status | None:
+def _volume(pod: Pod, claim_name: str, view: ClusterView) -> PersistentVolume | Status | None:
     """Return the volume of the claim, None if a node may still be chosen for it, or why there is none."""
-    volumes = snapshot.volumes
+    volumes = view.volumes
     claim = volumes.claim(f"{pod.namespace}/{claim_name}")
     if claim is None:
         return unresolvable(no_such(StorageKind.CLAIM, claim_name))
@@ -130,38 +130,38 @@ def _zones_text(volume: PersistentVolume) -> str:
     return ", ".join(f"{key}={'|'.join(sorted(values))}" for key, values in _rules(volume))
 
 
-def _within_all(rules: Iterable[_Rule], snapshot: Snapshot) -> Mask:
-    mask = np.ones(snapshot.n_rows, dtype=np.bool_)
+def _within_all(rules: Iterable[_Rule], view: ClusterView) -> Mask:
+    mask = np.ones(view.n_rows, dtype=np.bool_)
     for rule in rules:
-        mask &= _within(rule, snapshot)
+        mask &= _within(rule, view)
     return mask
 
 
-def _within(rule: _Rule, snapshot: Snapshot) -> Mask:
+def _within(rule: _Rule, view: ClusterView) -> Mask:
     """Return the rows with one of the label's values; where an old label is absent its newer name counts."""
     key, values = rule
-    within = _has_value(key, values, snapshot)
+    within = _has_value(key, values, view)
     newer = _STANDS_IN.get(key)
     if newer is not None:
-        within |= ~_has_label(key, snapshot) & _has_value(newer, values, snapshot)
+        within |= ~_has_label(key, view) & _has_value(newer, values, view)
     return within
 
 
-def _labelled(snapshot: Snapshot) -> Mask:
-    labelled = np.zeros(snapshot.n_rows, dtype=np.bool_)
+def _labelled(view: ClusterView) -> Mask:
+    labelled = np.zeros(view.n_rows, dtype=np.bool_)
     for key in TOPOLOGY_KEYS:
-        labelled |= _has_label(key, snapshot)
+        labelled |= _has_label(key, view)
     return labelled
 
 
-def _has_label(key: str, snapshot: Snapshot) -> Mask:
-    return np.not_equal(snapshot.column(key).ids[: snapshot.n_rows], ABSENT)
+def _has_label(key: str, view: ClusterView) -> Mask:
+    return np.not_equal(view.column(key).ids[: view.n_rows], ABSENT)
 
 
-def _has_value(key: str, values: frozenset[str], snapshot: Snapshot) -> Mask:
-    column = snapshot.column(key)
+def _has_value(key: str, values: frozenset[str], view: ClusterView) -> Mask:
+    column = view.column(key)
     wanted = [column.id_by_value[value] for value in values if value in column.id_by_value]
-    return np.isin(column.ids[: snapshot.n_rows], wanted)
+    return np.isin(column.ids[: view.n_rows], wanted)
 
 
 def _hint_after_class_add(_pod: Pod, _old: StorageClass | None, new: StorageClass | None) -> Hint:

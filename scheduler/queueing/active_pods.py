@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sortedcontainers import SortedDict
 
-from scheduler.queueing.ordered_pods import OrderedPods, OrderKey, active_order
+from scheduler.queueing.ordered_pods import OrderedPods, OrderKey
 from scheduler.queueing.queued_pod import QueuedPod
 
 
@@ -16,7 +18,9 @@ class ActivePods:
     one step. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
+        """`order`: see `QueuePolicy`."""
+        self._order_of = order
         self.behind: set[str] = set()
         self._pods_by_namespace: dict[str, OrderedPods] = {}
         #: Namespaces by the key of their first pod: ahead, and behind.
@@ -32,7 +36,7 @@ class ActivePods:
         namespace = queued.pod.namespace
         pods = self._pods_by_namespace.get(namespace)
         if pods is None:
-            pods = self._pods_by_namespace[namespace] = OrderedPods(active_order)
+            pods = self._pods_by_namespace[namespace] = OrderedPods(self._order_of)
         known = pods.first_key()
         pods.add(queued)
         self._n_pods += 1
@@ -62,14 +66,14 @@ class ActivePods:
                 namespace = namespace_behind
         return self._pods_by_namespace[namespace].first()
 
-    def put_behind(self, namespace: str) -> None:
+    def deprioritize(self, namespace: str) -> None:
         """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
         if namespace not in self.behind:
             self._turn(namespace)
             self.behind.add(namespace)
 
-    def put_ahead(self, namespace: str) -> None:
-        """Undo `put_behind`."""
+    def restore_priority(self, namespace: str) -> None:
+        """Undo `deprioritize`."""
         if namespace in self.behind:
             self._turn(namespace)
             self.behind.remove(namespace)

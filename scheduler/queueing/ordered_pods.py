@@ -51,7 +51,7 @@ class OrderedPods:
         return first
 
 
-def active_order(queued: QueuedPod) -> OrderKey:
+def by_priority_and_age(queued: QueuedPod) -> OrderKey:
     """
     Return the key that sorts by higher priority, then older timestamp, then earlier arrival.
 
@@ -60,9 +60,9 @@ def active_order(queued: QueuedPod) -> OrderKey:
     return (-queued.priority, queued.timestamp_s, queued.arrival)
 
 
-def backoff_order(queued: QueuedPod) -> OrderKey:
-    """Return the key that sorts by the second in which the backoff ends, then as active pods are."""
-    return (queued.backoff_window_s, *active_order(queued))
+def by_end_of_backoff(queued: QueuedPod, order: Callable[[QueuedPod], OrderKey]) -> OrderKey:
+    """Return the key that sorts by the second in which the backoff ends, then as `order` does."""
+    return (queued.backoff_window_s, *order(queued))
 
 
 def last_attempt_order(queued: QueuedPod) -> OrderKey:

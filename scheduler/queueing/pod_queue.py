@@ -53,10 +53,12 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.incremental_work import IncrementalWork
 from scheduler.queueing.namespace_shares import NamespaceShares
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
+from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.queueing_hints import QueueingHintMap, QueueingHints
 from scheduler.queueing.sub_queues import SubQueues
@@ -83,9 +85,9 @@ class PodQueue:
         initial_backoff_s: float = 1.0,
         max_backoff_s: float = 10.0,
         max_in_unschedulable_s: float = 300.0,
-        namespace_share: float = 0.0,
+        policy: QueuePolicy = DEFAULT_POLICY,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
-        """`namespace_share`: see `NamespaceShares`."""
         self.incoming: Counter[tuple[str, str]] = Counter()
         self.unschedulable_by_plugin: Counter[tuple[str, str]] = Counter()
         self._hints = QueueingHints(events)
@@ -93,11 +95,12 @@ class PodQueue:
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
-        self._sub_queues = SubQueues()
+        self._sub_queues = SubQueues(policy.order)
+        self._pops_early = semantics.enabled(Gate.SCHEDULER_POP_FROM_BACKOFF_Q)
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
         self._last_flush_tick = 0
-        self._shares = NamespaceShares(namespace_share)
+        self._shares = NamespaceShares(policy.namespace_share)
         #: The namespace of the pod that was popped last, until its cycle is charged.
         self._charged_namespace: str | None = None
 
@@ -196,16 +199,17 @@ class PodQueue:
         Remove and return the pod to try now; None if there is none, or while there is a backlog.
 
         Pods whose backoff is over become active before. If none is active, the rejected pod whose backoff ends
-        first is popped early, but never a pod that failed with an error. Cost: O(log n).
+        first is popped early (gate SchedulerPopFromBackoffQ), but never a pod that failed with an error.
+        Cost: O(log n).
         """
         self._backlog.finish()
         self._backlog.add(self._completing_backoffs(now_s))
         if self._backlog:
             return None
-        self._put_ahead(now_s)
+        self._restore_priorities(now_s)
         queued = self._sub_queues.active.first()
         if queued is None:
-            queued = self._sub_queues.rejected_backoff.first()
+            queued = self._sub_queues.rejected_backoff.first() if self._pops_early else None
             if queued is None:
                 return None
             self.incoming[SubQueue.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
@@ -220,16 +224,16 @@ class PodQueue:
         if namespace is not None:
             self._shares.charge(namespace, used_s, now_s)
             if self._shares.is_over(namespace, now_s):
-                self._sub_queues.active.put_behind(namespace)
+                self._sub_queues.active.deprioritize(namespace)
 
     @property
-    def n_namespaces_behind(self) -> int:
+    def n_namespaces_deprioritized(self) -> int:
         """Number of namespaces over their share when it was last looked at, once a minute at least."""
         return len(self._sub_queues.active.behind)
 
     def sweep(self, now_s: float) -> None:
         """Forget the namespaces that have used no time lately. O(namespaces)."""
-        self._put_ahead(now_s)
+        self._restore_priorities(now_s)
         self._shares.sweep(now_s)
 
     def take(self, uid: str) -> QueuedPod | None:
@@ -261,7 +265,10 @@ class PodQueue:
 
     def can_pop(self) -> bool:
         """Return whether `pop` returns a pod, or has a backlog, without waiting for any backoff. Cost: O(1)."""
-        return bool(self._backlog or len(self._sub_queues.active) or len(self._sub_queues.rejected_backoff))
+        queues = self._sub_queues
+        return bool(
+            self._backlog or len(queues.active) or (self._pops_early and len(queues.rejected_backoff))
+        )
 
     def put_back(self, queued: QueuedPod, unschedulable_plugins: frozenset[str], now_s: float) -> None:
         """
@@ -320,12 +327,12 @@ class PodQueue:
     def _timeout_s(self, queued: QueuedPod) -> float:
         return queued.timestamp_s + self._max_in_unschedulable_s
 
-    def _put_ahead(self, now_s: float) -> None:
+    def _restore_priorities(self, now_s: float) -> None:
         """O(namespaces behind): each has used its share of `BURST_S` within `MEMORY_S`, so few of a large share can."""
         active = self._sub_queues.active
         for namespace in sorted(active.behind):
             if not self._shares.is_over(namespace, now_s):
-                active.put_ahead(namespace)
+                active.restore_priority(namespace)
 
     def _add(self, pod: Pod, event: ClusterEvent, now_s: float) -> None:
         queued = QueuedPod(pod, now_s, arrival=0)

@@ -1,7 +1,10 @@
 """The sub-queues, each sorted or indexed for what leaves it."""
 
+from collections.abc import Callable
+from functools import partial
+
 from scheduler.queueing.active_pods import ActivePods
-from scheduler.queueing.ordered_pods import OrderedPods, backoff_order
+from scheduler.queueing.ordered_pods import OrderedPods, OrderKey, by_end_of_backoff
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.unschedulable_pods import UnschedulablePods
 
@@ -9,8 +12,10 @@ from scheduler.queueing.unschedulable_pods import UnschedulablePods
 class SubQueues:
     """Active pods, pods that back off, and pods that wait for an event."""
 
-    def __init__(self) -> None:
-        self.active = ActivePods()
+    def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
+        """`order`: see `QueuePolicy`."""
+        self.active = ActivePods(order)
+        backoff_order = partial(by_end_of_backoff, order=order)
         #: Pods that back off after a rejection: these may be popped early.
         self.rejected_backoff = OrderedPods(backoff_order)
         self.error_backoff = OrderedPods(backoff_order)

@@ -27,7 +27,7 @@ import msgspec
 from aiohttp import web
 
 from scheduler.errors import SchedulerError, SettingsError
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels

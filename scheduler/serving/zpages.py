@@ -18,10 +18,12 @@ from typing import Final
 import yaml
 from aiohttp import web
 
+from scheduler.model.semantics import DEFAULT_SEMANTICS
+
 #: Programs know the component by this name.
 COMPONENT: Final = "kube-scheduler"
 #: The version of Kubernetes whose decisions these are.
-_EMULATED: Final = "1.36"
+_EMULATED: Final = str(DEFAULT_SEMANTICS.version)
 #: What upstream lists, which leaves out paths for debugging.
 _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 _GROUP: Final = "config.k8s.io"

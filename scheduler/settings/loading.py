@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.documents import MAX_CHARS, read_document
 from scheduler.settings.durations import format_duration
 from scheduler.settings.extenders import refuse_extenders
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.settings.guest_files import NO_PLUGINS, LoadedPlugins
+from scheduler.settings.out_of_tree_files import NO_PLUGINS, LoadedPlugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.problems import Problems, described, shown
 from scheduler.settings.profiles import read_percentage, read_profiles
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 def load_settings(
     file: str,
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    semantics: Semantics = DEFAULT_SEMANTICS,
     plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
     """
@@ -71,13 +71,13 @@ def load_settings(
         problems.found("", f"no UTF-8 at byte {error.start}", "UTF-8 text")
         problems.raise_if_any()
         raise
-    return parse_settings(text, source, feature_gates, plugins)
+    return parse_settings(text, source, semantics, plugins)
 
 
 def parse_settings(
     text: str,
     source: str,
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES,
+    semantics: Semantics = DEFAULT_SEMANTICS,
     plugins: LoadedPlugins = NO_PLUGINS,
 ) -> Settings:
     """
@@ -94,15 +94,13 @@ def parse_settings(
             problems.found("", described(document) if text.strip() else "nothing", f"a {KIND}")
         problems.raise_if_any()
     notes: list[str] = []
-    settings = _read_configuration(
-        ObjectReader(document, "", problems), feature_gates, plugins.by_name, notes
-    )
+    settings = _read_configuration(ObjectReader(document, "", problems), semantics, plugins.by_name, notes)
     problems.raise_if_any()
     return settings
 
 
 def default_settings(
-    feature_gates: Mapping[str, bool] = DEFAULT_FEATURE_GATES, plugins: LoadedPlugins = NO_PLUGINS
+    semantics: Semantics = DEFAULT_SEMANTICS, plugins: LoadedPlugins = NO_PLUGINS
 ) -> Settings:
     """
     Return the settings without a file: upstream's defaults for one profile named `affinity-scheduler`.
@@ -116,13 +114,13 @@ def default_settings(
         "clientConnection": {"qps": -1},
         "profiles": [{"schedulerName": _SCHEDULER_NAME}],
     }
-    return parse_settings(json.dumps(document), "built-in defaults", feature_gates, plugins)
+    return parse_settings(json.dumps(document), "built-in defaults", semantics, plugins)
 
 
 def _read_configuration(
     reader: ObjectReader,
-    feature_gates: Mapping[str, bool],
-    guests: Mapping[str, GuestPlugin],
+    semantics: Semantics,
+    out_of_tree: Mapping[str, OutOfTreePlugin],
     notes: list[str],
 ) -> Settings:
     _check_type(reader)
@@ -133,8 +131,8 @@ def _read_configuration(
         if parallelism <= 0:
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
-        profiles = read_profiles(reader, notes, guests)
-        notes.extend(_notes_of_unused(guests, profiles))
+        profiles = read_profiles(reader, notes, out_of_tree)
+        notes.extend(_notes_of_unused(out_of_tree, profiles))
         percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)
         refuse_extenders(reader)
@@ -151,18 +149,20 @@ def _read_configuration(
             pod_initial_backoff_s=initial_s,
             pod_max_backoff_s=max_s,
             delay_cache_until_active=_default(reader.boolean("delayCacheUntilActive"), False),
-            feature_gates=feature_gates,
+            semantics=semantics,
             notes=tuple(notes),
-            guests={name: guest for name, guest in guests.items() if _is_used(name, profiles)},
+            out_of_tree={name: plugin for name, plugin in out_of_tree.items() if _is_used(name, profiles)},
         )
 
 
-def _notes_of_unused(guests: Mapping[str, GuestPlugin], profiles: Iterable[ProfileSettings]) -> Iterable[str]:
+def _notes_of_unused(
+    out_of_tree: Mapping[str, OutOfTreePlugin], profiles: Iterable[ProfileSettings]
+) -> Iterable[str]:
     """Return a note for each plugin of a file that nothing switches on; an installed package may have many."""
     return (
-        f"{guest.source}: no profile switches plugin {name} on"
-        for name, guest in guests.items()
-        if not guest.is_installed and not _is_used(name, profiles)
+        f"{plugin.source}: no profile switches plugin {name} on"
+        for name, plugin in out_of_tree.items()
+        if not plugin.is_installed and not _is_used(name, profiles)
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeGuard
 
 from scheduler.errors import SettingsError
-from scheduler.explain.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.formats.manifests import KINDS, Manifest, ManifestError, parse_manifest
+from scheduler.model.semantics import Semantics
 from scheduler.settings.documents import read_document
 from scheduler.settings.problems import Problems, described
 
@@ -28,7 +29,7 @@ def numbered_documents(text: str, source: str) -> list[tuple[str, object]]:
 
 
 def sorted_documents(
-    documents: Sequence[tuple[str, object]], source: str, *, namespace: str, gates: Mapping[str, bool]
+    documents: Sequence[tuple[str, object]], source: str, *, namespace: str, semantics: Semantics
 ) -> tuple[list[Manifest], list[tuple[str, Mapping[str, object]]]]:
     """
     Return the documents that create pods, at least one, and all others with their places.
@@ -46,7 +47,7 @@ def sorted_documents(
             other_documents.append((where, document))
             continue
         try:
-            manifests.append(parse_manifest(document, namespace=namespace, gates=gates))
+            manifests.append(parse_manifest(document, namespace=namespace, semantics=semantics))
         except ManifestError as error:
             raise SettingsError(where, error.field, error.found, error.expected) from error
     if not manifests:

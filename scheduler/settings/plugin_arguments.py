@@ -30,7 +30,7 @@ from scheduler.plugins.pod_topology_spread.args import (
     PodTopologySpreadArgs,
     WhenUnsatisfiable,
 )
-from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.registry import IN_TREE
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.added_affinity import read_added_affinity
 from scheduler.settings.decoding import ObjectReader
@@ -41,7 +41,7 @@ from scheduler.syntax.selectors import Selector, SelectorError, parse_selector
 _T = TypeVar("_T")
 
 DEFAULT_ARGS: Final[Mapping[str, object]] = MappingProxyType(
-    {name: kind() for name, plugin in IN_TREE.items() if (kind := args_type(plugin)) is not None}
+    {name: kind() for name, plugin in IN_TREE.items() if (kind := plugin.args_type) is not None}
 )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from scheduler.framework.guests import GuestPlugin
-from scheduler.plugins.registry import IN_TREE, default_weight
+from scheduler.framework.out_of_tree import OutOfTreePlugin
+from scheduler.plugins.registry import IN_TREE
 
 MULTI_POINT: Final = "multiPoint"
 #: In the order in which upstream expands multiPoint, so that the first reported problem is the same.
@@ -36,7 +36,7 @@ GROUP_POINTS: Final = ("placementGenerate", "placementScore")
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:
     """
-    One plugin of kube-scheduler, or a guest.
+    One plugin of kube-scheduler, or an out-of-tree plugin.
 
     `weight` is the default score weight, 0 if upstream sets none (it then counts as 1). `missing` is the feature
     without which the plugin is not built, '' if it is built.
@@ -51,7 +51,8 @@ class InTreePlugin:
 def _built(name: str) -> InTreePlugin:
     """Return a plugin that is built here, as its class describes it."""
     plugin = IN_TREE[name]
-    return InTreePlugin(name, frozenset(plugin.extension_points), default_weight(plugin))
+    weight = plugin.default_weight if "score" in plugin.extension_points else 0
+    return InTreePlugin(name, frozenset(plugin.extension_points), weight)
 
 
 def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTreePlugin:
@@ -100,11 +101,11 @@ IN_TREE_BY_NAME: Final[MappingProxyType[str, InTreePlugin]] = MappingProxyType(
 REMOVED_PLUGINS: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
-def known_plugins(guests: Mapping[str, GuestPlugin]) -> Mapping[str, InTreePlugin]:
+def known_plugins(out_of_tree: Mapping[str, OutOfTreePlugin]) -> Mapping[str, InTreePlugin]:
     """Return every plugin that a configuration can name."""
     added = {
-        name: InTreePlugin(name, frozenset(guest.points), guest.default_weight)
-        for name, guest in guests.items()
+        name: InTreePlugin(name, frozenset(plugin.points), plugin.default_weight)
+        for name, plugin in out_of_tree.items()
     }
     return IN_TREE_BY_NAME | added
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from scheduler.framework.guests import GuestPlugin
+from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
-from scheduler.plugins.registry import NO_GUESTS
+from scheduler.plugins.registry import NO_OUT_OF_TREE
 from scheduler.settings.decoding import ObjectReader
-from scheduler.settings.guest_arguments import add_default_args, read_guest_args
+from scheduler.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
 from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
     API_VERSION,
@@ -46,7 +46,7 @@ class _Draft:
 
 
 def read_profiles(
-    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin] = NO_GUESTS
+    reader: ObjectReader, notes: list[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
 ) -> tuple[ProfileSettings, ...]:
     """
     Return every profile, complete; one with upstream's defaults if the file has none.
@@ -54,7 +54,7 @@ def read_profiles(
     Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
     """
     items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
-    drafts = [_read_profile(item, notes, guests, only=len(items) == 1) for item in items]
+    drafts = [_read_profile(item, notes, out_of_tree, only=len(items) == 1) for item in items]
     first_path_by_name: dict[str, str] = {}
     for draft in drafts:
         path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
@@ -68,9 +68,9 @@ def read_profiles(
 
 
 def _read_profile(
-    reader: ObjectReader, notes: list[str], guests: Mapping[str, GuestPlugin], *, only: bool
+    reader: ObjectReader, notes: list[str], out_of_tree: Mapping[str, OutOfTreePlugin], *, only: bool
 ) -> _Draft:
-    problems, known = reader.problems, known_plugins(guests)
+    problems, known = reader.problems, known_plugins(out_of_tree)
     with reader:
         given = reader.text("schedulerName")
         name = DEFAULT_SCHEDULER_NAME if given is None and only else given or ""
@@ -78,11 +78,13 @@ def _read_profile(
             problems.required(reader.at("schedulerName"))
         percentage = read_percentage(reader)
         sets = read_plugin_sets(reader.child("plugins"), known, notes)
-        args = _read_plugin_config(reader, guests, notes)
+        args = _read_plugin_config(reader, out_of_tree, notes)
     lists = resolve(sets, known, problems)
     _check_lists(reader.at("plugins"), name, lists, problems)
     used = {plugin for names in lists.names_by_point.values() for plugin in names}
-    args = add_default_args(reader, args, [guests[plugin] for plugin in sorted(used & guests.keys())])
+    args = add_default_args(
+        reader, args, [out_of_tree[plugin] for plugin in sorted(used & out_of_tree.keys())]
+    )
     return _Draft(reader.path, _profile(name, percentage, lists, known, args), sets["queueSort"])
 
 
@@ -117,7 +119,7 @@ def read_percentage(reader: ObjectReader) -> int | None:
 
 
 def _read_plugin_config(
-    reader: ObjectReader, guests: Mapping[str, GuestPlugin], notes: list[str]
+    reader: ObjectReader, out_of_tree: Mapping[str, OutOfTreePlugin], notes: list[str]
 ) -> Mapping[str, object]:
     args_by_plugin = dict(DEFAULT_ARGS)
     seen: set[str] = set()
@@ -131,9 +133,9 @@ def _read_plugin_config(
         seen.add(name)
         if name in REMOVED_PLUGINS:
             report_removed(item.path, name, reader.problems)
-        elif name in guests and (kind := guests[name].args_type) is not None:
-            args_by_plugin[name] = read_guest_args(item.child("args"), guests[name], kind)
-        elif name not in IN_TREE_BY_NAME and name not in guests:
+        elif name in out_of_tree and (kind := out_of_tree[name].args_type) is not None:
+            args_by_plugin[name] = read_out_of_tree_args(item.child("args"), out_of_tree[name], kind)
+        elif name not in IN_TREE_BY_NAME and name not in out_of_tree:
             reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
         elif name in READ_ARGS or name in CHECK_ARGS_OF_NOT_BUILT:
             _read_args(name, item.child("args"), args_by_plugin, notes)

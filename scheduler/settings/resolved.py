@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.framework.guests import GuestPlugin
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
+from scheduler.framework.out_of_tree import OutOfTreePlugin
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ProfileSettings:
 
     `plugins_by_point`: every extension point of `plugin_table.POINTS`, plugins in running order.
     `weight_by_plugin`: the plugins of the score point, each at least 1 unless the file sets a negative weight.
-    `args_by_plugin`: every plugin that takes arguments, enabled or not; of guests only those that the file names.
+    `args_by_plugin`: every plugin that takes arguments, enabled or not; of out_of_tree only those that the file names.
     `not_built`: plugins that kube-scheduler would run here by default and this scheduler lacks, in order.
     """
 
@@ -62,7 +62,7 @@ class Settings:
     A whole configuration, complete and valid. `profiles` is never empty and its scheduler names are unique.
 
     `notes`: fields of the file without effect here, one line each with its path.
-    `guests`: the plugins of the user's that a profile runs, by name.
+    `out_of_tree`: the plugins of the user's that a profile runs, by name.
     """
 
     profiles: tuple[ProfileSettings, ...]
@@ -76,11 +76,11 @@ class Settings:
     pod_initial_backoff_s: int = 1
     pod_max_backoff_s: int = 10
     delay_cache_until_active: bool = False
-    feature_gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULT_FEATURE_GATES)
+    semantics: Semantics = DEFAULT_SEMANTICS
     notes: tuple[str, ...] = field(default=(), compare=False)
-    guests: Mapping[str, GuestPlugin] = field(default_factory=dict, compare=False)
+    out_of_tree: Mapping[str, OutOfTreePlugin] = field(default_factory=dict, compare=False)
 
     @property
     def node_annotations(self) -> frozenset[str]:
         """The keys of the node annotations that a plugin reads."""
-        return frozenset(key for guest in self.guests.values() for key in guest.node_annotations)
+        return frozenset(key for plugin in self.out_of_tree.values() for key in plugin.node_annotations)

@@ -10,6 +10,7 @@ import json
 import msgspec
 
 from scheduler.errors import InvariantViolation
+from scheduler.model.semantics import Gate
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
@@ -52,7 +53,7 @@ def as_json(settings: Settings) -> str:
         "apiVersion": "affinity-scheduler.io/v1",
         "kind": "AffinitySchedulerStatus",
         "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
-        "featureGates": dict(settings.feature_gates),
+        "featureGates": {gate.value: settings.semantics.enabled(gate) for gate in Gate},
         "notes": list(settings.notes),
     }
     return json.dumps({"componentconfig": resolved_document(settings), "affinity-scheduler": own})
@@ -97,7 +98,7 @@ def _remarks(settings: Settings) -> list[str]:
         for profile in settings.profiles
         if profile.not_built
     ]
-    gates = ", ".join(f"{name}={shown(on)}" for name, on in settings.feature_gates.items())
+    gates = ", ".join(f"{gate}={shown(settings.semantics.enabled(gate))}" for gate in Gate)
     return [*(f"note: {note}" for note in settings.notes), *not_built, f"featureGates: {gates}"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,23 +20,6 @@ _UNCONFIRMED_CHECK_S: Final = 2.0
 _CATCH_UP_RETRY_S: Final = 0.1
 #: Time between two comparisons, plus or minus a fifth.
 _COMPARISON_PERIOD_S: Final = 600.0
-
-
-class InitialSync:
-    """Tells when the machine has handled the initial lists of all informers, whose stimuli pass through `inbox`."""
-
-    def __init__(self, informers: Sequence[Informer], inbox: Inbox) -> None:
-        self._informers, self._inbox = informers, inbox
-        self.is_done = False
-
-    def check(self) -> bool:
-        """Return True once every initial list has been handled, and from then on."""
-        if not self.is_done and all(each.synced for each in self._informers) and not len(self._inbox):
-            self.is_done = True
-            # The objects of the first lists live as long as the process. No collection before: it would stop the loop
-            # for 0.2 s at 5,000 nodes and find little.
-            gc.freeze()
-        return self.is_done
 
 
 async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:

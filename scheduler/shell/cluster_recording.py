@@ -9,25 +9,22 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import resource_of
 from scheduler.errors import Forbidden, NotFound
-from scheduler.explain.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
+from scheduler.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
+from scheduler.framework.kinds import KINDS, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient, product_version
 from scheduler.kube.reflector import Reflector
 from scheduler.model import nesting
-from scheduler.observe.logs import Logger, configure
+from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
-from scheduler.settings.resolved import Settings
-from scheduler.shell.connection import connect
+from scheduler.shell.connection import Connection, ConnectionOptions, connect
 from scheduler.shell.signals import on_termination
-from scheduler.shell.watched_kinds import WatchedKind, recorded_kinds
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0
@@ -39,22 +36,15 @@ _GZIP: Final = 31
 _JSON: Final = msgspec.json.Decoder(dict[str, object])
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(ConnectionOptions):
     """The flags of `record`."""
 
-    #: For the connection, and for the annotations of nodes that plugins read.
-    settings: Settings
     compresses: bool
     #: The recording ends before the file is longer.
     max_bytes: int
     #: None records until SIGTERM or SIGINT.
     duration_s: float | None
-    master: str | None
-    verbosity: int
-    log_format: str
-    #: Where the log goes; None for standard error.
-    log_to: SupportsWrite[str] | None
     #: Called with the numbers of changes and bytes about once a second.
     on_progress: Callable[[int, int], None]
 
@@ -135,30 +125,22 @@ async def record(
 
     Raises SettingsError and OSError.
     """
-    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     metrics = ControllerMetrics(version=product_version())
-    async with connect(
-        options.settings.client_connection,
-        environ,
-        master=options.master,
-        metrics=metrics,
-        log=log,
-        waits=False,
-    ) as connection:
+    async with connect(options, environ, metrics, waits=False) as connection:
         with open_file() as file:
             recording = Recording(
                 file, compresses=options.compresses, max_bytes=options.max_bytes, now_s=time.monotonic
             )
-            await _record(options, recording, connection.client, log)
+            await _record(options, recording, connection)
             recording.close()
     return recording
 
 
-async def _record(options: Options, recording: Recording, client: KubeClient, log: Logger) -> None:
+async def _record(options: Options, recording: Recording, connection: Connection) -> None:
+    client, log = connection.client, connection.log
     stopped = asyncio.Event()
     on_termination(stopped.set)
-    kinds = recorded_kinds()
-    unsynced = {kind.kind for kind in kinds}
+    unsynced = set(KINDS)
 
     def on_synced(kind: str) -> None:
         if kind in unsynced:
@@ -169,7 +151,8 @@ async def _record(options: Options, recording: Recording, client: KubeClient, lo
 
     annotations = options.settings.node_annotations
     tasks = [
-        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log)) for kind in kinds
+        asyncio.create_task(_follow(kind, client, recording, annotations, on_synced, log))
+        for kind in KINDS.values()
     ]
     try:
         async for _ in _seconds(options.duration_s, stopped):
@@ -205,7 +188,7 @@ async def _follow(
     log: Logger,
 ) -> None:
     """Record the changes of one kind until cancelled. The reflector retries failures of the server."""
-    reflector = Reflector(client, kind.resource, partial(_reduced, kind.kind, node_annotations))
+    reflector = Reflector(client, resource_of(kind), partial(_reduced, kind.kind, node_annotations))
     async with aclosing(reflector.batches()) as batches:
         async for changes in batches:
             for change in changes:

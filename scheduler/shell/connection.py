@@ -8,20 +8,24 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
-from scheduler.kube.requests import LIVE_PODS, list_page
+from scheduler.kube.requests import list_page
 from scheduler.kube.responses import decode_page
 from scheduler.kube.transport import TLS_FAILURE
-from scheduler.observe.logs import Logger
+from scheduler.observe.logs import Logger, configure
 from scheduler.observe.process import ControllerMetrics
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, open_auth
-from scheduler.settings.resolved import ClientConnection
+from scheduler.settings.resolved import Settings
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _FIRST_REQUEST_TIMEOUT_S: Final = 15.0
 _LEASE_CONNECTIONS: Final = 2
@@ -30,31 +34,47 @@ _FORBIDDEN_PERIOD_S: Final = 2.0
 _FORBIDDEN_TIMES: Final = 30
 
 
+NO_PORT: Final = ServingOptions("127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """The configuration and the flags of a command that talks to the API server."""
+
+    settings: Settings
+    master: str | None
+    #: The port of the command's own endpoints.
+    serving: ServingOptions = NO_PORT
+    #: None without leader election.
+    election: ElectionSettings | None = None
+    verbosity: int
+    log_format: str
+    #: Where the log goes; None for standard error.
+    log_to: SupportsWrite[str] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """A checked connection to the API server; `auth` and `elector` are None if not needed."""
 
     client: KubeClient
-    auth: DelegatedAuth | None
-    elector: LeaderElector | None
+    log: Logger
+    auth: DelegatedAuth | None = None
+    elector: LeaderElector | None = None
 
 
 @asynccontextmanager
 async def connect(
-    settings: ClientConnection,
+    options: ConnectionOptions,
     environ: Mapping[str, str],
-    *,
-    master: str | None,
     metrics: ControllerMetrics,
-    log: Logger,
-    serving: ServingOptions | None = None,
-    election: ElectionSettings | None = None,
+    *,
     is_rate_limited: bool = False,
     max_connections: int = 100,
     waits: bool = True,
 ) -> AsyncIterator[Connection]:
     """
-    Open the connections of a command and close them at the end. `is_rate_limited` applies the qps of `settings`.
+    Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
 
     With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
     that forbids the list of pods is logged and asked again for a minute.
@@ -62,16 +82,15 @@ async def connect(
     Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
     if it does not answer.
     """
+    log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
+    settings, election, hook = options.settings.client_connection, options.election, metrics.on_request
     credentials = await load_credentials(
-        kubeconfig=settings.kubeconfig or None, master=master, environ=environ
+        kubeconfig=settings.kubeconfig or None, master=options.master, environ=environ
     )
-    hook = metrics.on_request
     async with AsyncExitStack() as stack:
-        auth = None
-        if serving is not None:
-            auth = await stack.enter_async_context(
-                open_auth(serving, credentials, environ, log=log, on_request=hook)
-            )
+        auth = await stack.enter_async_context(
+            open_auth(options.serving, credentials, environ, log=log, on_request=hook)
+        )
         client = await stack.enter_async_context(
             KubeClient(
                 credentials,
@@ -90,7 +109,7 @@ async def connect(
             )
             elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
             metrics.register_leader(election.name, lambda: elector.is_leader)
-        yield Connection(client, auth, elector)
+        yield Connection(client, log, auth, elector)
 
 
 async def check_answer(

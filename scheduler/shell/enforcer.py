@@ -1,10 +1,9 @@
 """
 Runs the enforcer: informers in, evictions and events out. It decides nothing.
 
-    start   credentials -> one request as a check -> HTTP port -> informers
     check   once all caches are synced, after every change and when a wait ends, at most every `_CHECK_PERIOD_S`
     act     only as the leader, once the record of unmatched pods is read, and not while a watch is interrupted
-    stop    wait for the eviction in flight -> save the record -> write events -> release the Lease
+    stop    wait for the eviction in flight -> save the record -> write events
 """
 
 from __future__ import annotations
@@ -15,8 +14,16 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final, assert_never
 
+from scheduler.assembly.profiles import (
+    annotating_namespaces,
+    build_profiles,
+    exempt_namespaces,
+    uses_default_spreading,
+)
+from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
@@ -29,35 +36,22 @@ from scheduler.enforcing.instructions import (
 from scheduler.enforcing.machine import Enforcer
 from scheduler.enforcing.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimits, Rebalancer
 from scheduler.enforcing.violation_report import violation_report
-from scheduler.errors import ApiError, LeadershipLost
-from scheduler.kube.client import KubeClient, product_version
+from scheduler.errors import ApiError
+from scheduler.framework.kinds import Asker, WatchedKind
+from scheduler.kube.client import product_version
 from scheduler.model.pods import Pod, term_problem
 from scheduler.model.terms import Problem
 from scheduler.observe.enforcement import EnforcementMetrics
-from scheduler.observe.logs import Logger, configure
-from scheduler.serving.delegated_auth import DelegatedAuth
-from scheduler.serving.status_server import ServingOptions, StatusServer
-from scheduler.settings.resolved import Settings
-from scheduler.shell.cache_comparison import InitialSync
-from scheduler.shell.connection import connect
+from scheduler.serving.status_server import StatusServer
+from scheduler.shell import daemon
+from scheduler.shell.caches import Caches
+from scheduler.shell.connection import NO_PORT, Connection, ConnectionOptions, connect
 from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
-from scheduler.shell.garbage_collection import disable_full_collections, freeze_periodically
 from scheduler.shell.grace_record import GraceRecord
-from scheduler.shell.inbox import Inbox
-from scheduler.shell.informers import informers_of
-from scheduler.shell.leader_election import ElectionSettings, LeaderElector
-from scheduler.shell.profiles import (
-    annotating_namespaces,
-    build_profiles,
-    exempt_namespaces,
-    uses_default_spreading,
-)
 from scheduler.shell.recorder import EventRecorder
-from scheduler.shell.signals import on_termination
 from scheduler.shell.sweeper import Sweeper
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, workload_kinds
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
 #: event loop's time to the informers.
@@ -77,14 +71,10 @@ _STOP_EVENTS_S: Final = 3.0
 _OWNERS_BOUND_TO_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(ConnectionOptions):
     """The flags of `enforce`."""
 
-    #: Only exempt namespaces and the client connection are read.
-    settings: Settings
-    #: None without leader election.
-    election: ElectionSettings | None
     #: Namespace and name of the ConfigMap with the record of unmatched pods.
     namespace: str
     name: str
@@ -94,10 +84,6 @@ class Options:
     #: None unless pods are to be moved to clearly better nodes.
     rebalance: RebalanceLimits | None
     dry_run: bool
-    master: str | None
-    serving: ServingOptions
-    verbosity: int
-    log_format: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,64 +97,36 @@ class BrokenRule:
 
 
 async def serve(options: Options, environ: Mapping[str, str]) -> int:
-    """
-    Enforce until SIGTERM or SIGINT and return the exit code. A second signal ends the process at once.
-
-    Raises SettingsError for mistakes that the user can correct.
-    """
-    disable_full_collections()
-    log = configure(verbosity=options.verbosity, form=options.log_format)
+    """Enforce until SIGTERM or SIGINT and return the exit code. Raises SettingsError."""
     metrics = EnforcementMetrics(version=product_version())
-    async with connect(
-        options.settings.client_connection,
-        environ,
-        master=options.master,
-        serving=options.serving,
-        election=None if options.dry_run else options.election,
-        metrics=metrics,
-        log=log,
-    ) as connection:
-        daemon = EnforcerDaemon(
-            options, connection.client, metrics, log, connection.elector, auth=connection.auth
-        )
-        on_termination(daemon.stop)
-        return await daemon.run()
+    if options.dry_run:
+        options = replace(options, election=None)
+    return await daemon.serve(options, environ, metrics, partial(EnforcerDaemon, options, metrics))
 
 
 async def check_once(options: Options, environ: Mapping[str, str]) -> list[BrokenRule]:
     """Return the broken rules, enforced ones first. Raises SettingsError for mistakes that the user can correct."""
-    log = configure(verbosity=options.verbosity, form=options.log_format)
     metrics = EnforcementMetrics(version=product_version())
-    options = replace(options, limits=replace(options.limits, settle_s=0.0), dry_run=True)
-    async with connect(
-        options.settings.client_connection,
-        environ,
-        master=options.master,
-        metrics=metrics,
-        log=log,
-        waits=False,
-    ) as connection:
-        return await EnforcerDaemon(options, connection.client, metrics, log).check_once()
+    limits = replace(options.limits, settle_s=0.0)
+    options = replace(options, limits=limits, dry_run=True, election=None, serving=NO_PORT)
+    async with connect(options, environ, metrics, waits=False) as connection:
+        return await EnforcerDaemon(options, metrics, connection).check_once()
 
 
-class EnforcerDaemon:
+class EnforcerDaemon(daemon.Daemon):
     """One running enforcer: the machine and everything around it."""
 
     def __init__(
         self,
         options: Options,
-        client: KubeClient,
         metrics: EnforcementMetrics,
-        log: Logger,
-        elector: LeaderElector | None = None,
+        connection: Connection,
         *,
-        auth: DelegatedAuth | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now_s` is a monotonic clock."""
-        self._now_s = now_s
-        self._options, self._client, self._metrics, self._log = options, client, metrics, log
-        self._elector, self._auth = elector, auth
+        super().__init__(connection.log, connection.elector)
+        self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
         self._enforcer = Enforcer(
             options.limits,
             is_movable=self._is_movable,
@@ -179,22 +137,16 @@ class EnforcerDaemon:
         )
         metrics.register_enforcer(self._enforcer)
         self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)
-        self._inbox = Inbox()
-        self._informers = informers_of(
-            _watched_kinds(options),
-            client,
-            self._inbox,
-            metrics,
-            log,
-            on_interrupted=self._on_interrupted,
-            now_s=now_s,
+        self._caches = Caches(
+            _watched_kinds(options), connection, metrics, on_interrupted=self._on_interrupted, now_s=now_s
         )
-        self._sync = InitialSync(self._informers, self._inbox)
-        self._recorder = EventRecorder(client, now_s=now_s, on_dropped=metrics.on_event_dropped)
-        self._record = GraceRecord(client, options.namespace, options.name, log=log, now_s=now_s)
-        self._reports = EnforcementReporter(metrics, log, self._recorder if not options.dry_run else None)
+        self._inbox = self._caches.inbox
+        self._recorder = EventRecorder(connection.client, now_s=now_s, on_dropped=metrics.on_event_dropped)
+        self._record = GraceRecord(
+            connection.client, options.namespace, options.name, log=self._log, now_s=now_s
+        )
+        self._reports = EnforcementReporter(metrics, self._log, None if options.dry_run else self._recorder)
         self._in_flight: asyncio.Task[None] | None = None
-        self._stopping = False
         #: True once the record is read; a dry run does not read it.
         self._restored = options.dry_run
         #: Earliest times of the next eviction and the next check.
@@ -209,7 +161,7 @@ class EnforcerDaemon:
         state = self._enforcer.state
         return Rebalancer(
             state,
-            build_profiles(self._options.settings, Snapshot(state)),
+            build_profiles(self._options.settings, ClusterView(state)),
             random.Random(_SEED),
             limits,
             is_movable=self._is_movable,
@@ -218,38 +170,27 @@ class EnforcerDaemon:
 
     def stop(self) -> None:
         """Start no further eviction; `run` returns once the eviction in flight has ended and the record is saved."""
-        self._stopping = True
+        super().stop()
         self._inbox.nudge()
 
-    async def run(self) -> int:
-        """Enforce until `stop` is called or the Lease is lost, and return the exit code."""
-        server = StatusServer(
+    def _new_server(self) -> StatusServer:
+        return StatusServer(
             self._options.serving,
-            auth=self._auth,
+            auth=self._connection.auth,
             log=self._log,
             render=self._metrics.render,
             configz=lambda: json.dumps(asdict(self._options.limits)),
-            ready={"sched-handler-sync": self._sync.check, "shutdown": lambda: not self._stopping},
+            ready={"sched-handler-sync": self._caches.is_synced, "shutdown": self._is_running},
         )
-        await server.start()
+
+    async def _begin(self) -> None:
         self._log.info(0, "Starting the enforcer", version=product_version(), dryRun=self._options.dry_run)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._enforce(group)
-        except* LeadershipLost as lost:
-            self._log.error("Leaderelection lost", err=str(lost.exceptions[0]))
-        finally:
-            await server.stop()
-        if not self._stopping:
-            return 1
-        self._log.info(0, "Requested to terminate, exiting")
-        return 0
 
     async def check_once(self) -> list[BrokenRule]:
         """Return the broken rules once all caches are synced."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers]
-            while not self._sync.check():
+            tasks = [group.create_task(each.run()) for each in self._caches.informers]
+            while not self._caches.is_synced():
                 self._handle_stimuli()
                 if not len(self._inbox):
                     await self._inbox.wait(1.0)
@@ -268,24 +209,21 @@ class EnforcerDaemon:
             rules.append(BrokenRule(pod, report, would_evict))
         return rules
 
-    async def _enforce(self, group: asyncio.TaskGroup) -> None:
-        """Run everything in the group until `stop` is called, then shut down in order."""
-        background = [
-            group.create_task(self._recorder.run(), name="events"),
-            group.create_task(freeze_periodically(), name="garbage collection"),
-            *(group.create_task(i.run(), name=f"informer {i.kind}") for i in self._informers),
-        ]
-        if self._elector is not None:
-            background.append(group.create_task(self._elector.run(self._inbox.nudge), name="leader election"))
+    def _on_elected(self) -> None:
+        self._inbox.nudge()
+
+    async def _work(self) -> None:
+        self.start("events", self._recorder.run())
+        self._caches.start(self.start)
         if not self._options.dry_run:
-            background.append(group.create_task(self._keep_record(), name="record"))
-        while not self._stopping:
+            self.start("record", self._keep_record())
+        while self._is_running():
             self._handle_stimuli()
             if len(self._inbox):
                 await asyncio.sleep(0)
                 continue
-            self._check(group)
-            self._rebalance(group)
+            self._check()
+            self._rebalance()
             await self._inbox.wait(self._idle_s())
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=_STOP_EVICTION_S)
@@ -293,10 +231,6 @@ class EnforcerDaemon:
         if self._restored and not self._options.dry_run and self._leads():
             await self._record.save(self._enforcer.lost_since())
         await self._recorder.drain(_STOP_EVENTS_S)
-        for task in background:
-            task.cancel()
-        if self._elector is not None:
-            await self._elector.release()
 
     def _handle_stimuli(self) -> None:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
@@ -304,25 +238,25 @@ class EnforcerDaemon:
             self._needs_check = True
         self._sweeper.sweep()
 
-    def _check(self, group: asyncio.TaskGroup) -> None:
+    def _check(self) -> None:
         now_s = self._now_s()
         wake_s = self._enforcer.next_wake_s()
         is_due = self._needs_check or (wake_s is not None and wake_s <= now_s)
-        if not is_due or now_s < self._check_from_s or not self._sync.check():
+        if not is_due or now_s < self._check_from_s or not self._caches.is_synced():
             return
         # The eviction of a move is in flight while the enforcer knows of none.
         may_act = self._may_act(now_s) and (self._in_flight is None or self._enforcer.is_evicting)
         # Check again once evictions are allowed.
         self._needs_check = not may_act
         for instruction in self._enforcer.check(now_s, leads=may_act):
-            self._execute(instruction, group)
+            self._execute(instruction)
         took_s = self._now_s() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
 
-    def _rebalance(self, group: asyncio.TaskGroup) -> None:
+    def _rebalance(self) -> None:
         """Start the next move, unless a rule that is enforced needs the turn."""
         now_s = self._now_s()
-        if self._rebalancer is None or now_s < self._rebalance_at_s or not self._sync.check():
+        if self._rebalancer is None or now_s < self._rebalance_at_s or not self._caches.is_synced():
             return
         self._rebalance_at_s = now_s + CHECK_PERIOD_S
         if self._in_flight is not None or self._enforcer.status.evictions or not self._may_act(now_s):
@@ -334,10 +268,10 @@ class EnforcerDaemon:
             self._reports.on_would_move(move)
             self._rebalancer.on_result(evicted=True, now_s=now_s)
         else:
-            self._in_flight = group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
+            self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 
     async def _evict_for(self, move: Move) -> None:
-        outcome = await evict(self._client, move.pod)
+        outcome = await evict(self._connection.client, move.pod)
         self._reports.on_move_ended(move, outcome)
         is_evicted = outcome.ended is EvictionResult.EVICTED
         if is_evicted:
@@ -356,9 +290,6 @@ class EnforcerDaemon:
     def _may_act(self, now_s: float) -> bool:
         return self._leads() and self._restored and now_s >= self._evict_from_s
 
-    def _leads(self) -> bool:
-        return self._elector is None or self._elector.is_leader
-
     def _idle_s(self) -> float:
         now_s = self._now_s()
         wake_times_s = [self._sweeper.next_s]
@@ -367,14 +298,13 @@ class EnforcerDaemon:
         wake_s = self._enforcer.next_wake_s()
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))
-        if self._needs_check and self._sync.check():
+        if self._needs_check and self._caches.is_synced():
             is_waiting = not (self._leads() and self._restored)
             wake_times_s.append(now_s + 1.0 if is_waiting else max(self._check_from_s, self._evict_from_s))
         return max(0.0, min(wake_times_s) - now_s)
 
-    def _on_interrupted(self, kind: str) -> None:
-        self._metrics.on_watch_restart(kind)
-        if self._sync.is_done:
+    def _on_interrupted(self, _kind: str) -> None:
+        if self._caches.was_synced:
             self._evict_from_s = self._now_s() + _INTERRUPTED_S
             self._needs_check = True
 
@@ -397,7 +327,7 @@ class EnforcerDaemon:
         self._restored = True
         self._inbox.nudge()
 
-    def _execute(self, instruction: EnforcerInstruction, group: asyncio.TaskGroup) -> None:
+    def _execute(self, instruction: EnforcerInstruction) -> None:
         match instruction:
             case ReportViolation():
                 self._reports.on_violation(instruction)
@@ -405,14 +335,14 @@ class EnforcerDaemon:
                 self._reports.on_would_evict(instruction)
             case Evict():
                 name = f"evict {instruction.pod.key}"
-                self._in_flight = group.create_task(self._evict(instruction), name=name)
+                self._in_flight = self._group.create_task(self._evict(instruction), name=name)
             case ReportTooManyEvictions():
                 self._reports.on_too_many_evictions(instruction)
             case _:
                 assert_never(instruction)
 
     async def _evict(self, instruction: Evict) -> None:
-        outcome = await evict(self._client, instruction.pod)
+        outcome = await evict(self._connection.client, instruction.pod)
         self._reports.on_eviction_ended(instruction, outcome)
         self._enforcer.on_eviction_result(
             instruction.pod.uid, outcome.ended, self._now_s(), retry_after_s=outcome.retry_after_s
@@ -433,7 +363,7 @@ def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
         grace = pod.affinity_grace_s
         return term_problem(pod) or (grace.cause if isinstance(grace, Problem) else None)
 
-    kinds = required_kinds()
+    kinds = kinds_asked_by(Asker.EVERY_CONFIGURATION, semantics=options.settings.semantics)
     if options.rebalance is not None and any(map(uses_default_spreading, options.settings.profiles)):
-        kinds += workload_kinds()
+        kinds += kinds_asked_by(Asker.DEFAULT_SPREADING)
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
+from scheduler.assembly.watched_kinds import resource_of
 from scheduler.errors import ApiError, Forbidden, NotFound
+from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.changes import Change, Deleted, Interrupted, Key, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
 from scheduler.model.stimuli import Stimulus
 from scheduler.observe.logs import Logger
-from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.inbox import Inbox
-from scheduler.shell.watched_kinds import WatchedKind
 
 #: Changes delivered before other tasks run; a relist may have any number.
 _CHANGES_PER_STEP: Final = 500
@@ -24,31 +24,6 @@ _CHANGES_PER_STEP: Final = 500
 _MAX_WATCH_DELAY_S: Final = 0.5
 #: Problems remembered per kind; with more malformed objects, some are logged repeatedly.
 _MAX_PROBLEMS: Final = 1_000
-
-
-def informers_of(
-    kinds: Iterable[WatchedKind],
-    client: KubeClient,
-    inbox: Inbox,
-    metrics: ControllerMetrics,
-    log: Logger,
-    *,
-    on_interrupted: Callable[[str], None] | None = None,
-    now_s: Callable[[], float] = time.monotonic,
-) -> list[Informer]:
-    """Return an informer for each kind, which counts its problems; `on_interrupted` in place of the metrics'."""
-    return [
-        Informer(
-            kind,
-            client,
-            inbox,
-            log=log,
-            on_malformed=metrics.on_malformed,
-            on_interrupted=on_interrupted or metrics.on_watch_restart,
-            now_s=now_s,
-        )
-        for kind in kinds
-    ]
 
 
 class Informer:
@@ -80,7 +55,7 @@ class Informer:
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
         self.is_missing = False
-        self._reflector = Reflector(client, kind.resource, kind.decode, now_s=now_s)
+        self._reflector = Reflector(client, resource_of(kind), kind.decode, now_s=now_s)
 
     @property
     def kind(self) -> str:
@@ -139,8 +114,8 @@ class Informer:
                 case Upserted(key=key, object=obj):
                     stimuli.append(self._kind.on_upsert(obj))
                     self._note_problem(key, self._kind.find_problem(obj))
-                case Deleted(key=key):
-                    stimuli.append(self._kind.on_delete(change))
+                case Deleted(key=key, uid=uid):
+                    stimuli.append(self._kind.on_delete(key.namespace, key.name, uid))
                     self._note_problem(key, None)
                 case Malformed(key=key, error=error):
                     self._note_problem(key, error)

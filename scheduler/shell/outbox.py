@@ -20,7 +20,7 @@ from scheduler.model.instructions import (
     PatchCondition,
     PatchPodGroup,
     SaveWaits,
-    WriteVolumes,
+    WriteReservation,
 )
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed
@@ -31,8 +31,8 @@ from scheduler.shell.eviction_turns import EvictionTurns
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder, pod_reference
+from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.victims import VictimEvictor
-from scheduler.shell.volume_writer import VolumeWriter
 
 
 class ClusterOutbox:
@@ -43,7 +43,7 @@ class ClusterOutbox:
         *,
         binds: asyncio.TaskGroup,
         binder: Binder,
-        volumes: VolumeWriter,
+        reservations: ReservationWriter,
         victims: VictimEvictor,
         conditions: ConditionWriter,
         autoscalers: AutoscalerEvents,
@@ -57,7 +57,7 @@ class ClusterOutbox:
     ) -> None:
         self._binds = binds
         self._binder = binder
-        self._volumes = volumes
+        self._reservations = reservations
         self._victims = victims
         self._eviction_turns = EvictionTurns()
         self._conditions = conditions
@@ -69,7 +69,7 @@ class ClusterOutbox:
         self._on_attempt = on_attempt
         self._on_evicted = on_evicted
         self._on_group_attempt = on_group_attempt
-        #: Binds, writes of volumes and evictions in flight, and the pod of each.
+        #: Binds, writes of reservations and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
     def execute(self, instruction: Instruction) -> None:
@@ -77,8 +77,8 @@ class ClusterOutbox:
         match instruction:
             case Bind():
                 self._start("bind", self._bind(instruction), instruction.pod.key)
-            case WriteVolumes():
-                self._start("volumes", self._write_volumes(instruction), instruction.pod.key)
+            case WriteReservation():
+                self._start("reservation", self._reserve(instruction), instruction.pod.key)
             case EvictVictim():
                 self._start("eviction", self._evict(instruction), instruction.victim.key)
             case PatchCondition() | SaveWaits() | ClearNomination():
@@ -139,8 +139,8 @@ class ClusterOutbox:
             case _:
                 assert_never(outcome)
 
-    async def _write_volumes(self, instruction: WriteVolumes) -> None:
-        self._inbox.put_now(await self._volumes.write(instruction))
+    async def _reserve(self, instruction: WriteReservation) -> None:
+        self._inbox.put_now(await self._reservations.write(instruction))
 
     async def _evict(self, instruction: EvictVictim) -> None:
         async with self._eviction_turns.turn(instruction.preemptor.priority, instruction.number):

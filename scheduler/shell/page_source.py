@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from scheduler.assembly.profiles import default_spreading, exempt_namespaces
 from scheduler.core.machine import Machine
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
@@ -31,7 +32,6 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.profiles import default_spreading, exempt_namespaces
 from scheduler.shell.rehearsals import Rehearsals
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState

@@ -15,16 +15,16 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Limits on remembered failed attempts, one per pod, and on the characters of each message: 2 MB in all.
 MAX_ATTEMPTS: Final = 1000
@@ -149,11 +149,11 @@ class PendingPodExplainer:
         pod = queued.pod
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
-    def _new_profile(self, name: str, snapshot: Snapshot) -> Profile:
-        """Return the profile for the snapshot, in which the guests that are shut off are."""
-        profile = build_profiles(self._settings, snapshot)[name]
-        for guest, running in zip(profile.guests, self._profiles[name].guests, strict=True):
-            guest.shut_off, guest.unscored = running.shut_off, running.unscored
+    def _new_profile(self, name: str, view: ClusterView) -> Profile:
+        """Return the profile for the view, in which the out_of_tree that are shut off are."""
+        profile = build_profiles(self._settings, view)[name]
+        for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
+            plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
         return profile
 
     def explain(self, queued: QueuedPod) -> Explanation:
@@ -163,7 +163,7 @@ class PendingPodExplainer:
             ExplainRequest(
                 pod=queued.pod,
                 state=self._state,
-                new_profile=lambda snapshot: self._new_profile(name, snapshot),
+                new_profile=lambda view: self._new_profile(name, view),
                 rng=random.Random(1),
                 try_changes=False,
                 pending_pods=[other.pod for other in self.pending()],

@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import add_claim
 from scheduler.explain.what_if import copy_pieces
+from scheduler.formats.explanation import Explanation
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.profile import Profile
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -34,10 +35,9 @@ from scheduler.overview.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf
 from scheduler.serving.page_api import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.shell.slices import in_slices
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Questions that may wait.
 _MAX_WAITING: Final = 8
@@ -88,7 +88,7 @@ class Rehearsals:
             request = ExplainRequest(
                 pod=pod,
                 state=await self._copied(),
-                new_profile=lambda snapshot: build_profiles(self._settings, snapshot)[name],
+                new_profile=lambda view: build_profiles(self._settings, view)[name],
                 rng=random.Random(_SEED),
                 pending_pods=pending_pods,
                 recorded=recorded,
@@ -114,8 +114,8 @@ class Rehearsals:
                 copies = like(template, 1 if request.replicas is None else request.replicas)
                 replicas.append(replace(copies, scheduler_name=self._profile_name(template)))
 
-            def new_profile(name: str, snapshot: Snapshot, is_changed: bool) -> Profile:  # noqa: FBT001
-                profiles = build_profiles(changed if is_changed else self._settings, snapshot)
+            def new_profile(name: str, view: ClusterView, is_changed: bool) -> Profile:  # noqa: FBT001
+                profiles = build_profiles(changed if is_changed else self._settings, view)
                 return profiles.get(name) or profiles[self._settings.profiles[0].scheduler_name]
 
             rehearsal = Rehearsal(
@@ -154,7 +154,7 @@ class Rehearsals:
             return []
         documents = numbered_documents(request.manifest, _SOURCE)
         manifests, _ = sorted_documents(
-            documents, _SOURCE, namespace="default", gates=self._settings.feature_gates
+            documents, _SOURCE, namespace="default", semantics=self._settings.semantics
         )
         if len(manifests) > _MAX_WORKLOADS:
             raise SettingsError(_SOURCE, "", f"{len(manifests)} workloads", f"at most {_MAX_WORKLOADS}")
@@ -178,7 +178,7 @@ class Rehearsals:
         if manifest.owner is not None:
             owner = msgspec.json.encode(manifest.owner)
             state.upsert_workload(decode_workload(str(manifest.owner["kind"]), owner))
-        decoder = PodDecoder()
+        decoder = PodDecoder(self._settings.semantics)
         try:
             for number in range(n_replicas):
                 for claim in manifest.claims(number):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import YoungCollector
@@ -135,7 +135,7 @@ class SchedulingLoop:
         """
         started_s = self._now_s()
         ends_s = min(started_s + _BURST_S, self._iteration_began_s + _ITERATION_S)
-        binds: list[Bind | WriteVolumes] = []
+        binds: list[Bind | WriteReservation] = []
         for _ in range(_CYCLES_PER_BURST):
             instructions = self._machine.handle(CycleDue(), started_s)
             decided_s = self._now_s()
@@ -143,7 +143,7 @@ class SchedulingLoop:
                 self._on_cycle(decided_s - started_s)
                 self._machine.handle(CycleEnded(decided_s - started_s), decided_s)
             for instruction in instructions:
-                if isinstance(instruction, Bind | WriteVolumes):
+                if isinstance(instruction, Bind | WriteReservation):
                     binds.append(instruction)
                 else:
                     self._execute(instruction)

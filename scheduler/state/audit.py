@@ -22,7 +22,7 @@ from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
 from scheduler.state.pod_columns import COUNTED
-from scheduler.state.read_only import GuestKey
+from scheduler.state.read_only import OutOfTreeKey
 from scheduler.state.volumes import Volumes
 
 #: Pods looked at in one piece, 2 µs each.
@@ -93,7 +93,7 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
         members = (*state.groups.placed(group), *state.groups.pending(group))
         yield _ROW_COST + len(members), list(_group(state, group))
     for key in _few_at_a_time(state.derived.keys):
-        if isinstance(key, GuestKey):
+        if isinstance(key, OutOfTreeKey):
             continue  # computed by code that is not ours, which may raise or answer differently each time
         matcher = key[0] if isinstance(key, tuple) and isinstance(key[0], PodMatcher) else None
         cost = _VALUE_COST + (len(state.label_sets) // _LABEL_SETS_PER_POD if matcher else 0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
@@ -23,10 +23,10 @@ from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
-from scheduler.model.volumes import ClaimReference, StorageKind, StorageObject
-from scheduler.state.assumed_volumes import Assumable
+from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
@@ -124,6 +124,11 @@ class ClusterState:
         row = self.nodes.row_by_name.get(name)
         return None if row is None else self.nodes.nodes[row]
 
+    def namespace(self, name: str) -> Namespace | None:
+        """Return the namespace, without its version; None if it is not known."""
+        labels = self.label_sets.namespace_labels.get(name)
+        return None if labels is None else Namespace(name, "", labels)
+
     def upsert_namespace(self, namespace: Namespace) -> None:
         """Add the namespace or update its labels."""
         self._relabel_namespace(namespace.name, namespace.labels)
@@ -159,9 +164,9 @@ class ClusterState:
         """Add the workload or update its selector."""
         self.workloads.upsert(workload)
 
-    def remove_workload(self, kind: str, namespace: str, name: str) -> None:
-        """Remove the workload."""
-        self.workloads.remove(kind, namespace, name)
+    def remove_workload(self, kind: str, key: str) -> None:
+        """Remove the workload of `namespace/name`."""
+        self.workloads.remove(kind, key)
 
     def upsert_storage(self, obj: StorageObject) -> None:
         """Take over an object of which volumes are made."""
@@ -175,9 +180,9 @@ class ClusterState:
         """Add the PodDisruptionBudget or update it."""
         self.budgets.upsert(budget)
 
-    def remove_budget(self, namespace: str, name: str) -> None:
-        """Remove the PodDisruptionBudget."""
-        self.budgets.remove(namespace, name)
+    def remove_budget(self, key: str) -> None:
+        """Remove the PodDisruptionBudget of `namespace/name`."""
+        self.budgets.remove(key)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; empty ends that."""
@@ -187,21 +192,29 @@ class ClusterState:
         else:
             self.nominated.remove(pod.uid)
 
-    def assume_storage(self, obj: Assumable, value: ClaimReference | str, holder: str) -> None:
-        """
-        Let the volume refer to the claim, or the claim to the node, before the API server confirms it.
+    def seen_object(self, kind: StorageKind, key: str) -> StorageObject | None:
+        """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
+        return self.volumes.seen(kind, key)
 
-        `settle_storage` and `release_storage` of the `holder`, a pod's UID, end this, or a watch that shows it.
-        Raises InvariantViolation if it is assumed to refer to another one.
+    def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """
-        self.volumes.assume(obj, value, holder)
+        Let the object count as written, before the API server confirms it.
 
-    def settle_storage(self, obj: Assumable, version: str) -> None:
+        `settle_write` and `release_write` of the `holder`, a pod's UID, end the assumption, or a watch that shows the
+        value. Raises InvariantViolation if another value is assumed.
+        """
+        self.volumes.assume(write, holder)
+
+    def settle_write(self, obj: StorageObject, version: str) -> None:
         """Keep the assumption until a watch shows this version of the object, which was written."""
         self.volumes.settle(obj, version)
 
-    def release_storage(self, obj: Assumable, holder: str) -> Assumable | None:
-        """End the pod's part in an assumption. Return the object as watches show it if it counts so from now on."""
+    def release_write(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
+        """
+        End the pod's part in an assumption.
+
+        Return the object as it counted, and as it counts from now on, if it counts otherwise; else None.
+        """
         return self.volumes.release(obj, holder)
 
     def upsert_pod(self, pod: Pod) -> None:

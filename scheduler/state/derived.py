@@ -2,7 +2,7 @@
 The cache of everything that is derived from the columns and kept between two decisions.
 
 A derived value (a mask, scores, counts) is stamped with the version of the change log. When it is asked for again, it
-is patched with the changes since, or recomputed. Plugins keep nothing themselves: they ask the snapshot each time.
+is patched with the changes since, or recomputed. Plugins keep nothing themselves: they ask the view each time.
 """
 
 from __future__ import annotations

@@ -19,12 +19,18 @@ class DisruptionBudgets:
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
 
+    def get(self, key: str) -> DisruptionBudget | None:
+        """Return the budget of `namespace/name`, None if it is not known."""
+        namespace, _, name = key.partition("/")
+        return self._by_namespace.get(namespace, _NONE).get(name)
+
     def upsert(self, budget: DisruptionBudget) -> None:
         """Take over the budget."""
         self._by_namespace.setdefault(budget.namespace, {})[budget.name] = budget
 
-    def remove(self, namespace: str, name: str) -> None:
+    def remove(self, key: str) -> None:
         """Forget the budget, if it is known."""
+        namespace, _, name = key.partition("/")
         budgets = self._by_namespace.get(namespace, {})
         if budgets.pop(name, None) is not None and not budgets:
             del self._by_namespace[namespace]

@@ -1,8 +1,8 @@
 """
-The snapshot that a guest plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
+The view that an out-of-tree plugin gets: the one of the built-in plugins, whose arrays it cannot write to.
 
-A guest is code of the user's that runs in our process. Its computed values are kept beside ours, under keys of its own,
-and are not audited.
+An out-of-tree plugin is code of the user's that runs in our process. Its computed values are kept beside ours, under
+keys of its own, and are not audited.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
 from scheduler.state.existing_terms import ExistingPodTerm
@@ -34,35 +35,38 @@ from scheduler.state.read_only_views import (
     read_only,
     read_only_amounts,
 )
-from scheduler.state.snapshot import Snapshot
 from scheduler.state.topology_rows import TopologyRows
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class GuestKey(NamedTuple):
-    """The key of a value that a guest computes. `owner`: identifies the guest, its profile and its arguments."""
+class OutOfTreeKey(NamedTuple):
+    """
+    The key of a value that an out-of-tree plugin computes. `owner`: identifies the plugin, its profile and its
+    arguments.
+    """
 
     owner: Hashable
     key: Hashable
 
 
-class ReadOnlySnapshot(Snapshot):
+class ReadOnlyClusterView(ClusterView):
     """
-    The state as a guest reads it. Arrays have one entry per node row; a row may be dead, which `alive` says.
+    The state as an out-of-tree plugin reads it. Arrays have one entry per node row; a row may be dead, which `alive`
+    says.
 
     Arrays cannot be written to, and are valid until the plugin returns.
     """
 
     def __init__(self, state: ClusterState, owner: Hashable) -> None:
-        """`owner`: see `GuestKey`."""
+        """`owner`: see `OutOfTreeKey`."""
         super().__init__(state)
         self._owner = owner
 
     @classmethod
-    def of(cls, snapshot: Snapshot, owner: Hashable) -> ReadOnlySnapshot:
-        """Return the guest's view of the snapshot. 0.5 µs."""
-        return cls(snapshot._state, owner)
+    def of(cls, view: ClusterView, owner: Hashable) -> ReadOnlyClusterView:
+        """Return the plugin's view of the view. 0.5 µs."""
+        return cls(view._state, owner)
 
     # Nodes.
 
@@ -138,11 +142,11 @@ class ReadOnlySnapshot(Snapshot):
         return MappingProxyType(super().kubelet_refusals(spec))
 
     def existing_terms(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for guests: a term counts the pods that declare it."""
+        """Not for out_of_tree: a term counts the pods that declare it."""
         raise AttributeError("existing_terms is not part of the plugin contract; use pods_by_domain")
 
     def term_sums(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
-        """Not for guests: the sums are patched in place."""
+        """Not for out_of_tree: the sums are patched in place."""
         raise AttributeError("term_sums is not part of the plugin contract; use pods_by_domain")
 
     # Volumes.
@@ -154,17 +158,17 @@ class ReadOnlySnapshot(Snapshot):
 
     def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        return Snapshot(self._state).is_claim_used(claim)
+        return ClusterView(self._state).is_claim_used(claim)
 
     def topology_rows(self) -> TopologyRows:
-        """Not for guests: the rows are kept for all volumes."""
+        """Not for out_of_tree: the rows are kept for all volumes."""
         raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        return read_only(Snapshot(self._state).volume_room(driver))
+        return read_only(ClusterView(self._state).volume_room(driver))
 
     def per_row(
         self,
@@ -182,7 +186,7 @@ class ReadOnlySnapshot(Snapshot):
 
         Cost: 1 µs, and `compute` for each changed row; for all rows where a node came, went or got another label.
         """
-        return read_only(super().per_row(GuestKey(self._owner, key), compute, dtype))
+        return read_only(super().per_row(OutOfTreeKey(self._owner, key), compute, dtype))
 
     def per_node(self, key: Hashable, compute: Callable[[], npt.NDArray[_Scalar]]) -> npt.NDArray[_Scalar]:
         """
@@ -190,7 +194,7 @@ class ReadOnlySnapshot(Snapshot):
 
         `key` identifies the formula and its parameters. Recomputed where a node, label, taint or annotation changed.
         """
-        return read_only(super().per_node(GuestKey(self._owner, key), compute))
+        return read_only(super().per_node(OutOfTreeKey(self._owner, key), compute))
 
     def per_asked_node(
         self, key: Hashable, ask: Callable[[NodeView], int], where: Mask
@@ -207,7 +211,7 @@ class ReadOnlySnapshot(Snapshot):
         Cost: 10 µs, and one call for each of these nodes.
         """
         log = self._state.log
-        asked = self._state.derived.kept(GuestKey(self._owner, key), _AskedNodes)
+        asked = self._state.derived.kept(OutOfTreeKey(self._owner, key), _AskedNodes)
         answers = asked.current(log.changed_after(asked.version, self.n_rows), log.version)
         for row in np.flatnonzero(where & (answers < 0)).tolist():
             node = self.view_at(row)
@@ -217,12 +221,15 @@ class ReadOnlySnapshot(Snapshot):
 
     def per_image(self, key: Hashable, compute: Callable[[], Scores]) -> Scores:
         """Return an array that depends only on nodes and their images; cached until one of them changes."""
-        return read_only(super().per_image(GuestKey(self._owner, key), compute))
+        return read_only(super().per_image(OutOfTreeKey(self._owner, key), compute))
 
 
 @dataclass(slots=True, eq=False)
 class _AskedNodes:
-    """A guest's answer for each node at a version of the change log; -1 for a node that it has to be asked about."""
+    """
+    An out-of-tree plugin's answer for each node at a version of the change log; -1 for a node that it has to be asked
+    about.
+    """
 
     answers: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     version: int = 0

@@ -1,4 +1,4 @@
-"""What a snapshot of a guest plugin is made of: nodes, columns, counts and volumes that it cannot change."""
+"""What a view of an out-of-tree plugin is made of: nodes, columns, counts and volumes that it cannot change."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from scheduler.model import disks
+from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
     ClaimReference,
@@ -24,7 +25,7 @@ from scheduler.model.volumes import (
     StorageObject,
     VolumeAttachment,
 )
-from scheduler.state.assumed_volumes import Assumable, AssumedVolumes
+from scheduler.state.assumed_objects import AssumedObjects
 from scheduler.state.attached_volumes import AttachedVolume, AttachedVolumes
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.free_volumes import FreeVolumes
@@ -66,7 +67,7 @@ class Volumes:
         self._migrated: dict[str, set[str]] = {}
         self.free = FreeVolumes()
         self.attached = AttachedVolumes(self._note)
-        self.assumed = AssumedVolumes()
+        self.assumed = AssumedObjects()
 
     # Questions of plugins.
 
@@ -200,22 +201,23 @@ class Volumes:
         if self.get(kind, key) is not None:
             self._set(kind, key, None)
 
-    def assume(self, obj: Assumable, value: ClaimReference | str, holder: str) -> None:
-        """See `ClusterState.assume_storage`."""
-        self._set_if_changed(self.assumed.assume(obj, value, holder))
+    def assume(self, write: ObjectWrite[Any], holder: str) -> None:
+        """See `ClusterState.assume_write`."""
+        self._set_if_changed(self.assumed.assume(write, holder))
 
-    def settle(self, obj: Assumable, version: str) -> None:
-        """See `ClusterState.settle_storage`."""
+    def settle(self, obj: StorageObject, version: str) -> None:
+        """See `ClusterState.settle_write`."""
         self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
 
-    def release(self, obj: Assumable, holder: str) -> Assumable | None:
-        """See `ClusterState.release_storage`."""
-        return self._set_if_changed(self.assumed.release(obj.kind, obj.key, holder))
+    def release(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
+        """See `ClusterState.release_write`."""
+        assumed, seen = self.get(obj.kind, obj.key), self.assumed.release(obj.kind, obj.key, holder)
+        self._set_if_changed(seen)
+        return None if assumed is None or seen is None else (assumed, seen)
 
-    def _set_if_changed(self, new: Assumable | None) -> Assumable | None:
+    def _set_if_changed(self, new: StorageObject | None) -> None:
         if new is not None:
             self._set(new.kind, new.key, new)
-        return new
 
     def _set(self, kind: StorageKind, key: str, new: StorageObject | None) -> None:
         match kind:

@@ -37,11 +37,14 @@ class Workloads:
         copy._owners = dict(self._owners)
         return copy
 
-    def selector_of(self, kind: str, namespace: str, name: str) -> Selector | None:
-        """Return the workload's selector, None if the workload is not known."""
+    def get(self, kind: str, key: str) -> Workload | None:
+        """Return the workload of `namespace/name`, without its version; None if it is not known."""
+        namespace, _, name = key.partition("/")
         if kind == SERVICE:
-            return self._services.get(namespace, {}).get(name)
-        return self._owners.get((kind, namespace, name))
+            selector = self._services.get(namespace, {}).get(name)
+        else:
+            selector = self._owners.get((kind, namespace, name))
+        return None if selector is None else Workload(kind, namespace, name, "", selector)
 
     def upsert(self, workload: Workload) -> None:
         """Add the workload or update its selector."""
@@ -50,8 +53,9 @@ class Workloads:
         else:
             self._owners[workload.kind, workload.namespace, workload.name] = workload.selector
 
-    def remove(self, kind: str, namespace: str, name: str) -> None:
+    def remove(self, kind: str, key: str) -> None:
         """Remove the workload, if it is known."""
+        namespace, _, name = key.partition("/")
         if kind != SERVICE:
             self._owners.pop((kind, namespace, name), None)
             return

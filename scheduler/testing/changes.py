@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.assembly.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeGone, PodGone, PodSeen, Stimulus
-from scheduler.shell.profiles import build_profiles, build_queue, exempt_namespaces
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.cluster import Cluster, completed
 from scheduler.testing.objects import JsonObject
 
@@ -80,7 +80,7 @@ class WaitingPods:
         settings = cluster.settings
         self._cluster = cluster
         self._state = ClusterState(exempt_namespaces(settings))
-        profiles = build_profiles(settings, Snapshot(self._state))
+        profiles = build_profiles(settings, ClusterView(self._state))
         self._queue = build_queue(profiles, settings, max_in_unschedulable_s=_TIMEOUT_S)
         self._machine = Machine(state=self._state, queue=self._queue, profiles=profiles, rng=random.Random(1))
         (self._profile,) = profiles.values()
@@ -126,10 +126,8 @@ class WaitingPods:
         )
 
     def _fits(self, pod: Pod) -> bool:
-        snapshot = Snapshot(self._state)
-        return isinstance(
-            decide(pod, snapshot, self._profile, random.Random(1), Unobserved()), ScheduleResult
-        )
+        view = ClusterView(self._state)
+        return isinstance(decide(pod, view, self._profile, random.Random(1), Unobserved()), ScheduleResult)
 
     def _handle(self, stimulus: Stimulus) -> None:
         self._machine.handle(stimulus, now_s=1000.0)

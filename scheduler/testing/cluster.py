@@ -12,27 +12,27 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.profiles import build_profiles
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import read_snapshot
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.core.node_scores import NodeScores, Refusal
-from scheduler.explain.manifests import Manifest, parse_manifest
 from scheduler.explain.simulation import place_replicas, zone_of
 from scheduler.explain.what_if import copy_state
+from scheduler.formats.manifests import Manifest, parse_manifest
 from scheduler.framework.diagnosis import FitError, PluginRefusals
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import PodSeen, Stimulus
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
-from scheduler.settings.guest_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.loading import load_settings, parse_settings
+from scheduler.settings.out_of_tree_files import LoadedPlugins, load_classes, load_plugins
 from scheduler.settings.plugin_lists import API_VERSION
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.testing.decisions import Decision, Explained, Simulated
 from scheduler.testing.objects import JsonObject
 from scheduler.testing.tables import Table
@@ -71,7 +71,7 @@ class Cluster:
     ) -> None:
         loaded = _loaded(plugins)
         if config is not None:
-            self.settings = load_settings(str(config), DEFAULT_FEATURE_GATES, loaded)
+            self.settings = load_settings(str(config), DEFAULT_SEMANTICS, loaded)
         else:
             self.settings = _settings(loaded, args or {}, alone=alone)
         self._seed = seed
@@ -168,7 +168,7 @@ class Cluster:
     @property
     def profiles(self) -> Mapping[str, Profile]:
         """The profiles that decide, by schedulerName."""
-        return build_profiles(self.settings, Snapshot(self._read.state))
+        return build_profiles(self.settings, ClusterView(self._read.state))
 
     @property
     def differences(self) -> list[str]:
@@ -183,10 +183,10 @@ class Cluster:
         if decided.uid in read.state.placed:
             read = self._copy()
             read.state.remove_pod(decided.uid)
-        snapshot = Snapshot(read.state)
+        view = ClusterView(read.state)
         made = decide(
             _pending(decided),
-            snapshot,
+            view,
             self._profile(read, decided),
             random.Random(self._seed),
             Unobserved(),
@@ -200,10 +200,10 @@ class Cluster:
 
     def time_decision(self, pod: PodLike) -> float:
         """Return the seconds of CPU that the decision about the pod takes, without the reading of the pod."""
-        decided, snapshot = _pending(self._pod(pod)), Snapshot(self._read.state)
+        decided, view = _pending(self._pod(pod)), ClusterView(self._read.state)
         profile, rng, observer = self._profile(self._read, decided), random.Random(self._seed), Unobserved()
         began_s = time.process_time()
-        decide(decided, snapshot, profile, rng, observer)
+        decide(decided, view, profile, rng, observer)
         return time.process_time() - began_s
 
     def explain(self, pod: PodLike) -> Explained:
@@ -243,16 +243,16 @@ class Cluster:
         return found
 
     def _manifest(self, document: Mapping[str, Any]) -> Manifest:
-        return parse_manifest(document, namespace=_NAMESPACE, gates=self.settings.feature_gates)
+        return parse_manifest(document, namespace=_NAMESPACE, semantics=self.settings.semantics)
 
     def _profile(self, read: LoadedCluster, pod: Pod) -> Profile:
         """Return the pod's profile for the cluster, which is made once as in a scheduler, or for a copy of it."""
         found = read.profile_for(pod)[0]
         if read is not self._read:
-            return read.build_profile(found, Snapshot(read.state))
+            return read.build_profile(found, ClusterView(read.state))
         name = found.scheduler_name
         if name not in self._running:
-            self._running[name] = read.build_profile(found, Snapshot(read.state))
+            self._running[name] = read.build_profile(found, ClusterView(read.state))
         return self._running[name]
 
     def _copy(self) -> LoadedCluster:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from scheduler.cli.query.report import report_text
 from scheduler.cli.query.terminal import Style
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from scheduler.testing.tables import Table
 
 

@@ -3,6 +3,8 @@ Builds, starts and stops the webhook.
 
     start   metrics and health -> HTTPS (handshakes fail) -> certificate -> ready
     stop    not ready -> wait until Services notice -> finish requests in flight -> stop the rest
+
+`shell.daemon` has the rest of its life.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.serving_certificate import FileCertificate
 from scheduler.serving.status_server import ServingOptions, StatusServer, open_auth
-from scheduler.shell.signals import on_termination
+from scheduler.shell.daemon import Daemon, run_until_signal
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics
@@ -74,7 +76,7 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
         async with open_auth(
             options.listening, None, environ, log=log, on_request=metrics.on_request
         ) as gate:
-            return await _Webhook(options, listener, files, metrics, log, gate).run()
+            return await run_until_signal(_Webhook(options, listener, files, metrics, log, gate))
     credentials = await load_credentials(
         kubeconfig=options.kubeconfig, master=options.master, environ=environ
     )
@@ -84,10 +86,10 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     ):
         store = SecretStore(client, namespace=options.namespace, name=options.name)
         secret = CertificateRotation(store, [options.host], listener, log=log, clock_s=time.time)
-        return await _Webhook(options, listener, secret, metrics, log, gate).run()
+        return await run_until_signal(_Webhook(options, listener, secret, metrics, log, gate))
 
 
-class _Webhook:
+class _Webhook(Daemon):
     """One running webhook."""
 
     def __init__(
@@ -99,36 +101,30 @@ class _Webhook:
         log: Logger,
         gate: DelegatedAuth | None,
     ) -> None:
+        super().__init__(log)
         self._gate = gate
         self._options = options
         self._listener = listener
         self._certificates = certificates
         self._metrics = metrics
-        self._log = log
-        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
 
-    async def run(self) -> int:
-        """Serve until a signal comes. Return the exit code."""
-        probes = StatusServer(
+    def stop(self) -> None:
+        """Become unready; `run` returns once requests in flight are answered."""
+        super().stop()
+        self._stopped.set()
+
+    def _new_server(self) -> StatusServer:
+        return StatusServer(
             self._options.listening,
             auth=self._gate,
             log=self._log,
             render=self._metrics.render,
             configz=lambda: json.dumps(asdict(self._options), default=str),
-            ready={
-                "certificate": lambda: self._listener.is_serving,
-                "shutdown": lambda: not self._stopping.is_set(),
-            },
+            ready={"certificate": lambda: self._listener.is_serving, "shutdown": self._is_running},
         )
-        await probes.start()
-        try:
-            await self._serve()
-        finally:
-            await probes.stop()
-        self._log.info(0, "Requested to terminate, exiting")
-        return 0
 
-    async def _serve(self) -> None:
+    async def _begin(self) -> None:
         address, port = self._options.listening.address, self._options.webhook_port
         try:
             bound = await self._listener.start(address, port)
@@ -136,12 +132,11 @@ class _Webhook:
             found = f"{address} port {port}: {error.strerror or error}"
             raise SettingsError("--webhook-port", "", found, "an address and port to listen on") from error
         self._log.info(0, "Starting affinity-scheduler webhook", version=product_version(), port=bound)
-        on_termination(self._stopping.set)
+
+    async def _work(self) -> None:
+        self.start("certificate", self._certificates.run())
         try:
-            async with asyncio.TaskGroup() as group:
-                rotation = group.create_task(self._certificates.run(), name="certificate")
-                await self._stopping.wait()
-                await asyncio.sleep(_NOT_READY_S)
-                rotation.cancel()
+            await self._stopped.wait()
+            await asyncio.sleep(_NOT_READY_S)
         finally:
             await self._listener.stop()

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import aiohttp
 import msgspec
 
-from scheduler.shell.watched_kinds import storage_kinds
+from scheduler.framework.kinds import KINDS
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
@@ -28,7 +28,6 @@ STALLED_S: Final = 90.0
 _SILENT_S: Final = 15.0
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
-_STORAGE_PATHS: Final = {kind.kind: kind.resource.path for kind in storage_kinds()}
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ class Objects:
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
             await self._ask("POST", path, as_new(service))
         for storage in scene.storage:
-            await self._ask("POST", _STORAGE_PATHS[storage["kind"]], as_new(storage))
+            await self._ask("POST", KINDS[storage["kind"]].path, as_new(storage))
         await self._create_priority_classes(scene)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
@@ -102,7 +101,7 @@ class Objects:
             claim, _ = claim_and_volume(pod)
             stored = json.loads(await self._ask("POST", _claims_path(pod), as_new(claim)))
             _, volume = claim_and_volume(pod, uid=stored["metadata"]["uid"])
-            await self._ask("POST", _STORAGE_PATHS[volume["kind"]], as_new(volume))
+            await self._ask("POST", KINDS[volume["kind"]].path, as_new(volume))
 
         await self._each((pod for pod in pods if pod.template.claim), create)
 
@@ -113,7 +112,7 @@ class Objects:
             claim, volume = claim_and_volume(pod)
             for path in (
                 f"{_claims_path(pod)}/{claim['metadata']['name']}",
-                f"{_STORAGE_PATHS[volume['kind']]}/{volume['metadata']['name']}",
+                f"{KINDS[volume['kind']].path}/{volume['metadata']['name']}",
             ):
                 free = {"metadata": {"finalizers": None}}
                 await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})

@@ -19,23 +19,21 @@ from scheduler.framework.interface import FeasibleNodes, Rng
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 _TURN = count()
 
 
-def next_node(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer) -> Decision:
+def next_node(pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer) -> Decision:
     """Return the next row's node, whatever the pod asks for."""
     del pod, rng
     observer.begin(profile)
-    row = next(_TURN) % snapshot.n_rows
-    alone = np.zeros(snapshot.n_rows, dtype=np.bool_)
+    row = next(_TURN) % view.n_rows
+    alone = np.zeros(view.n_rows, dtype=np.bool_)
     alone[row] = True
-    scores = NodeScores(
-        row, FeasibleNodes(alone), np.zeros(snapshot.n_rows, dtype=np.int64), (), FilterResult()
-    )
+    scores = NodeScores(row, FeasibleNodes(alone), np.zeros(view.n_rows, dtype=np.int64), (), FilterResult())
     observer.end()
-    return ScheduleResult(snapshot.nodes.name_of(row), snapshot.n_nodes, 1, scores)
+    return ScheduleResult(view.nodes.name_of(row), view.n_nodes, 1, scores)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import kinds_asked_by, resource_of
+from scheduler.framework.kinds import Asker, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
-from scheduler.model.instructions import Bind, WriteVolumes
+from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, storage_kinds, workload_kinds
 from scheduler.state.audit import differences
 from tests.bench import templates
 from tests.bench.checks import broken_rules
@@ -55,10 +56,10 @@ class FedMachine:
     def __init__(self, scene: Scene) -> None:
         self.loaded = LoadedMachine(scene)
         self.served = Served(SCHEDULER)
-        kinds = (*required_kinds(), *workload_kinds(), *storage_kinds())
+        kinds = kinds_asked_by(Asker.EVERY_CONFIGURATION, Asker.DEFAULT_SPREADING, Asker.PLUGINS)
         self._watched = {watched.kind: watched for watched in kinds}
         self._watching: dict[str, ListWatch[Any]] = {
-            kind: ListWatch(watched.resource, watched.decode, jitter=lambda: 0.5)
+            kind: ListWatch(resource_of(watched), watched.decode, jitter=lambda: 0.5)
             for kind, watched in self._watched.items()
         }
         for watching in self._watching.values():
@@ -119,8 +120,8 @@ def _stimulus(watched: WatchedKind, change: object) -> Any:
     match change:
         case Upserted(object=seen):
             return watched.on_upsert(seen)
-        case Deleted():
-            return watched.on_delete(change)
+        case Deleted(key=key, uid=uid):
+            return watched.on_delete(key.namespace, key.name, uid)
         case Malformed() | Interrupted():
             raise RuntimeError(f"{watched.kind}: {change}")
         case _:
@@ -166,7 +167,7 @@ def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
     node_by_name: dict[str, str] = {}
     while fed.loaded.machine.has_work():
         for order in fed.loaded.handle(CycleDue()):
-            if isinstance(order, WriteVolumes):
+            if isinstance(order, WriteReservation):
                 fed.loaded.bind_volumes(order)
             elif isinstance(order, Bind):
                 node_by_name[order.pod.name] = order.node_name

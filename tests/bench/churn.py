@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from scheduler.model.nodes import decode_node, decode_workload
-from scheduler.model.stimuli import NodeGone, NodeSeen, PodGone, PodSeen, WorkloadGone, WorkloadSeen
+from scheduler.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen
 from tests.bench import templates
 from tests.bench.loaded import SCHEDULER, LoadedMachine
 from tests.support import build
@@ -34,7 +34,7 @@ class Churn:
         if self._uid:
             handle(PodGone(self._uid))
             handle(NodeGone(name))
-            handle(WorkloadGone("Service", "default", name))
+            handle(ObjectGone("Service", f"default/{name}"))
         self._uid = f"uid-{name}-{self._round}"
         document = templates.large(priority=10).pod("default", name, scheduler=SCHEDULER)
         document["metadata"]["uid"] = self._uid
@@ -43,4 +43,4 @@ class Churn:
         node = build.node(name, allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
         handle(NodeSeen(decode_node(json.dumps(node).encode())))
         service = build.service(name, {"app": "nobody"})
-        handle(WorkloadSeen(decode_workload("Service", json.dumps(service).encode())))
+        handle(ObjectSeen(decode_workload("Service", json.dumps(service).encode())))

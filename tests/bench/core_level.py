@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
@@ -110,7 +110,7 @@ def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], lis
         orders = loaded.handle(CycleDue())
         ended_ns = clock()
         loaded.now_s += 0.0005
-        placed = [order for order in orders if isinstance(order, Bind | WriteVolumes)]
+        placed = [order for order in orders if isinstance(order, Bind | WriteReservation)]
         # A group takes one cycle, of which each member counts a part.
         spent_ns = (ended_ns - started_ns) // max(1, len(placed))
         for order in placed:
@@ -122,14 +122,14 @@ def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], lis
     return decisions, cycles, echoes
 
 
-def _echoed(loaded: LoadedMachine, order: Bind | WriteVolumes) -> int:
+def _echoed(loaded: LoadedMachine, order: Bind | WriteReservation) -> int:
     """
     Have the volumes and the pod bound, and the watches show it. Returns: CPU nanoseconds that the machine takes for
     all of this.
     """
     seen = PodSeen(loaded.pods.on_node(order.pod, order.node_name))
     started_ns = time.process_time_ns()
-    if isinstance(order, WriteVolumes):
+    if isinstance(order, WriteReservation):
         loaded.bind_volumes(order)
         loaded.handle(CycleDue())
     loaded.handle(BindDone(order.pod.uid))
@@ -214,5 +214,5 @@ def _transient_kib(loaded: LoadedMachine) -> float:
 
 def _confirm(loaded: LoadedMachine, orders: list[Instruction]) -> None:
     for order in orders:
-        if isinstance(order, Bind | WriteVolumes):
+        if isinstance(order, Bind | WriteReservation):
             _echoed(loaded, order)

@@ -9,29 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.core.machine import Machine
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.object_writes import VolumePromise
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    CycleDue,
-    NamespaceSeen,
-    NodeSeen,
-    PodSeen,
-    Stimulus,
-    StorageSeen,
-    VolumesWritten,
-    WorkloadSeen,
-)
+from scheduler.model.stimuli import CycleDue, NodeSeen, ObjectSeen, PodSeen, ReservationWritten, Stimulus
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import ClaimReference, StorageKind
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.bench.scene import Scene
 from tests.bench.templates import Planned, Template
 from tests.bench.volumes import claims_and_volumes
@@ -89,7 +81,7 @@ class LoadedMachine:
         self.scene = scene
         self.state = ClusterState()
         self.pods = NewPods()
-        self.profiles = build_profiles(settings, Snapshot(self.state))
+        self.profiles = build_profiles(settings, ClusterView(self.state))
         self.machine = Machine(
             state=self.state,
             queue=build_queue(self.profiles, settings, max_in_unschedulable_s=300.0),
@@ -115,11 +107,11 @@ class LoadedMachine:
     def objects(self) -> Iterable[Stimulus]:
         """Yield namespaces, nodes and services."""
         for namespace in self.scene.namespaces:
-            yield NamespaceSeen(decode_namespace(json.dumps(namespace).encode()))
+            yield ObjectSeen(decode_namespace(json.dumps(namespace).encode()))
         for node in self.scene.nodes:
             yield NodeSeen(decode_node(json.dumps(node).encode()))
         for service in self.scene.services:
-            yield WorkloadSeen(decode_workload("Service", json.dumps(service).encode()))
+            yield ObjectSeen(decode_workload("Service", json.dumps(service).encode()))
 
     def storage(self) -> Iterable[Stimulus]:
         """Yield the claims of all pods, their volumes, and what volumes need besides."""
@@ -127,18 +119,20 @@ class LoadedMachine:
         for document in (*self.scene.storage, *claims_and_volumes(pods)):
             document["metadata"]["resourceVersion"] = "1"
             kind = StorageKind(document["kind"])
-            yield StorageSeen(decoder.decode(kind, json.dumps(document).encode()))
+            yield ObjectSeen(decoder.decode(kind, json.dumps(document).encode()))
 
-    def bind_volumes(self, order: WriteVolumes) -> None:
+    def bind_volumes(self, order: WriteReservation) -> None:
         """Report the writes as done and the claims as bound by the PV controller; then the pod can be bound."""
-        written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.static))
-        self.handle(VolumesWritten(order.pod.uid, written))
-        for (claim, volume), version in zip(order.static, written, strict=True):
+        written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.writes))
+        self.handle(ReservationWritten(order.pod.uid, written))
+        for write, version in zip(order.writes, written, strict=True):
+            assert isinstance(write, VolumePromise)
+            claim, volume = write.claim, write.obj
             promised = ClaimReference(claim.key, claim.uid)
             taken = replace(volume, claim=promised, is_available=False, resource_version=version)
             bound = replace(claim, volume_name=volume.key, is_bind_completed=True, resource_version=version)
-            self.handle(StorageSeen(taken))
-            self.handle(StorageSeen(bound))
+            self.handle(ObjectSeen(taken))
+            self.handle(ObjectSeen(bound))
 
     def await_measured(self) -> None:
         """Add the measured pods to the queue."""

@@ -88,9 +88,9 @@ def main() -> int:
     )
     more = " --groups" if args.groups else ""
     if n_evictions := sum(one.n_evictions for one in outcomes):
-        in_vain = sum((one.in_vain for one in outcomes), Counter[str]())
-        causes = "".join(f"\n  {number:5} {cause}" for cause, number in in_vain.most_common())
-        print(f"{n_evictions} evictions, {in_vain.total()} of them in vain:{causes}")
+        wasted = sum((one.wasted for one in outcomes), Counter[str]())
+        causes = "".join(f"\n  {number:5} {cause}" for cause, number in wasted.most_common())
+        print(f"{n_evictions} evictions, {wasted.total()} of them in vain:{causes}")
         n_flushed = sum(one.n_flushed for one in outcomes)
         print(f"{n_flushed} pods could evict others, and needed the flush of unschedulable pods")
     for one in failed:

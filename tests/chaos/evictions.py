@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.in_vain import Causes, leaving
 from tests.chaos.journal import Eviction, Journal, Ordered, Preempted, Retried, Step, View, Written, node_of
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
+from tests.chaos.wasted import Causes, leaving
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.preemption import Trial, preemption
 from tests.support import build
@@ -46,7 +46,7 @@ class EvictionJudge:
                 self._of_pod.setdefault(shown["metadata"]["uid"], []).append(one)
         self.n_evictions = 0
         #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
-        self.in_vain: Counter[str] = Counter()
+        self.wasted: Counter[str] = Counter()
 
     def wrongs(self) -> Iterator[Wrong]:
         """Yield every set of victims that the reference would not choose, and every eviction that ought not to be."""
@@ -214,7 +214,7 @@ class EvictionJudge:
                 continue
             self.n_evictions += 1
             if cause := causes.of(ordered):
-                self.in_vain[cause] += 1
+                self.wasted[cause] += 1
 
 
 def _ends(write: Written) -> bool:

@@ -19,25 +19,27 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
-from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteVolumes
+from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteReservation
+from scheduler.model.nodes import Namespace
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
     EvictionEnded,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
+    ReservationWritten,
     Stimulus,
-    VolumesWritten,
 )
 from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.connection import Connection
 from scheduler.shell.leader_election import ElectionSettings, LeaderElector
 from tests.chaos.groups import as_decided
 from tests.chaos.journal import Decided, Eviction, Journal, SeenVersions, Sent, Step
@@ -197,7 +199,8 @@ class Instance:
                 leadership = LeaderElector(
                     own, self._election, agent, log=log, clock_s=clock_s, now_s=now_s, jitter=chance.random
                 )
-            scheduler = Scheduler(options, client, metrics, log, leadership, clock_s=clock_s, now_s=now_s)
+            connection = Connection(client, log, elector=leadership)
+            scheduler = Scheduler(options, metrics, connection, clock_s=clock_s, now_s=now_s)
             told = Told(self._journal, agent, scheduler._machine)
             self._hear_writes(client, agent, told)
             self._listen(scheduler._machine, agent, told)
@@ -266,17 +269,17 @@ class Instance:
                         self.reach("victim leaves")
                 case NodeSeen(node):
                     told.seen("Node", node.name, node.resource_version)
-                case NamespaceSeen(namespace):
+                case ObjectSeen(Namespace() as namespace):
                     told.seen("Namespace", namespace.name, namespace.resource_version)
                 case PodGone(uid):
                     told.gone("Pod", uid)
                 case NodeGone(name):
                     told.gone("Node", name)
-                case NamespaceGone(name):
+                case ObjectGone("Namespace", name):
                     told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
-                case VolumesWritten():
+                case ReservationWritten():
                     self.reach("volumes answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
@@ -293,7 +296,7 @@ class Instance:
             for order in instructions:
                 if isinstance(order, EvictVictim):
                     self.reach("eviction ordered")
-                if isinstance(order, WriteVolumes):
+                if isinstance(order, WriteReservation):
                     self.reach("reserved")
                 if isinstance(order, Bind):
                     decided = Decided(

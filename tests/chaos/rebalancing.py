@@ -28,6 +28,7 @@ from scheduler.observe.enforcement import EnforcementMetrics
 from scheduler.observe.logs import Logger
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
+from scheduler.shell.connection import Connection
 from scheduler.shell.enforcer import EnforcerDaemon, Options
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal, Written, node_of
@@ -149,8 +150,8 @@ class RebalancedVenue:
         agent = f"{AGENT}-{self.n_lives}"
         async with KubeClient(credentials, user_agent=agent, now_s=now_s) as client:
             metrics = EnforcementMetrics(version="chaos")
-            daemon = EnforcerDaemon(options, client, metrics, Logger(logger), now_s=now_s)
-            await daemon.run()
+            connection = Connection(client, Logger(logger))
+            await EnforcerDaemon(options, metrics, connection, now_s=now_s).run()
 
 
 class Owning(Embedded):

@@ -87,7 +87,7 @@ class Outcome:
     window_s: float = 0.0
     n_evictions: int = 0
     #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
-    in_vain: Counter[str] = field(default_factory=Counter)
+    wasted: Counter[str] = field(default_factory=Counter)
     #: Pods that could evict others and that no event woke, so that they needed the flush of unschedulable pods.
     n_flushed: int = 0
     #: Seconds from the end of the faults until all that fits was placed.
@@ -381,4 +381,4 @@ class Run:
         self._outcome.window_s = judge.window_s
         evictions = EvictionJudge(journal, group_of)
         self._outcome.wrongs += evictions.wrongs()
-        self._outcome.n_evictions, self._outcome.in_vain = evictions.n_evictions, evictions.in_vain
+        self._outcome.n_evictions, self._outcome.wasted = evictions.n_evictions, evictions.wasted

@@ -22,9 +22,9 @@ from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
 from scheduler.shell.binder import Binder, PodNotFound
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.node_table import NodeTable, Usage
-from scheduler.state.snapshot import Snapshot
 from tests.chaos.happenings import (
     AddBudget,
     AddNamespace,
@@ -160,7 +160,7 @@ def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
     return victim.terminating
 
 
-def _protect_nobody(_self: Snapshot, _label_set: LabelSet) -> tuple[()]:
+def _protect_nobody(_self: ClusterView, _label_set: LabelSet) -> tuple[()]:
     """Find no PodDisruptionBudget that protects a pod."""
     return ()
 
@@ -322,7 +322,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "budgets are no matter",
-        Snapshot,
+        ClusterView,
         "budgets_of",
         _protect_nobody,
         Shape.RANKED,

@@ -145,7 +145,7 @@ def test_the_next_life_evicts_the_rest_and_nobody_twice(point: str, after: int, 
             for instance in told.instances:
                 instance.doom = None
             judge = await told.end()
-            assert (judge.n_evictions, judge.in_vain) == (2, {})
+            assert (judge.n_evictions, judge.wasted) == (2, {})
             if after == 0:
                 assert sum(one.n_lives for one in told.instances) > len(told.instances)
 
@@ -163,13 +163,13 @@ def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Act
             await told.preempt()
             await told.end_pods(until_s=_ALONE_S)
             judge = await told.end()
-            assert (judge.n_evictions, judge.in_vain) == (2, {})
+            assert (judge.n_evictions, judge.wasted) == (2, {})
             assert sorted(uid for _, uid in told.journal.reported) == sorted(
                 {one.victim_uid for one in told.journal.ordered}
             )
             machine = told.instances[0].machine
             assert machine is not None
-            assert machine.preemptions.in_vain == {}
+            assert machine.preemptions.wasted == {}
             assert not (machine.state.preempting or machine.preemptions.is_running("red/high"))
 
     _play(story())
@@ -186,7 +186,7 @@ def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
             await told.stage.perform(Terminate("one"))
             await told.end_pods(until_s=_ALONE_S)
             judge = await told.end()
-            assert (judge.n_evictions, judge.in_vain) == (2, {})
+            assert (judge.n_evictions, judge.wasted) == (2, {})
             assert [by for by, _ in told.journal.reported] == ["one-1", "one-1"]
             assert told.instances[0].n_lives == 2
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from scheduler.model.stimuli import NamespaceGone, NodeGone, PodGone, SweepDue
+from scheduler.model.stimuli import NodeGone, ObjectGone, PodGone, SweepDue
 from tests.chaos.caches import FinalState, miscounts
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod
 from tests.chaos.instance import Instance
@@ -33,7 +33,7 @@ async def _a_node_lost(instance: Instance, _stage: Stage) -> None:
 
 async def _a_namespace_lost(instance: Instance, _stage: Stage) -> None:
     assert instance.machine is not None
-    instance.machine.handle(NamespaceGone("red"), 0.0)
+    instance.machine.handle(ObjectGone("Namespace", "red"), 0.0)
 
 
 async def _a_placed_pod_lost(instance: Instance, _stage: Stage) -> None:

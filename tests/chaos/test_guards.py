@@ -57,7 +57,7 @@ def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
         async with running() as (_, scheduler, _cluster):
             for _ in range(60):
                 await asyncio.sleep(60.0)
-                assert scheduler._is_fresh()
+                assert scheduler._caches.is_fresh()
                 assert scheduler._makes_progress()
 
     run_virtually(play())
@@ -70,13 +70,13 @@ def test_a_cache_without_events_is_stale() -> None:
         async with running() as (instance, scheduler, _cluster):
             instance.wire.freeze()
             await asyncio.sleep(100.0)
-            assert scheduler._is_fresh()
+            assert scheduler._caches.is_fresh()
             await asyncio.sleep(200.0)
-            assert not scheduler._is_fresh()
+            assert not scheduler._caches.is_fresh()
             assert scheduler._makes_progress(), "a restart would not bring the server back"
             instance.wire.thaw()
             await asyncio.sleep(130.0)
-            assert scheduler._is_fresh()
+            assert scheduler._caches.is_fresh()
 
     run_virtually(play())
 
@@ -143,7 +143,7 @@ def test_a_new_leader_does_not_pause_between_the_pages_that_it_waits_for() -> No
             for number in range(1_001):
                 cluster.store.create(POD, "default", build.pod(f"p{number}", node="node-0001"))
             await asyncio.sleep(1.0)
-            pods = next(one for one in scheduler._informers if one.kind == "Pod")
+            pods = next(one for one in scheduler._caches.informers if one.kind == "Pod")
             began_s = asyncio.get_running_loop().time()
             assert await pods.catch_up() == 0
             caught_up_s = asyncio.get_running_loop().time()
@@ -176,7 +176,7 @@ def test_an_event_that_no_watch_brought_is_found_by_a_list() -> None:
 
     async def play() -> None:
         async with running() as (instance, scheduler, cluster):
-            nodes = next(one for one in scheduler._informers if one.kind == "Node")
+            nodes = next(one for one in scheduler._caches.informers if one.kind == "Node")
             store = nodes._reflector._list_watch.store
 
             def told_of(key: Key) -> dict[str, bytes]:

@@ -61,7 +61,7 @@ async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
         for number in range(n_pods):
             await stage.perform(AddPod(f"red/s{number}", "plain", NAIVE))
         life = asyncio.create_task(one.live())
-        while one.life is None or not one.life.scheduler._is_synced():  # noqa: ASYNC110 - it tells nobody
+        while one.life is None or not one.life.scheduler._caches.is_synced():  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.1)
         placed = one.life.scheduler._machine.state.placed
         counted_s: dict[str, float] = {}

@@ -46,13 +46,13 @@ async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance
 
         async def ready() -> Scheduler | None:
             scheduler = None if instance.life is None else instance.life.scheduler
-            if scheduler is None or not scheduler._is_synced():
+            if scheduler is None or not scheduler._caches.is_synced():
                 return None
             return scheduler if scheduler._leads() and scheduler._caught_up else None
 
         scheduler = await until(ready, timeout_s=100.0, what="a scheduler that leads and knows the cluster")
         assert scheduler is not None
-        scheduler._client._on_request = scheduler._metrics.on_request
+        scheduler._connection.client._on_request = scheduler._metrics.on_request
         yield instance, cluster
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
@@ -118,7 +118,7 @@ def test_ten_minutes_without_a_server_cost_nothing_but_time() -> None:
             assert (instance.n_lives, instance.crashes) == (1, [])
             assert instance.life is not None
             await asyncio.sleep(BOOKMARKED_S)
-            assert instance.life.scheduler._is_fresh()
+            assert instance.life.scheduler._caches.is_fresh()
 
     run_virtually(play())
 

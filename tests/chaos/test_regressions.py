@@ -121,7 +121,7 @@ def test_of_two_pods_with_one_port_the_first_to_go_frees_it() -> None:
         until_s=8.0,
     )
     assert not outcome.wrongs, outcome.story()
-    assert (outcome.n_evictions, outcome.in_vain.total()) == (1, 1)
+    assert (outcome.n_evictions, outcome.wasted.total()) == (1, 1)
 
 
 def test_an_eviction_ends_with_the_decision_on_the_bind_not_with_its_write() -> None:
@@ -143,7 +143,7 @@ def test_an_eviction_ends_with_the_decision_on_the_bind_not_with_its_write() -> 
         until_s=32.0,
     )
     assert not outcome.wrongs, outcome.story()
-    assert outcome.in_vain == {"the pod found room elsewhere meanwhile": 1}
+    assert outcome.wasted == {"the pod found room elsewhere meanwhile": 1}
 
 
 def _leave(_state: ClusterState, _pod: object) -> None:

@@ -18,6 +18,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.connection import Connection
 from tests.chaos.proxy import Wire
 from tests.chaos.virtual import run_virtually
 from tests.support import build
@@ -48,7 +49,7 @@ async def serving() -> AsyncIterator[tuple[Scheduler, DevCluster, Wire, str]]:
         now_s = asyncio.get_running_loop().time
         async with KubeClient(credentials, now_s=now_s) as client:
             log = Logger(logging.Logger("wedged", level=logging.CRITICAL))
-            scheduler = Scheduler(options, client, Metrics(), log, now_s=now_s)
+            scheduler = Scheduler(options, Metrics(), Connection(client, log), now_s=now_s)
             running = asyncio.create_task(scheduler.run())
             url = f"http://127.0.0.1:{port}"
             # Name resolution runs in threads, for which the virtual clock does not wait.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from scheduler.core.machine import Machine
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, EvictVictim, Instruction
+from scheduler.model.nodes import Namespace
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
-    DisruptionBudgetGone,
-    DisruptionBudgetSeen,
     EvictionEnded,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
@@ -60,7 +60,7 @@ class Told:
                 self._ending[pod.uid] = pod.terminating
             case NodeSeen(node):
                 self._versions["Node", node.name] = int(node.resource_version)
-            case NamespaceSeen(namespace):
+            case ObjectSeen(Namespace() as namespace):
                 self._versions["Namespace", namespace.name] = int(namespace.resource_version)
             case PodGone(uid):
                 self._versions.pop(("Pod", uid), None)
@@ -70,12 +70,12 @@ class Told:
                 for pod in self._machine.state.nominated.on(name):
                     # Its nomination is withdrawn, and it is tried at once.
                     self._failed_s.pop(pod.uid, None)
-            case NamespaceGone(name):
+            case ObjectGone("Namespace", name):
                 self._versions.pop(("Namespace", name), None)
-            case DisruptionBudgetSeen(budget):
+            case ObjectSeen(DisruptionBudget() as budget):
                 self._budgets[budget.key] = budget.disruptions_allowed
-            case DisruptionBudgetGone(namespace_name, name):
-                self._budgets.pop(f"{namespace_name}/{name}", None)
+            case ObjectGone("PodDisruptionBudget", key):
+                self._budgets.pop(key, None)
             case EvictionEnded(preemptor_uid, fate=VictimFate.FAILED):
                 self._failed_s[preemptor_uid] = now_s
 

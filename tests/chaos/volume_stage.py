@@ -117,7 +117,7 @@ class VolumeStage:
         if machine is None:
             return ["is not alive"]
         found = [*instance.crashes, *differences(machine.state)]
-        if machine.n_binding or len(machine._volumes) or len(machine.state.volumes.assumed):
+        if machine.n_binding or len(machine._reservations) or len(machine.state.volumes.assumed):
             found.append("still assumes or writes volumes")
         for kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
             for obj in self.store.list(kind)[0]:

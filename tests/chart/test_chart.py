@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.assembly.profiles import exempt_namespaces
 from scheduler.cli import enforce, run, webhook
-from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import exempt_namespaces
+from scheduler.settings.out_of_tree_files import load_plugins
 from tests.support.build import Json
 from tests.support.manifest_files import BASE, MANIFESTS, ROOT, container, documents, named, one, resources
 
@@ -341,7 +341,7 @@ def test_rules_of_ones_own_are_mounted_and_switched_on(chart, tmp_path):
     assert f"--plugins={mounts['plugins']}" in container(deployment)["args"]
     loaded = load_plugins([str(tmp_path)], installed=False)
     configuration = maps["affinity-scheduler-configuration"]["data"]["configuration.yaml"]
-    assert parse_settings(configuration, "ConfigMap", plugins=loaded).guests.keys() == {"TeamPerRack"}
+    assert parse_settings(configuration, "ConfigMap", plugins=loaded).out_of_tree.keys() == {"TeamPerRack"}
     parse_settings(maps[f"{ENFORCER}-configuration"]["data"]["configuration.yaml"], "ConfigMap")
     other = {**scheduler, "plugins": {"team_per_rack.py": text + "\n"}}
     changed = named(rendered(chart, {"scheduler": other}), "Deployment")["affinity-scheduler"]

@@ -15,7 +15,7 @@ from scheduler.cli.main import main
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.terminal import ReadProgress, Style
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.explain.explanation import Explanation, NodeGroup
+from scheduler.formats.explanation import Explanation, NodeGroup
 
 
 @pytest.mark.parametrize(

@@ -17,25 +17,25 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.cli.main import main
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.simulate import simulate_manifests
 from scheduler.core.machine import Machine
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
-from scheduler.explain.manifests import parse_manifest
+from scheduler.formats.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint
 from scheduler.kube.login import Identity
 from scheduler.kube.requests import bind
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_node
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
@@ -352,7 +352,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
     }
     document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
     nodes = zoned("a1 a2 b1 b2 c1", allocatable={"cpu": "3"})
-    manifest = parse_manifest(document, namespace="default", gates=DEFAULT_FEATURE_GATES)
+    manifest = parse_manifest(document, namespace="default", semantics=DEFAULT_SEMANTICS)
     cluster = LoadedCluster(default_settings())
     for node in nodes:
         cluster.state.upsert_node(decode_node(encoded(node)))
@@ -368,7 +368,7 @@ def test_simulate_does_what_the_machine_does_with_the_same_seed(seed: int) -> No
 def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int) -> dict[str, str]:
     settings = default_settings()
     state = ClusterState()
-    profiles = build_profiles(settings, Snapshot(state))
+    profiles = build_profiles(settings, ClusterView(state))
     queue = build_queue(profiles, settings, max_in_unschedulable_s=300.0)
     machine = Machine(state=state, queue=queue, profiles=profiles, rng=random.Random(seed))
     for node in nodes:

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
 from scheduler.errors import SettingsError
+from scheduler.model.semantics import Gate
 from scheduler.serving.status_server import ServingOptions
 
 #: `kube-scheduler --help` of 1.36.2, but for -h and --version.
@@ -179,4 +180,4 @@ def test_election_and_rate_limit_override_the_defaults() -> None:
     assert (election.leader_elect, election.resource_name, election.resource_namespace) == (False, "a", "b")
     assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (60, 40, 1)
     assert (settings.client_connection.qps, settings.client_connection.burst) == (20, 30)
-    assert settings.feature_gates["MatchLabelKeysInPodAffinity"] is False
+    assert settings.semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY) is False

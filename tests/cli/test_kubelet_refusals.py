@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_named_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.sources import PodQuery
 from scheduler.settings.loading import default_settings
 from tests.support import build

@@ -15,7 +15,7 @@ import pytest
 
 from scheduler.cli.query.terminal import LiveLines, ReadProgress, Style
 from scheduler.cli.shadow import live_lines
-from scheduler.explain.shadow_report import Cause, Difference, ShadowReport
+from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 
 TERM = {"TERM": "xterm"}
 

@@ -6,34 +6,29 @@ from random import Random
 
 import numpy as np
 
+from scheduler.assembly.profiles import build_profiles, exempt_namespaces
 from scheduler.core.decide import CycleError, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.kinds import STORES, kinds
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Skip, Status
-from scheduler.model.disruption_budgets import decode_disruption_budget
-from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
-from scheduler.model.volume_decoder import StorageDecoder
-from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import build_profiles, exempt_namespaces
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule
-from scheduler.state.snapshot import Snapshot
 from scheduler.syntax.selectors import EVERYTHING
 from tests.conformance.traces import Json
-
-_STORAGE_KINDS = frozenset(StorageKind)
-_WORKLOADS = frozenset({"Service", "ReplicationController", "ReplicaSet", "StatefulSet"})
 
 
 class LiveCluster:
@@ -43,7 +38,7 @@ class LiveCluster:
         # The reference lets annotations of every namespace be about others.
         self.state = ClusterState(exempt_namespaces, annotating=NamespaceRule(frozenset(), EVERYTHING))
         self.decoder = PodDecoder()
-        self._storage_decoder = StorageDecoder()
+        self._decode = {row.kind: row.decode for row in kinds()}
         self._uids: dict[tuple[str, str], str] = {}
 
     def apply(self, obj: Json) -> None:
@@ -53,14 +48,8 @@ class LiveCluster:
             self._apply_pod(self.decoder.decode(data))
         elif kind == "Node":
             self.state.upsert_node(decode_node(data))
-        elif kind == "Namespace":
-            self.state.upsert_namespace(decode_namespace(data))
-        elif kind == "PodDisruptionBudget":
-            self.state.upsert_budget(decode_disruption_budget(data))
-        elif kind in _WORKLOADS:
-            self.state.upsert_workload(decode_workload(kind, data))
-        elif kind in _STORAGE_KINDS:
-            self.state.upsert_storage(self._storage_decoder.decode(StorageKind(kind), data))
+        elif kind in STORES:
+            STORES[kind].upsert(self.state, self._decode[kind](data))
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
         """Remove, if it is there."""
@@ -68,14 +57,8 @@ class LiveCluster:
             self.state.remove_pod(self._uids.pop((namespace or "", name), ""))
         elif kind == "Node":
             self.state.remove_node(name)
-        elif kind == "Namespace":
-            self.state.remove_namespace(name)
-        elif kind == "PodDisruptionBudget":
-            self.state.remove_budget(namespace or "", name)
-        elif kind in _WORKLOADS:
-            self.state.remove_workload(kind, namespace or "", name)
-        elif kind in _STORAGE_KINDS:
-            self.state.remove_storage(StorageKind(kind), f"{namespace}/{name}" if namespace else name)
+        elif kind in STORES:
+            STORES[kind].remove(self.state, kind, f"{namespace}/{name}" if namespace else name)
 
     def _apply_pod(self, pod: Pod) -> None:
         known = self._uids.get((pod.namespace, pod.name))
@@ -91,9 +74,9 @@ class LiveCluster:
         """Return the object as a pod that is not placed."""
         return self.decoder.decode(json.dumps(obj).encode())
 
-    def snapshot(self) -> Snapshot:
+    def view(self) -> ClusterView:
         """Return the state as plugins see it."""
-        return Snapshot(self.state)
+        return ClusterView(self.state)
 
 
 class ProductSubject:
@@ -102,7 +85,7 @@ class ProductSubject:
     def __init__(self, config: Json | None) -> None:
         settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
         self.cluster = LiveCluster(exempt_namespaces(settings))
-        profiles = build_profiles(settings, self.cluster.snapshot())
+        profiles = build_profiles(settings, self.cluster.view())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 
     def apply(self, obj: Json) -> None:
@@ -115,18 +98,18 @@ class ProductSubject:
 
     def evaluate(self, pod: Json) -> Json:
         """Return the decision with each plugin's part of it; change nothing."""
-        snapshot = self.cluster.snapshot()
+        view = self.cluster.view()
         decided = self.cluster.pod(pod)
-        decision = decide(decided, snapshot, self.profile, Random(0), Unobserved())
+        decision = decide(decided, view, self.profile, Random(0), Unobserved())
         if isinstance(decision, CycleError):
             return {"error": decision.message}
-        answer = _answer(PodContext(decided, snapshot.label_set(decided)), snapshot, self.profile)
+        answer = _answer(PodContext(decided, view.label_set(decided)), view, self.profile)
         if "error" in answer:
             # A single feasible node is never scored, but the recorded questions score it all the same.
             return {"error": answer["error"]}
         if isinstance(decision, FitError):
             answer["message"] = decision.message()
-            answer["preemption"] = _preemption(decided, decision, snapshot, self.profile)
+            answer["preemption"] = _preemption(decided, decision, view, self.profile)
         if not self.cluster.state.nominated:
             # A decision counts nominated pods too, which the plugins asked one by one do not see.
             _check_agreement(decided, decision, answer)
@@ -138,12 +121,12 @@ class ProductSubject:
         return differences(self.cluster.state)
 
 
-def _answer(context: PodContext, snapshot: Snapshot, profile: Profile) -> Json:
+def _answer(context: PodContext, view: ClusterView, profile: Profile) -> Json:
     filters: dict[str, NodeFilter] = {}
     narrowed: frozenset[str] | None = None
     refused: Json = {}
     for plugin in profile.filters:
-        result = plugin.prefilter(context, snapshot)
+        result = plugin.prefilter(context, view)
         if isinstance(result, Status):
             refused = {**refused, plugin.name: _as_json(result)}
         elif isinstance(result, PreFilterResult):
@@ -153,41 +136,41 @@ def _answer(context: PodContext, snapshot: Snapshot, profile: Profile) -> Json:
             filters[plugin.name] = result
     if refused:
         return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
-    mask = snapshot.alive.copy()
+    mask = view.alive.copy()
     for node_filter in filters.values():
         mask &= node_filter.mask()
     if narrowed is not None:
-        mask &= np.array([name in narrowed for name in _names(snapshot)], dtype=np.bool_)
+        mask &= np.array([name in narrowed for name in _names(view)], dtype=np.bool_)
     answer: Json = {
-        "filter": {name: by_node for name, f in filters.items() if (by_node := _refused(f, snapshot))},
-        "feasible": [name for name, fits in zip(_names(snapshot), mask, strict=True) if fits],
-        **_scores(context, snapshot, profile, mask),
+        "filter": {name: by_node for name, f in filters.items() if (by_node := _refused(f, view))},
+        "feasible": [name for name, fits in zip(_names(view), mask, strict=True) if fits],
+        **_scores(context, view, profile, mask),
     }
     return answer if narrowed is None else {**answer, "prefilterNodes": sorted(narrowed)}
 
 
-def _names(snapshot: Snapshot) -> Iterator[str]:
-    return (snapshot.nodes.name_of(row) for row in range(snapshot.n_rows))
+def _names(view: ClusterView) -> Iterator[str]:
+    return (view.nodes.name_of(row) for row in range(view.n_rows))
 
 
-def _refused(node_filter: NodeFilter, snapshot: Snapshot) -> Json:
+def _refused(node_filter: NodeFilter, view: ClusterView) -> Json:
     statuses = node_filter.statuses()
-    by_row = ((row, statuses.at(row)) for row in np.flatnonzero(snapshot.alive).tolist())
-    return {snapshot.nodes.name_of(row): _as_json(status) for row, status in by_row if status is not None}
+    by_row = ((row, statuses.at(row)) for row in np.flatnonzero(view.alive).tolist())
+    return {view.nodes.name_of(row): _as_json(status) for row, status in by_row if status is not None}
 
 
 def _as_json(status: Status) -> Json:
     return {"code": status.code.value, "reasons": list(status.reasons)}
 
 
-def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mask) -> Json:
+def _scores(context: PodContext, view: ClusterView, profile: Profile, mask: Mask) -> Json:
     feasible = FeasibleNodes(mask)
     rows = np.flatnonzero(mask)
-    names = [snapshot.nodes.name_of(row) for row in rows.tolist()]
+    names = [view.nodes.name_of(row) for row in rows.tolist()]
     score: dict[str, dict[str, int]] = {}
     total = dict.fromkeys(names, 0)
     for weighted in profile.scorers if names else ():
-        scorer = weighted.plugin.prescore(context, snapshot, feasible)
+        scorer = weighted.plugin.prescore(context, view, feasible)
         if isinstance(scorer, Skip):
             continue
         if isinstance(scorer, Status):
@@ -199,21 +182,21 @@ def _scores(context: PodContext, snapshot: Snapshot, profile: Profile, mask: Mas
     return {"score": score, "total": total}
 
 
-def _preemption(pod: Pod, decision: FitError, snapshot: Snapshot, profile: Profile) -> Json:
+def _preemption(pod: Pod, decision: FitError, view: ClusterView, profile: Profile) -> Json:
     """Return the victims on every node, each node asked on its own, and the nodes that would be chosen."""
-    context = PodContext(pod, snapshot.label_set(pod))
-    results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
+    context = PodContext(pod, view.label_set(pod))
+    results = [(plugin.name, plugin.prefilter(context, view)) for plugin in profile.filters]
     filters = [
         (name, result.node_filter if isinstance(result, PreFilterResult) else result)
         for name, result in results
         if not isinstance(result, Skip | Status)
     ]
     unfit = UnfitPod(context, decision, FilterTrials(filters))
-    eligible = ineligibility(pod, decision, snapshot) is None
-    rows = np.flatnonzero(decision.unschedulable_rows(snapshot.alive)).tolist() if eligible else []
-    answers = [candidate_at(row, unfit, snapshot) for row in rows]
+    eligible = ineligibility(pod, decision, view) is None
+    rows = np.flatnonzero(decision.unschedulable_rows(view.alive)).tolist() if eligible else []
+    answers = [candidate_at(row, unfit, view) for row in rows]
     candidates = {
-        snapshot.nodes.name_of(one.row): {
+        view.nodes.name_of(one.row): {
             "victims": sorted(victim.key for victim in one.victims),
             "pdbViolations": one.n_violations,
         }

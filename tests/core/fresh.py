@@ -14,7 +14,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.nodes import Namespace
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 
 class _First:
@@ -27,7 +27,7 @@ class _First:
 def assert_as_if_fresh(pod: Pod, state: ClusterState, profile: Profile, decision: Decision) -> None:
     """Raise AssertionError if the decision is another than that on a state of the same nodes and pods."""
     fresh = rebuilt(state)
-    wanted = decide(pod, Snapshot(fresh), profile, _First(), Unobserved())
+    wanted = decide(pod, ClusterView(fresh), profile, _First(), Unobserved())
     if isinstance(wanted, FitError):
         assert isinstance(decision, FitError), (pod.key, decision)
         assert (decision.message(), decision.rejecting) == (wanted.message(), wanted.rejecting), pod.key

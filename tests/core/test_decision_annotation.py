@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from scheduler.assembly.profiles import build_profiles, build_queue
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.core.decision_annotation import (
     DECISION_ANNOTATION,
@@ -27,9 +28,8 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, build_queue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 
 NAME = "affinity-scheduler"
@@ -40,8 +40,8 @@ def placed(nodes: list[build.Json], pod: build.Json) -> tuple[ScheduleResult, Cl
     state = ClusterState()
     for node in nodes:
         state.upsert_node(decode_node(msgspec.json.encode(node)))
-    profile = build_profiles(default_settings(), Snapshot(state))[NAME]
-    decision = decide(decoded(pod), Snapshot(state), profile, random.Random(1), Unobserved())
+    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1), Unobserved())
     assert isinstance(decision, ScheduleResult)
     return decision, state
 
@@ -148,7 +148,7 @@ def test_an_annotation_of_another_format_is_no_record(text: str) -> None:
 def test_binds_carry_the_record_if_the_setting_is_on(records: bool) -> None:
     """The record is that of the decision just made."""
     state, settings = ClusterState(), default_settings()
-    profiles = build_profiles(settings, Snapshot(state))
+    profiles = build_profiles(settings, ClusterView(state))
     machine = Machine(
         state=state,
         queue=build_queue(profiles, settings, max_in_unschedulable_s=300.0),

@@ -129,7 +129,7 @@ class _Play:
     def _decide(self, name: str, template: Json, *, is_assumed: bool) -> None:
         product = self._product
         pod = product.cluster.pod(pod_of(template, name))
-        decision = decide(pod, product.cluster.snapshot(), product.profile, self._rng, Unobserved())
+        decision = decide(pod, product.cluster.view(), product.profile, self._rng, Unobserved())
         self._n_decided += 1
         if self._n_decided % _EACH_COMPARED == 0:
             assert_as_if_fresh(pod, product.cluster.state, product.profile, decision)

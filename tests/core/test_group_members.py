@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core import group_members
 from scheduler.core.group_members import components_of, kinds_of
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -26,8 +26,8 @@ def _chain(n: int) -> tuple[list[tuple[str, ...]], list[str]]:
         for index in range(n)
     ]
     members.append(driver.pod("alone"))
-    snapshot = Snapshot(driver.state)
-    components = components_of(kinds_of(members, snapshot), snapshot)
+    view = ClusterView(driver.state)
+    components = components_of(kinds_of(members, view), view)
     names = [tuple(sorted(pod.name for kind in one.kinds for pod in kind.pods)) for one in components]
     return names, [one.key for one in components]
 

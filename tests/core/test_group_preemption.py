@@ -25,7 +25,7 @@ from scheduler.model.instructions import (
 )
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import DisruptionBudgetSeen, EvictionEnded, PodSeen, VictimFate
+from scheduler.model.stimuli import EvictionEnded, ObjectSeen, PodSeen, VictimFate
 from tests.core.test_group_search import Case, Chance, group_object
 from tests.reference.pod_groups import Group
 from tests.support.build import Json, affinity, container, disruption_budget, pod, selector, term
@@ -255,7 +255,7 @@ def test_a_budget_protects_its_pods_where_others_do(cluster: Driver) -> None:
         app = "web" if index < 2 else "batch"
         _running(cluster, f"low-{index}", "n0", labels={"app": app})
     budget = disruption_budget("web", selector("app=web"), 0)
-    cluster.handle(DisruptionBudgetSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    cluster.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
     _members(cluster, 1)
     assert _victims(cluster.cycle()) == ["low-2"]
 

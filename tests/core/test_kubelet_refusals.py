@@ -233,9 +233,9 @@ def test_without_a_refusal_the_plugin_has_nothing_to_do(cluster: Driver) -> None
     from scheduler.framework.interface import PodContext
     from scheduler.framework.status import SKIP
     from scheduler.plugins.kubelet_refusal import KubeletRefusal
-    from scheduler.state.snapshot import Snapshot
+    from scheduler.state.cluster_view import ClusterView
 
     cluster.node("only")
     seen = cluster.pod("p", containers=ONE_CPU)
-    snapshot = Snapshot(cluster.state)
-    assert KubeletRefusal().prefilter(PodContext(seen, snapshot.label_set(seen)), snapshot) is SKIP
+    view = ClusterView(cluster.state)
+    assert KubeletRefusal().prefilter(PodContext(seen, view.label_set(seen)), view) is SKIP

@@ -21,9 +21,9 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, NamespaceGone, PodSeen, SweepDue
+from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, ObjectGone, PodSeen, SweepDue
 from scheduler.state.audit import differences
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.core.fresh import assert_as_if_fresh
 from tests.support import build
 from tests.support.driving import Driver
@@ -96,7 +96,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMESPACES))
     def lose_namespace(self, name: str) -> None:
-        self.driver.handle(NamespaceGone(name))
+        self.driver.handle(ObjectGone("Namespace", name))
 
     @rule(
         namespace=st.sampled_from(NAMESPACES),
@@ -207,9 +207,9 @@ class Lives(RuleBasedStateMachine):
             self._patch.undo()
 
     def _compared(
-        self, pod: Pod, snapshot: Snapshot, profile: Profile, rng: Rng, observer: Observer
+        self, pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer
     ) -> Decision:
-        decision = decide(pod, snapshot, profile, rng, observer)
+        decision = decide(pod, view, profile, rng, observer)
         assert_as_if_fresh(pod, self.driver.state, profile, decision)
         return decision
 

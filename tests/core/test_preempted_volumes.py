@@ -126,7 +126,7 @@ def test_the_nomination_of_a_preemptor_ends_while_its_volumes_are_made() -> None
     cluster.server.provision("default/c")
     cluster.watch()
     assert bind_of(cluster.cycle()).node_name == "a"
-    assert cluster.machine.preemptions.in_vain == {}
+    assert cluster.machine.preemptions.wasted == {}
     cluster.audit()
 
 

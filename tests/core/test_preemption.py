@@ -24,7 +24,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, PodSeen, VictimFate
 from scheduler.overview.decisions import DecisionFeed
 from scheduler.queueing.queued_pod import SubQueue
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.core.preempting import end_eviction, evictions, node_for_two, show, sized_pod
 from tests.support import build
 from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
@@ -118,7 +118,7 @@ def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster
     cluster.confirm(high, bind_of(cluster.cycle()).node_name)
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     assert end_eviction(cluster, high, low) == []
-    assert cluster.machine.preemptions.in_vain == {}
+    assert cluster.machine.preemptions.wasted == {}
     assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ()
 
 
@@ -322,7 +322,7 @@ def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver
     cluster.lose(high)
     assert not cluster.machine.wants_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low, VictimFate.SPARED)
-    assert cluster.machine.preemptions.in_vain == {}
+    assert cluster.machine.preemptions.wasted == {}
 
 
 def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
@@ -334,24 +334,24 @@ def test_evictions_in_vain_are_counted_by_cause(cluster: Driver):
         room.lose(low)
         return high
 
-    in_vain = cluster.machine.preemptions.in_vain
+    wasted = cluster.machine.preemptions.wasted
     gone = evicted("gone", cluster)
     cluster.lose(gone)
-    assert in_vain == {GONE: 1}
+    assert wasted == {GONE: 1}
     elsewhere = evicted("elsewhere", cluster)
     cluster.node("other", allocatable={"cpu": "2"})
     show(cluster, elsewhere, node_name="other")
-    assert in_vain == {GONE: 1, ELSEWHERE: 1}
+    assert wasted == {GONE: 1, ELSEWHERE: 1}
     again = evicted("again", cluster)
     thief = sized_pod(cluster, "thief", 0, cpu="2", node="n")
     cluster.pass_time(20)
     assert evictions(cluster.cycle()) == ["thief"]
-    assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
     end_eviction(cluster, again, thief)
     cluster.lose(thief)
     cluster.pass_time(20)
     cluster.confirm(again, bind_of(cluster.cycle()).node_name)
-    assert in_vain == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
+    assert wasted == {GONE: 1, ELSEWHERE: 1, AGAIN: 1}
 
 
 def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver):
@@ -369,7 +369,7 @@ def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver)
     assert cluster.machine.preemptions.evicted_for(high.uid, "other") == ()
     cluster.lose(low)
     cluster.pass_time(20)
-    result = decide(high, Snapshot(cluster.state), cluster.profiles[NAME], Random(1), Unobserved())
+    result = decide(high, ClusterView(cluster.state), cluster.profiles[NAME], Random(1), Unobserved())
     assert isinstance(result, ScheduleResult)
     record = read_record(decision_record(result, cluster.state.nodes, (), ("default/low",)))
     assert record is not None

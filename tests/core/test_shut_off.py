@@ -1,4 +1,6 @@
-"""A guest that fails or overruns again and again is shut off for its profile, and pods that need it wait."""
+"""
+An out-of-tree plugin that fails or overruns again and again is shut off for its profile, and pods that need it wait.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ import pytest
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, EmitEvent, Instruction
 from scheduler.model.stimuli import PluginFailing
-from scheduler.observe.guest_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.out_of_tree_watch import LONGEST_CALL_S, MOST_FAILURES_IN_A_ROW
 from scheduler.plugin import (
     SKIP,
     Action,
@@ -31,7 +33,7 @@ from tests.support.driving import NAME, Driver, kinds
 FAILED = "running PreFilter plugin \"Mine\": KeyError: 'team' (test_shut_off.py, line "
 
 
-class Guest:
+class Identity:
     """Fails or overruns as the test says, for pods with a team; a filter and a score."""
 
     name = "Mine"
@@ -44,22 +46,22 @@ class Guest:
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return [ClusterEventWithHint(Resource.NODE, Action.ADD, lambda *_: self.hinting())]
 
-    def prefilter(self, context: Any, snapshot: Any) -> Any:
-        del context, snapshot
+    def prefilter(self, context: Any, view: Any) -> Any:
+        del context, view
         return self.filtering()
 
-    def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
-        del context, snapshot, feasible
+    def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
+        del context, view, feasible
         return self.scoring()
 
 
 class _Run:
-    """A machine whose profile has the guest, its metrics, and what it told."""
+    """A machine whose profile has the plugin, its metrics, and what it told."""
 
     def __init__(self) -> None:
         self.clock_s = 0.0
         self.metrics = Metrics()
-        self.driver = Driver(settings=Cluster(plugins=[Guest]).settings)
+        self.driver = Driver(settings=Cluster(plugins=[Identity]).settings)
         driver = self.driver
         self.failing: list[PluginFailing] = []
         driver.machine = Machine(
@@ -124,8 +126,8 @@ def _events(told: list[Instruction], reason: str) -> list[str]:
 def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_wait(
     run: _Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """Each failure fails the pod's cycle; then the guest is not called, and no pod that it is about gets through."""
-    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    """Each failure fails the pod's cycle; then the plugin is not called, and no pod that it is about gets through."""
+    monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))
     for _ in range(MOST_FAILURES_IN_A_ROW - 1):
         told = run.schedule(team="a")
         assert _message(told).startswith(FAILED)
@@ -137,7 +139,7 @@ def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_
     assert note.startswith(expected)
     assert run.is_off
     assert run.counted("error") == MOST_FAILURES_IN_A_ROW
-    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: pytest.fail("it is shut off")))
+    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: pytest.fail("it is shut off")))
     waiting = _message(run.schedule(team="a"))
     refused = "0/2 nodes are available: plugin Mine is shut off until the scheduler restarts: 10 calls in a row failed"
     assert waiting.startswith(refused)
@@ -146,7 +148,7 @@ def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_
 
 def test_a_filter_that_takes_too_long_again_and_again_is_shut_off(run: _Run, monkeypatch: pytest.MonkeyPatch):
     """Its answers count until then."""
-    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: run.overrun(SKIP)))
+    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: run.overrun(SKIP)))
     for _ in range(MOST_FAILURES_IN_A_ROW):
         told = run.schedule(team="a")
         assert kinds(told)[0] == "Bind"
@@ -156,8 +158,8 @@ def test_a_filter_that_takes_too_long_again_and_again_is_shut_off(run: _Run, mon
 
 
 def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypatch: pytest.MonkeyPatch):
-    """A preference is no reason to wait, and the filter of the same guest works; until it fails, too."""
-    monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
+    """A preference is no reason to wait, and the filter of the same plugin works; until it fails, too."""
+    monkeypatch.setattr(Identity, "scoring", staticmethod(lambda: FinalScores(np.full(2, 200))))
     for _ in range(MOST_FAILURES_IN_A_ROW):
         last = run.schedule(team="a")
         assert "expected 0 to 100" in _message(last)
@@ -166,11 +168,11 @@ def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypa
         f"plugin Mine of profile {NAME} is shut off, and its scores are left out: 10 calls"
     )
     assert run.is_off
-    monkeypatch.setattr(Guest, "scoring", staticmethod(lambda: pytest.fail("it is shut off")))
+    monkeypatch.setattr(Identity, "scoring", staticmethod(lambda: pytest.fail("it is shut off")))
     assert kinds(run.schedule(team="a"))[0] == "Bind"
-    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
+    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: unschedulable("no room")))
     assert "no room" in _message(run.schedule(team="a"))
-    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))
     for _ in range(MOST_FAILURES_IN_A_ROW):
         assert _message(run.schedule(team="a")).startswith(FAILED)
     assert "is shut off" in _message(run.schedule(team="a"))
@@ -179,7 +181,7 @@ def test_the_scores_of_a_guest_that_is_shut_off_are_left_out(run: _Run, monkeypa
 def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypatch: pytest.MonkeyPatch):
     for number in range(3 * MOST_FAILURES_IN_A_ROW):
         works = number % MOST_FAILURES_IN_A_ROW == 0
-        monkeypatch.setattr(Guest, "filtering", staticmethod((lambda: SKIP) if works else _fail))
+        monkeypatch.setattr(Identity, "filtering", staticmethod((lambda: SKIP) if works else _fail))
         run.schedule(team="a")
     assert not run.is_off
 
@@ -187,9 +189,9 @@ def test_failures_with_a_success_in_between_shut_nothing_off(run: _Run, monkeypa
 def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
     run: _Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """The pod is tried in doubt; a guest that is shut off is not asked any more."""
-    monkeypatch.setattr(Guest, "filtering", staticmethod(lambda: unschedulable("no room")))
-    monkeypatch.setattr(Guest, "hinting", staticmethod(_fail))
+    """The pod is tried in doubt; an out-of-tree plugin that is shut off is not asked any more."""
+    monkeypatch.setattr(Identity, "filtering", staticmethod(lambda: unschedulable("no room")))
+    monkeypatch.setattr(Identity, "hinting", staticmethod(_fail))
     for number in range(MOST_FAILURES_IN_A_ROW):
         run.driver.pod(f"waits-{number}", labels={"team": str(number)})
         run.driver.cycle()
@@ -198,13 +200,13 @@ def test_a_hint_that_raises_again_and_again_is_counted_and_shut_off(
     assert "KeyError: 'team' (test_shut_off.py, line " in run.failing[0].why
     told = run.driver.handle(run.failing.pop())
     assert _events(told, "PluginShutOff")
-    monkeypatch.setattr(Guest, "hinting", staticmethod(lambda: pytest.fail("it is shut off")))
+    monkeypatch.setattr(Identity, "hinting", staticmethod(lambda: pytest.fail("it is shut off")))
     run.driver.node("n4")
 
 
 def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.MonkeyPatch):
     """A failure does not end the scheduler either: right before an eviction the filters are asked again."""
-    driver = Driver(settings=Cluster(plugins=[Guest]).settings)
+    driver = Driver(settings=Cluster(plugins=[Identity]).settings)
     driver.node("n", allocatable={"cpu": "1"})
     low = driver.pod("low", node="n", containers=[build.container(requests={"cpu": "1"})])
     high = driver.pod(
@@ -212,16 +214,16 @@ def test_no_pod_is_evicted_for_a_pod_that_a_guest_fails(monkeypatch: pytest.Monk
     )
     driver.cycle()
     assert driver.machine.wants_eviction(high.uid, low.uid)
-    monkeypatch.setattr(Guest, "filtering", staticmethod(_fail))
+    monkeypatch.setattr(Identity, "filtering", staticmethod(_fail))
     assert not driver.machine.wants_eviction(high.uid, low.uid)
 
 
 def test_calls_are_timed_in_every_cycle_and_observed_in_the_sampled_ones(
     run: _Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """A guest's time is in the same series as the time of all others."""
+    """An out-of-tree plugin's time is in the same series as the time of all others."""
     monkeypatch.setattr(
-        Guest, "filtering", staticmethod(lambda: run.overrun(SKIP) if run.n_pods % 2 else SKIP)
+        Identity, "filtering", staticmethod(lambda: run.overrun(SKIP) if run.n_pods % 2 else SKIP)
     )
     for _ in range(100):
         run.schedule(team="a")

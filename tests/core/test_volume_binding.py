@@ -8,25 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model.instructions import Attempted, Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Attempted, Bind, Instruction, WriteReservation
 from scheduler.model.nodes import decode_node
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindFailed,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
-    StorageSeen,
+    ReservationWritten,
     TimePassed,
-    VolumesWritten,
 )
 from scheduler.model.volumes import PersistentVolume, StorageKind
 from tests.support import build
 from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME, Driver, attempt_of, bind_of, condition_of, kinds
 from tests.support.storage_objects import claim, storage_class, volume
-from tests.support.volume_server import CONFLICT, VolumeServer
+from tests.support.volume_server import CONFLICT, VolumeServer, promises, selections
 
 HAND_MADE = "kubernetes.io/no-provisioner"
 ON_A = [build.node_term(f"{build.HOSTNAME} in a")]
@@ -65,13 +65,13 @@ class Cluster(Driver):
         self.handle(PodSeen(pod))
         return pod
 
-    def reserve(self) -> WriteVolumes:
+    def reserve(self) -> WriteReservation:
         """Run a cycle that reserves volumes. Return its instruction."""
         (instruction,) = self.cycle()
-        assert isinstance(instruction, WriteVolumes), instruction
+        assert isinstance(instruction, WriteReservation), instruction
         return instruction
 
-    def write(self, instruction: WriteVolumes, n_most: int = 99) -> list[Instruction]:
+    def write(self, instruction: WriteReservation, n_most: int = 99) -> list[Instruction]:
         return self.handle(self.server.write(instruction, n_most))
 
     def holds_nothing(self) -> None:
@@ -96,7 +96,7 @@ def test_a_claim_is_provisioned_on_the_node_before_its_pod_is_bound() -> None:
     cluster.apply(claim("c", "made"))
     pod = cluster.waits("c")
     asked = cluster.reserve()
-    assert asked.node_name in "ab" and [one.key for one in asked.dynamic] == ["default/c"]
+    assert asked.node_name in "ab" and [one.obj.key for one in selections(asked)] == ["default/c"]
     assert cluster.machine.n_binding == 1
     assert cluster.write(asked) == []
     assert cluster.machine.n_binding == 0
@@ -124,7 +124,7 @@ def test_a_volume_is_promised_once() -> None:
     for name in "cde":
         cluster.waits(name, name=name)
     first, second = cluster.reserve(), cluster.reserve()
-    assert {one.key for asked in (first, second) for _, one in asked.static} == {"v", "w"}
+    assert {one.obj.key for asked in (first, second) for one in promises(asked)} == {"v", "w"}
     assert "didn't find available persistent volumes" in condition_of(cluster.cycle()).message
     for asked in (first, second):
         assert cluster.write(asked) == []
@@ -140,7 +140,7 @@ def test_pods_that_share_a_claim_share_its_promise() -> None:
     for name in ("p", "q"):
         cluster.waits("c", name=name)
     first, second = cluster.reserve(), cluster.reserve()
-    assert first.static[0][1].key == second.static[0][1].key == "v"
+    assert promises(first)[0].obj.key == promises(second)[0].obj.key == "v"
     assert cluster.write(first) == []
     assert failure(cluster.write(second)) == CONFLICT
     cluster.server.control()
@@ -161,7 +161,7 @@ def test_a_volume_that_was_not_written_is_free_again_and_wakes_others() -> None:
     assert failure(cluster.write(asked, 0)) == "no answer"
     cluster.pass_time(20.0)
     assert cluster.machine.has_work()
-    assert cluster.reserve().static[0][1].key == "v"
+    assert promises(cluster.reserve())[0].obj.key == "v"
     cluster.audit()
 
 
@@ -180,7 +180,7 @@ def test_what_was_written_is_kept_until_a_watch_shows_it() -> None:
     assert len(cluster.state.volumes.assumed) == 0
     cluster.pass_time(20.0)
     again = cluster.reserve()
-    assert [one.key for _, one in again.static] == ["v"] and again.pod.name == "p"
+    assert [one.obj.key for one in promises(again)] == ["v"] and again.pod.name == "p"
     cluster.audit()
 
 
@@ -191,7 +191,7 @@ def test_a_stale_view_of_the_written_object_ends_nothing() -> None:
     before = cluster.server.claim("default/c")
     assert before is not None
     assert cluster.write(cluster.reserve()) == []
-    assert cluster.handle(StorageSeen(before)) == []
+    assert cluster.handle(ObjectSeen(before)) == []
     assert cluster.watch() == []
     cluster.server.provision("default/c")
     cluster.watch()
@@ -329,7 +329,7 @@ def test_a_wait_ends_with_its_node_and_its_pod() -> None:
     cluster.pass_time(20.0)
     while cluster.machine.has_work():
         for instruction in cluster.cycle():
-            if isinstance(instruction, WriteVolumes):
+            if isinstance(instruction, WriteReservation):
                 assert cluster.write(instruction) == []
     found = failure(cluster.handle(PodGone(pods["e"].uid)))
     assert found == 'binding volumes: pod does not exist any more: pod "e" not found'
@@ -392,8 +392,8 @@ def test_a_new_machine_carries_on(n_written: int) -> None:
     pod = successor.waits("c", "d")
     again = successor.reserve()
     assert again.node_name == asked.node_name == "a"
-    assert [one.key for _, one in again.static] == ["v"]
-    assert [one.key for one in again.dynamic] == ["default/d"]
+    assert [one.obj.key for one in promises(again)] == ["v"]
+    assert [one.obj.key for one in selections(again)] == ["default/d"]
     assert successor.write(again) == []
     successor.server.control()
     successor.server.provision("default/d")
@@ -414,9 +414,9 @@ def test_a_thousand_waiting_pods_hold_nobody_up() -> None:
         cluster.watch()
     assert cluster.machine.n_binding == 0
     looked_at: list[str] = []
-    bindings = cluster.machine._volumes
-    check = bindings._pod_problem
-    bindings._pod_problem = lambda uid: looked_at.append(uid) or check(uid)  # type: ignore[method-assign,func-returns-value]
+    reservations = cluster.machine._reservations
+    check = reservations._problem
+    reservations._problem = lambda bind: looked_at.append(bind.pod.uid) or check(bind)  # type: ignore[method-assign,func-returns-value]
     cluster.apply(claim("other", "made"), volume("w", "made"))
     cluster.pod("free")
     assert kinds(cluster.cycle()) == ["Bind"]
@@ -429,7 +429,7 @@ def test_a_thousand_waiting_pods_hold_nobody_up() -> None:
 
 def test_an_answer_that_nobody_waits_for_does_nothing() -> None:
     cluster = Cluster()
-    assert cluster.handle(VolumesWritten("nobody", ("1",))) == []
+    assert cluster.handle(ReservationWritten("nobody", ("1",))) == []
 
 
 def test_volumes_of_a_class_that_turn_up_stay_as_they_are() -> None:

@@ -15,25 +15,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.model.instructions import Attempted, Bind, Instruction, WriteVolumes
+from scheduler.model.instructions import Attempted, Bind, Instruction, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     NodeGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
+    ReservationWritten,
     Stimulus,
-    StorageSeen,
     TimePassed,
-    VolumesWritten,
 )
 from scheduler.model.volumes import StorageKind
 from tests.support import build
 from tests.support.cases.volume_rows import using
 from tests.support.driving import NAME, Driver
 from tests.support.storage_objects import claim, storage_class, volume
-from tests.support.volume_server import VolumeServer
+from tests.support.volume_server import VolumeServer, promises
 
 NODES = ("a", "b", "c")
 LOCAL, MADE = "local", "made"
@@ -66,8 +66,8 @@ class VolumeLives(RuleBasedStateMachine):
         self.n_started += 1
         self.driver._version = 1000 * self.n_started
         #: Instructions whose answers are open, and the pods whose volumes are reserved.
-        self.writes: dict[str, WriteVolumes] = {}
-        self.answers: list[VolumesWritten] = []
+        self.writes: dict[str, WriteReservation] = {}
+        self.answers: list[ReservationWritten] = []
         self.binds: dict[str, Bind] = {}
         self.reserved: set[str] = set()
         #: Volumes and the versions that this machine has written, by the answers that it got.
@@ -76,7 +76,7 @@ class VolumeLives(RuleBasedStateMachine):
             self.driver.node(name)
         self.n_watched = len(self.server.events)
         for obj in list(self.server.objects.values()):
-            self.handle(StorageSeen(obj))
+            self.handle(ObjectSeen(obj))
         for pod in list(self.pods.values()):
             self.handle(PodSeen(pod))
 
@@ -86,16 +86,16 @@ class VolumeLives(RuleBasedStateMachine):
 
     def _take(self, instruction: Instruction) -> None:
         match instruction:
-            case WriteVolumes():
+            case WriteReservation():
                 uid = instruction.pod.uid
                 assert uid not in self.reserved, "reserved twice"
                 self.reserved.add(uid)
                 self.writes[uid] = instruction
                 self._promises_are_single()
-                for its_claim, its_volume in instruction.static:
-                    stored = self.server.volume(its_volume.key)
+                for promise in promises(instruction):
+                    stored = self.server.volume(promise.obj.key)
                     if stored is not None and self.wrote.get(stored.key) == stored.resource_version:
-                        assert stored.claim == (its_claim.key, its_claim.uid), "promised after it was written"
+                        assert stored.claim == promise.value, "promised after it was written"
             case Bind():
                 uid = instruction.pod.uid
                 assert uid not in self.binds, "bound twice"
@@ -118,9 +118,9 @@ class VolumeLives(RuleBasedStateMachine):
         """
         promised: dict[tuple[str, str], str] = {}
         for uid in self.reserved & self.writes.keys():
-            for its_claim, its_volume in self.writes[uid].static:
-                version = its_volume.key, its_volume.resource_version
-                assert promised.setdefault(version, its_claim.key) == its_claim.key, "promised twice"
+            for promise in promises(self.writes[uid]):
+                version, key = (promise.obj.key, promise.obj.resource_version), promise.claim.key
+                assert promised.setdefault(version, key) == key, "promised twice"
 
     # Users and administrators.
 
@@ -254,8 +254,8 @@ class VolumeLives(RuleBasedStateMachine):
         instruction = self.writes.pop(uid)
         answer = self.server.write(instruction, n_most)
         if answered:
-            written = zip(instruction.static, answer.versions, strict=False)
-            self.wrote |= {its_volume.key: version for (_, its_volume), version in written}
+            written = zip(promises(instruction), answer.versions, strict=False)
+            self.wrote |= {promise.obj.key: version for promise, version in written}
             self.handle(answer)
         else:
             self.answers.append(answer)
@@ -290,7 +290,7 @@ class VolumeLives(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.driver.now_s += seconds
         self.handle(TimePassed())
-        wake_s = self.driver.machine._volumes.next_wake_s()
+        wake_s = self.driver.machine._reservations.next_wake_s()
         assert wake_s is None or wake_s > self.driver.now_s
 
     # What has to be so.
@@ -304,7 +304,7 @@ class VolumeLives(RuleBasedStateMachine):
     def each_reservation_is_held_once(self) -> None:
         if hasattr(self, "driver"):
             machine = self.driver.machine
-            assert set(machine._volumes._reservations) == self.reserved
+            assert set(machine._reservations._pods) == self.reserved
             assert self.reserved <= set(machine._binding)
             assert machine.n_binding == len(self.binds) + len(self.writes) + len(self.answers)
             for _, key, holders in self.driver.state.volumes.assumed.holders():
@@ -314,12 +314,10 @@ class VolumeLives(RuleBasedStateMachine):
     def no_waiting_pod_is_overlooked(self) -> None:
         """Check all waiting pods again: each is as ready as it was found when it was last noted."""
         if hasattr(self, "driver"):
-            bindings = self.driver.machine._volumes
-            ready = set(bindings._ready)
-            for uid, found in bindings._reservations.items():
-                if found.versions is not None:
-                    assert bindings._pod_problem(uid) is None
-                    assert bindings._checked(found, found.versions) is (uid in ready)
+            reservations = self.driver.machine._reservations
+            for uid, reserved in reservations._pods.items():
+                if reserved.versions is not None:
+                    assert reservations._checked(reserved) is (uid in reservations._ready)
 
     @invariant()
     def no_pod_is_lost(self) -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from scheduler.model.stimuli import PodSeen, StorageGone, StorageSeen
+from scheduler.model.stimuli import ObjectGone, ObjectSeen, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from tests.support.build import Json
@@ -15,7 +15,7 @@ _DECODER = StorageDecoder()
 
 
 def _see(driver: Driver, obj: Json) -> None:
-    driver.handle(StorageSeen(_DECODER.decode(StorageKind(obj["kind"]), json.dumps(obj).encode())))
+    driver.handle(ObjectSeen(_DECODER.decode(StorageKind(obj["kind"]), json.dumps(obj).encode())))
 
 
 def _see_pod(driver: Driver, document: Json) -> None:
@@ -45,8 +45,8 @@ def test_a_claim_that_is_gone_is_not_there() -> None:
     driver.node("a")
     _see(driver, volume("v", claimed_by="default/c"))
     _see(driver, claim("c", volume="v"))
-    driver.handle(StorageGone(StorageKind.CLAIM, "default/c"))
-    driver.handle(StorageGone(StorageKind.CLAIM, "default/c"))
+    driver.handle(ObjectGone(StorageKind.CLAIM, "default/c"))
+    driver.handle(ObjectGone(StorageKind.CLAIM, "default/c"))
     _see_pod(driver, using("c"))
     reason = condition_of(driver.cycle()).message
     assert refusals(reason) == '0/1 nodes are available: persistentvolumeclaim "c" not found.'

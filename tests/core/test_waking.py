@@ -16,20 +16,17 @@ from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
-    NamespaceGone,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectGone,
+    ObjectSeen,
     PodGone,
     PodSeen,
-    Stimulus,
     TimePassed,
-    WorkloadGone,
-    WorkloadSeen,
 )
 from scheduler.queueing.queued_pod import SubQueue
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.plugins.lives import BEGINNINGS, CHANGES, CONFIGURATIONS, Applied, Deleted, pods
 from tests.support.build import (
     HOSTNAME,
@@ -68,15 +65,13 @@ class _Life:
 
     def sleepers(self) -> list[str]:
         """Return the pods that wait for an event although a decision would place them."""
-        machine, snapshot = self.driver.machine, Snapshot(self.driver.state)
+        machine, view = self.driver.machine, ClusterView(self.driver.state)
         profile = self.driver.profiles[self.scheduler_name]
         return [
             f"{waiting.pod.key} {sorted(waiting.unschedulable_plugins)}"
             for uid in self._objects
             if (waiting := machine.queue.get(uid)) is not None and waiting.sub_queue is SubQueue.UNSCHEDULABLE
-            if isinstance(
-                decide(waiting.pod, snapshot, profile, random.Random(0), Unobserved()), ScheduleResult
-            )
+            if isinstance(decide(waiting.pod, view, profile, random.Random(0), Unobserved()), ScheduleResult)
         ]
 
     def _apply(self, obj: Json) -> None:
@@ -86,9 +81,9 @@ class _Life:
         elif kind == "Node":
             self.driver.handle(NodeSeen(decode_node(data)))
         elif kind == "Namespace":
-            self.driver.handle(NamespaceSeen(decode_namespace(data)))
+            self.driver.handle(ObjectSeen(decode_namespace(data)))
         else:
-            self.driver.handle(WorkloadSeen(decode_workload(kind, data)))
+            self.driver.handle(ObjectSeen(decode_workload(kind, data)))
 
     def _delete(self, kind: str, namespace: str | None, name: str) -> None:
         if kind == "Pod":
@@ -96,8 +91,8 @@ class _Life:
                 del self._objects[uid]
                 self.driver.handle(PodGone(uid))
             return
-        gone: dict[str, Stimulus] = {"Node": NodeGone(name), "Namespace": NamespaceGone(name)}
-        self.driver.handle(gone.get(kind) or WorkloadGone(kind, namespace or "", name))
+        key = f"{namespace}/{name}" if namespace else name
+        self.driver.handle(NodeGone(name) if kind == "Node" else ObjectGone(kind, key))
 
     def _see(self, obj: Json) -> None:
         """Show the object; a pod with an existing name replaces the older pod."""

@@ -7,13 +7,13 @@ import json
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import exempt_namespaces
 from scheduler.enforcing.machine import Enforcer
 from scheduler.enforcing.rules import Side
 from scheduler.enforcing.violations import Violation
 from scheduler.model.nodes import decode_namespace, decode_node
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodSeen
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodSeen
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import exempt_namespaces
 from tests.conformance.product import ProductSubject
 from tests.plugins.lives import NODES, SPACES, pods
 from tests.support.build import Json, configuration
@@ -58,7 +58,7 @@ def test_rules_hold_after_every_placement_that_the_scheduler_allows(
     )
     for space in spaces:
         subject.apply(space)
-        enforcer.apply(NamespaceSeen(decode_namespace(json.dumps(space).encode())))
+        enforcer.apply(ObjectSeen(decode_namespace(json.dumps(space).encode())))
     for node in nodes:
         subject.apply(node)
         enforcer.apply(NodeSeen(decode_node(json.dumps(node).encode())))

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.enforcing.rebalancing import Move, RebalanceLimits, Rebalancer
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, affinity, container, selector, term
 from tests.support.driving import NAME
@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, limits: RebalanceLimits = LIMITS, *, movable: bool = True) -> None:
         self.state = ClusterState()
-        profiles = build_profiles(default_settings(), Snapshot(self.state))
+        profiles = build_profiles(default_settings(), ClusterView(self.state))
         self.put_back: list[str] = []
         self.rebalancer = Rebalancer(
             self.state,

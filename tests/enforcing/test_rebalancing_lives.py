@@ -9,6 +9,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.enforcing.rebalancing import Move, RebalanceLimits, Rebalancer
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.instructions import Bind
@@ -16,10 +17,9 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, TimePassed
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, Json, affinity, selector, term
 from tests.support.driving import NAME, Driver
@@ -36,7 +36,7 @@ class Life:
     def __init__(self, n_replicas: int) -> None:
         self.driver = Driver()
         self.state = ClusterState()
-        profiles = build_profiles(default_settings(), Snapshot(self.state))
+        profiles = build_profiles(default_settings(), ClusterView(self.state))
         self.rebalancer = Rebalancer(
             self.state, profiles, random.Random(1), _LIMITS, is_movable=lambda _: True
         )

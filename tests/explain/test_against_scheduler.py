@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
 from scheduler.explain.inspection import Inspection, inspect_pod
+from scheduler.formats.explanation import Explanation
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodSeen
 from scheduler.settings.loading import default_settings, parse_settings
-from scheduler.shell.profiles import build_profiles
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.conformance.product import LiveCluster
 from tests.conformance.traces import Apply, Delete, Evaluate, Trace, read
 from tests.explain.random_clusters import random_cluster
@@ -130,7 +130,7 @@ def test_blocking_rules_refuse_exactly_the_nodes_that_the_plugins_refuse(block: 
     for seed in range(1000 + block * 150, 1150 + block * 150):
         cluster, pod = random_cluster(seed)
         state = cluster.state()
-        profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+        profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
         inspection = inspect_pod(decoded(pod), state, profile)
         assert isinstance(inspection, Inspection)
         for plugin, statuses in inspection.refusals:
@@ -169,8 +169,8 @@ def recorded_answers(trace: Trace) -> Iterator[tuple[build.Json, Explanation]]:
     settings = default_settings() if trace.config is None else parse_settings(config, "config")
     cluster, expected = LiveCluster(), iter(trace.expected)
 
-    def new_profile(snapshot: Snapshot) -> Profile:
-        return build_profiles(settings, snapshot)[settings.profiles[0].scheduler_name]
+    def new_profile(view: ClusterView) -> Profile:
+        return build_profiles(settings, view)[settings.profiles[0].scheduler_name]
 
     for op in trace.ops:
         match op:

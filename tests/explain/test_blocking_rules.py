@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.explanation import Domain, Rule
 from scheduler.explain.sentences import rule_text
+from scheduler.formats.explanation import Domain, Rule
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.wording import amount_text, namespaces_text, selector_text
 from scheduler.syntax.selectors import EVERYTHING, NOTHING, parse_selector

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.terms import CORDON_TAINT_KEY
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.driving import NAME
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
@@ -47,7 +47,7 @@ def drained(
 ) -> tuple[dict[str, tuple[int, str, str]], list[tuple[Stay, str]], Moves]:
     """Return round, new node and holding budget by pod; the pods without a replacement; and the moves."""
     departures = empty_nodes(state, names, cordoned=cordoned)
-    profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
     moves = move_pods(departures.leaving, state, lambda _: profile, random.Random(1), budgets or [])
     assert differences(state) == []
     found = {pod.pod: (pod.round, pod.to, pod.held_by) for pod in leaving_pods(departures.leaving, moves)}

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from scheduler.settings.loading import parse_settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, exempt_namespaces
 from scheduler.state.cluster import ClusterState
 from tests.support import build
 from tests.support.json_cluster import Cluster, decoded, web, zoned

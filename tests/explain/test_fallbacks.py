@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.simulation import place_replicas
 from scheduler.model.fallback import FALLBACK, RELAXED
-from scheduler.shell.profiles import build_profiles
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, Json
 from tests.support.driving import NAME
@@ -62,7 +62,7 @@ def test_a_simulation_counts_replicas_that_fit_only_with_a_relaxed_rule() -> Non
     """As if the time had come; what no fallback helps ends it."""
     cluster = Cluster(zoned("a1 b1"), [web("first", "a1")])
     state = cluster.state()
-    profile = build_profiles(SETTINGS, Snapshot(state))[NAME]
+    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
     pods = [decoded(web(f"new-{n}")) for n in range(3)]
     placed = place_replicas(pods, state, profile, random.Random(1))
     assert placed.pods[0][1] == "b1"

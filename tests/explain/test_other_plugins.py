@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import explain
-from scheduler.explain.explanation import Explanation
 from scheduler.explain.sentences import rule_text
+from scheduler.formats.explanation import Explanation
 from scheduler.framework.explaining import BlockingRule, ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import unschedulable
 from scheduler.model.changes import LabelNode, RemovePod
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.arrays import Rows
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
 from scheduler.state.matching import NamespaceRule, PodMatcher
-from scheduler.state.snapshot import Snapshot
 from scheduler.syntax.selectors import NOTHING, parse_selector
 from tests.support import build
 from tests.support.driving import NAME
@@ -27,22 +27,22 @@ from tests.support.json_cluster import SETTINGS, Cluster, groups, web, zoned
 INSPECTED = "inspected"
 
 
-class OnlyInspected:
+class OnlyInspected(FilterPlugin):
     """Refuses nodes without a label, and explains nothing."""
 
     name = "OnlyInspected"
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         del context
-        has_label = snapshot.column(INSPECTED).ids[: snapshot.n_rows] != ABSENT
-        return RuleFilter(snapshot.n_rows, (has_label, unschedulable("not inspected")))
+        has_label = view.column(INSPECTED).ids[: view.n_rows] != ABSENT
+        return RuleFilter(view.n_rows, (has_label, unschedulable("not inspected")))
 
 
 class OnlyInspectedExplained(OnlyInspected):
     """The same, with the node's zone and the label to add."""
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        name_of = context.snapshot.nodes.name_of
+        name_of = context.view.nodes.name_of
 
         def where(rows: Rows) -> list[str]:
             return [name_of(row)[0] for row in rows.tolist()]
@@ -51,28 +51,28 @@ class OnlyInspectedExplained(OnlyInspected):
         return PluginExplanation(where=where, repair=repair)
 
 
-class OnePerZone:
+class OnePerZone(FilterPlugin):
     """Refuses zones that have a pod with app=web, and explains that by a rule of its own kind."""
 
     name = "OnePerZone"
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         del context
-        has_none = ~snapshot.pods_by_domain(_web(), build.ZONE).at_least(1)
-        return RuleFilter(snapshot.n_rows, (has_none, unschedulable("zone is taken")))
+        has_none = ~view.pods_by_domain(_web(), build.ZONE).at_least(1)
+        return RuleFilter(view.n_rows, (has_none, unschedulable("zone is taken")))
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        snapshot = context.snapshot
-        n_to_remove = snapshot.pods_by_domain(_web(), build.ZONE).on_nodes()
+        view = context.view
+        n_to_remove = view.pods_by_domain(_web(), build.ZONE).on_nodes()
         rule = BlockingRule(
             kind="onePerZone",
             topology_key=build.ZONE,
-            column=snapshot.column(build.ZONE),
+            column=view.column(build.ZONE),
             selects="app=web",
             namespaces="namespace default",
-            refused=snapshot.alive & (n_to_remove > 0),
-            eligible=snapshot.eligible((build.ZONE,)),
-            counts=snapshot.selected(_web()).by_row.astype(np.int64),
+            refused=view.alive & (n_to_remove > 0),
+            eligible=view.eligible((build.ZONE,)),
+            counts=view.selected(_web()).by_row.astype(np.int64),
             n_to_remove=n_to_remove,
             find_pods=lambda: context.selected_pods(_web()),
             max_existing=0,
@@ -89,8 +89,8 @@ def _web() -> PodMatcher:
 def explained(cluster: Cluster, plugin: FilterPlugin) -> Explanation:
     state = cluster.state()
 
-    def new_profile(snapshot: Snapshot) -> Profile:
-        profile = build_profiles(SETTINGS, snapshot)[NAME]
+    def new_profile(view: ClusterView) -> Profile:
+        profile = build_profiles(SETTINGS, view)[NAME]
         return replace(profile, filters=(*profile.filters, plugin))
 
     return explain(replace(cluster.request(web("p"), state), new_profile=new_profile))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from tests.support import build
 from tests.support.build import ZONE
 from tests.support.cases.volume_rows import using

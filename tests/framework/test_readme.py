@@ -8,10 +8,10 @@ from typing import Any
 
 from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.guests import GuardedPlugin
 from scheduler.framework.observer import Unobserved
+from scheduler.framework.out_of_tree import GuardedPlugin
 from scheduler.framework.profile import Profile
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support.driving import Driver
 from tests.support.messages import refusals
 
@@ -38,14 +38,14 @@ def test_the_shown_plugin_keeps_a_fourth_pod_of_a_team_off_a_rack() -> None:
         driver.node(f"node-{rack}", labels={_RACK: rack})
         for number in range(3):
             driver.pod(f"{rack}-{number}", labels={"team": "blue"}, node=f"node-{rack}")
-    snapshot, profile = Snapshot(driver.state), _profile(driver)
+    view, profile = ClusterView(driver.state), _profile(driver)
     fourth = driver.pod("fourth", labels={"team": "blue"})
-    refused = decide(fourth, snapshot, profile, random.Random(1), Unobserved())
+    refused = decide(fourth, view, profile, random.Random(1), Unobserved())
     assert isinstance(refused, FitError)
     expected = "0/2 nodes are available: 2 node(s) had enough pods of the team in their rack."
     assert refusals(refused.message()) == expected
     other = driver.pod("other", labels={"team": "red"})
-    assert isinstance(decide(other, snapshot, profile, random.Random(1), Unobserved()), ScheduleResult)
+    assert isinstance(decide(other, view, profile, random.Random(1), Unobserved()), ScheduleResult)
     driver.audit()
 
 
@@ -64,7 +64,7 @@ def test_the_shown_plugin_follows_pods_that_go_and_racks_that_change() -> None:
     def chosen(**labels: str) -> set[str]:
         """Return the nodes that are feasible for a pod with these labels."""
         pod = driver.pod("new", labels=labels)
-        decision = decide(pod, Snapshot(driver.state), profile, random.Random(1), Unobserved())
+        decision = decide(pod, ClusterView(driver.state), profile, random.Random(1), Unobserved())
         if not isinstance(decision, ScheduleResult):
             return set()
         mask = decision.scores.feasible.mask

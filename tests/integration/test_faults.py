@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
+from scheduler.framework.kinds import Asker
 from scheduler.settings.loading import default_settings
-from scheduler.shell.watched_kinds import kinds_for
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.cluster import Cluster
@@ -110,7 +111,8 @@ async def test_410_on_resume_leads_to_a_list(
 async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
     """At once instead of inside the stream, of every kind that is watched, by a server that streams no lists."""
     await cluster.add_node("a")
-    paths = [f"{each.resource.path}$" for each in kinds_for(default_settings())]
+    kinds = [each for each in kinds_for(default_settings()) if each.asked_by is not Asker.POD_GROUPS]
+    paths = [f"{each.path}$" for each in kinds]
     devcluster.faults.add(
         *(
             Fault(action=Action.RESPOND, path=path, verb="watch", code=code)

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.shell.watched_kinds import pod_groups
 from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.build import Json
@@ -141,7 +140,7 @@ async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluste
     assert cluster.devcluster is not None
     faults = cluster.devcluster.faults
     served = [f"/apis/{api_version}/podgroups" for api_version in (KUBERNETES, COSCHEDULING)]
-    paths = [f"{one.resource.path}$" for one in pod_groups() if one.resource.path in served]
+    paths = [f"{path}$" for path in served]
     faults.add(
         *(
             Fault(action=Action.RESPOND, path=path, verb="watch", code=code)

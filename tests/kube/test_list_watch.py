@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.errors import Forbidden, Gone, Invalid, ServerFault, Silent, Throttled, Unreachable
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced
 from scheduler.kube.list_watch import (
@@ -13,7 +14,6 @@ from scheduler.kube.list_watch import (
     RequestFailed,
     StreamEnded,
 )
-from scheduler.kube.requests import LIVE_PODS
 from tests.kube.protocol import down, list_watch, play, synced, up
 from tests.support.api_bodies import bookmark, broken, line, page, pod, status
 

@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 import msgspec
 import pytest
 
+from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import EVENT, POD
@@ -17,7 +18,7 @@ from scheduler.kube.credentials import Credentials, Endpoint, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
 from scheduler.kube.login import Identity
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.requests import LIVE_PODS, PodCondition, patch_pod_status
+from scheduler.kube.requests import PodCondition, patch_pod_status
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from tests.support.scripted_server import FakeSleep
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.cli import enforce
+from scheduler.framework.kinds import Asker
 from scheduler.kube import access_reviews, enforcer_requests, requests
-from scheduler.kube.requests import LIVE_PODS, LeaseSpec, Resource
+from scheduler.kube.requests import LeaseSpec, Resource
 from scheduler.serving import listener
 from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.watched_kinds import required_kinds
 from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
 from tests.support.rights import Right, granted
@@ -42,7 +43,7 @@ def right(request: requests.Request) -> Right:
 
 def all_requests() -> list[requests.Request]:
     lease = LeaseSpec(holder_identity="a test")
-    watched: set[Resource] = {LIVE_PODS, *(each.resource for each in required_kinds())}
+    watched: set[Resource] = set(map(resource_of, kinds_asked_by(Asker.EVERY_CONFIGURATION)))
     return [
         *(requests.list_page(each) for each in watched),
         *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen, StorageSeen
+from scheduler.model.stimuli import CycleDue, NodeSeen, ObjectSeen, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import PersistentVolumeClaim, StorageKind
 from scheduler.model.wire import MalformedObjectError
@@ -166,7 +166,7 @@ def test_a_mutated_storage_object_is_decided_or_reported(
     for one in STORAGE:
         data = mutated(one, what) if one is document else json.dumps(one).encode()
         try:
-            driver.handle(StorageSeen(decoder.decode(StorageKind(one["kind"]), data)))
+            driver.handle(ObjectSeen(decoder.decode(StorageKind(one["kind"]), data)))
         except MalformedObjectError as error:
             assert "\n" not in str(error)
     for used in ("made", "bound", "taken"):

@@ -6,13 +6,13 @@ import random
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, GroupAttempted, Instruction
 from scheduler.model.stimuli import CycleDue
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support.driving import Driver
 
 #: Samples of a scrape: (name, labels in order) -> value.
@@ -25,7 +25,7 @@ class Observed:
     def __init__(self, *, sampled: float = 0.1, seed: int = 1) -> None:
         self.metrics = Metrics(version="1.2.3")
         self.driver = Driver()
-        profiles = build_profiles(default_settings(), Snapshot(self.driver.state))
+        profiles = build_profiles(default_settings(), ClusterView(self.driver.state))
         self.observer = self.metrics.cycle_observer(profiles, seed=seed, sampled=sampled)
         self.driver.machine = Machine(
             state=self.driver.state,
@@ -35,7 +35,7 @@ class Observed:
             observer=self.observer,
         )
         self.metrics.register_state(
-            self.driver.queue, self.driver.state, self.driver.machine.preemptions.in_vain
+            self.driver.queue, self.driver.state, self.driver.machine.preemptions.wasted
         )
         self.metrics.register_leader("affinity-scheduler", lambda: True)
 

@@ -7,20 +7,20 @@ from itertools import count
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.framework.interface import PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.status import Code, Skip, Status
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.observe.scheduling import Observed
 from tests.support.build import ZONE, Json, affinity, node_affinity, node_term, selector, spread, term
 from tests.support.driving import NAME, bind_of
 
-_PROFILE = build_profiles(default_settings(), Snapshot(ClusterState()))[NAME]
+_PROFILE = build_profiles(default_settings(), ClusterView(ClusterState()))[NAME]
 _PLUGIN = "scheduler_plugin_execution_duration_seconds_count"
 
 
@@ -129,10 +129,10 @@ def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
 def test_where_only_room_matters_all_nodes_are_asked_at_once_in_every_cycle(sampled: float) -> None:
     driver = Observed(sampled=0.0).driver
     driver.node("n")
-    pod, snapshot = driver.pod("p"), Snapshot(driver.state)
-    context = PodContext(pod, snapshot.label_set(pod))
+    pod, view = driver.pod("p"), ClusterView(driver.state)
+    context = PodContext(pod, view.label_set(pod))
     answers = [
-        (plugin.name, plugin.prefilter(context, snapshot))
+        (plugin.name, plugin.prefilter(context, view))
         for plugin in _observer(sampled=sampled)[0].begin(_PROFILE).filters
     ]
     filters = [(name, one) for name, one in answers if not isinstance(one, Skip | Status | PreFilterResult)]

@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from scheduler.assembly.profiles import build_profiles, default_spreading
 from scheduler.errors import SettingsError
 from scheduler.explain.what_if import copy_pieces
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted, Evicted
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
-from scheduler.model.stimuli import PodSeen, WorkloadSeen
+from scheduler.model.stimuli import ObjectSeen, PodSeen
 from scheduler.overview.decisions import MAX_DECISIONS, DecisionFeed
 from scheduler.overview.domains import cell_of, domain_map_pieces
 from scheduler.overview.pending import Pending, Search, grouped
 from scheduler.overview.survey import survey_pieces
 from scheduler.overview.what_if import NodeLabel, Rehearsal, WhatIfRequest, like
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles, default_spreading
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.reference.fallback import FALLBACK, RELAXED, name_of
 from tests.support import build
 from tests.support.driving import Driver, attempt_of
@@ -195,7 +195,7 @@ def test_pods_of_a_service_have_the_default_constraints() -> None:
     driver.node("a", labels={build.ZONE: "za", "disk": "ssd"})
     driver.node("b", labels={build.ZONE: "zb"})
     service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
-    driver.handle(WorkloadSeen(decode_workload("Service", msgspec.json.encode(service))))
+    driver.handle(ObjectSeen(decode_workload("Service", msgspec.json.encode(service))))
     driver.pod("web-0", labels={"app": "web"}, node="a")
     driver.pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
     driver.pod("other", labels={"app": "other"}, node="b")
@@ -262,8 +262,8 @@ def rehearsal(driver: Driver) -> Rehearsal:
     copy = ClusterState()
     finished(copy_pieces(driver.state, copy))
 
-    def new_profile(name: str, snapshot: Snapshot, _: bool) -> Profile:
-        return build_profiles(settings, snapshot)[name]
+    def new_profile(name: str, view: ClusterView, _: bool) -> Profile:
+        return build_profiles(settings, view)[name]
 
     return Rehearsal(state=copy, new_profile=new_profile, rng=random.Random(1), may_see=everything)
 

@@ -1,4 +1,6 @@
-"""A guest that is wrong fails the pod's cycle with a message that names it, and changes nothing by accident."""
+"""
+An out-of-tree plugin that is wrong fails the pod's cycle with a message that names it, and changes nothing by accident.
+"""
 
 import asyncio
 import re
@@ -35,7 +37,7 @@ RED = unschedulable("node(s) were red")
 ZONE = "topology.kubernetes.io/zone"
 
 
-def guest(name: str = "Mine", **methods: Any) -> type[Any]:
+def own(name: str = "Mine", **methods: Any) -> type[Any]:
     """Return a plugin's class with these methods, whose first argument is the plugin."""
     return type(name, (), {"name": name, "events_to_register": lambda _: EVENTS, **methods})
 
@@ -87,12 +89,12 @@ class _Refusing:
             id="returns nothing",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (np.ones(2, np.bool_), RED))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (np.ones(2, np.bool_), RED))},
             'running "Mine" filter plugin: TypeError: mask is bool of shape (2,), expected bool of shape (3,)',
             id="a mask of another length",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (cast(Any, np.ones(3)), RED))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (cast(Any, np.ones(3)), RED))},
             'running "Mine" filter plugin: TypeError: mask is float64 of shape (3,), expected bool of shape (3,)',
             id="a mask of numbers",
         ),
@@ -117,7 +119,7 @@ class _Refusing:
             id="says that it failed",
         ),
         pytest.param(
-            {"prefilter": lambda _, context, snapshot: RuleFilter(3, (np.zeros(3, np.bool_), failed("x")))},
+            {"prefilter": lambda _, context, view: RuleFilter(3, (np.zeros(3, np.bool_), failed("x")))},
             'running "Mine" filter plugin: TypeError: found a status Error, expected a refusal such as',
             id="a rule whose status is no refusal",
         ),
@@ -160,7 +162,7 @@ class _Refusing:
     ],
 )
 def test_a_guest_that_is_wrong_fails_the_cycle_and_is_named(methods: dict[str, Any], message: str):
-    decision = cluster(guest(**methods)).decide(make_pod())
+    decision = cluster(own(**methods)).decide(make_pod())
     assert (decision.node, decision.error) == (None, True)
     assert decision.message.startswith(message)
 
@@ -196,10 +198,10 @@ def test_reasons_that_fail_are_reasons(statuses: Any, error: str):
     """The nodes are refused anyhow; also a record of a decision, or the page, may ask for the reasons later."""
     mine = _Refusing(NodeStatuses(np.array([1, 1, 1]), [RED]))
     mine.statuses = statuses  # type: ignore[method-assign]
-    decision = cluster(guest(prefilter=lambda *_: mine)).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: mine)).decide(make_pod())
     assert decision.message.startswith(f'0/3 nodes are available: 3 running "Mine" filter plugin: {error}')
     mine.mask = lambda: np.array([True, False, False])  # type: ignore[method-assign]
-    decision = cluster(guest(prefilter=lambda *_: mine)).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: mine)).decide(make_pod())
     assert decision.node == "n0"
     assert f'running "Mine" filter plugin: {error}' in decision.refused["n1"]
 
@@ -207,13 +209,13 @@ def test_reasons_that_fail_are_reasons(statuses: Any, error: str):
 @pytest.mark.parametrize("result", [SKIP, Status(Code.SUCCESS, ())])
 def test_success_is_nothing_to_do(result: Any):
     """At both points, as upstream has it."""
-    decision = cluster(guest(prefilter=lambda *_: result, prescore=lambda *_: result)).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: result, prescore=lambda *_: result)).decide(make_pod())
     assert decision.node is not None
 
 
 @pytest.mark.parametrize("reasons", [(), ("",)])
 def test_a_pod_that_is_rejected_without_a_reason_is_told_by_whom(reasons: tuple[str, ...]):
-    decision = cluster(guest(prefilter=lambda *_: unschedulable(*reasons))).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: unschedulable(*reasons))).decide(make_pod())
     assert decision.message == "0/3 nodes are available: node(s) were refused by plugin Mine."
 
 
@@ -223,20 +225,22 @@ class _RoomForTwo:
     def __init__(self, n_pods: int) -> None:
         self.n_pods = n_pods
 
-    def count(self, pod: Pod, delta: int) -> None:
+    def add_pod(self, pod: Pod) -> None:
         del pod
-        self.n_pods += delta
+        self.n_pods += 1
+
+    def remove_pod(self, pod: Pod) -> None:
+        del pod
+        self.n_pods -= 1
 
     def refusal(self) -> Status | None:
         return None if self.n_pods < 1 else RED
 
 
 def _full(trial: Any) -> Any:
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        mask = snapshot.nodes.pod_count < 1
-        return RuleFilter(
-            snapshot.n_rows, (mask, RED), trial=lambda row: trial(snapshot.nodes.pod_count.item(row))
-        )
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        mask = view.nodes.pod_count < 1
+        return RuleFilter(view.n_rows, (mask, RED), trial=lambda row: trial(view.nodes.pod_count.item(row)))
 
     return prefilter
 
@@ -244,21 +248,21 @@ def _full(trial: Any) -> Any:
 @pytest.mark.parametrize(("priority", "evicted"), [(0, False), (5, True)])
 def test_preemption_asks_a_guest_what_it_says_without_some_pods(priority: int, evicted: bool):
     """The door of the built-in filters."""
-    made = Cluster(plugins=[guest(prefilter=_full(_RoomForTwo))]).add(make_node("n0"))
+    made = Cluster(plugins=[own(prefilter=_full(_RoomForTwo))]).add(make_node("n0"))
     message = made.add(make_pod("running", node="n0")).decide(make_pod("new", priority=priority)).message
     assert ("No preemption victims found" in message) is not evicted
     assert "0/1 nodes are available: 1 node(s) were red." in message
 
 
 def test_a_trial_that_raises_fails_the_cycle():
-    made = Cluster(plugins=[guest(prefilter=_full(_late))]).add(make_node("n0"))
+    made = Cluster(plugins=[own(prefilter=_full(_late))]).add(make_node("n0"))
     decision = made.add(make_pod("running", node="n0")).decide(make_pod("new", priority=5))
     assert decision.error
     assert decision.message.startswith("running \"Mine\" filter plugin: KeyError: 'late'")
 
 
 def _explaining(explain: Any) -> Cluster:
-    mine = guest(prefilter=lambda _, context, snapshot: RuleFilter(3, (np.zeros(3, np.bool_), RED)))
+    mine = own(prefilter=lambda _, context, view: RuleFilter(3, (np.zeros(3, np.bool_), RED)))
     mine.explain = explain
     return cluster(mine)
 
@@ -291,7 +295,7 @@ def test_a_guest_explains_why_it_rejects_the_pod():
         (lambda *_: "until Monday", "until Monday"),
         (_late, "does not explain it: KeyError"),
     ):
-        mine = guest(prefilter=lambda *_: unresolvable("it is Friday"), explain_rejection=explain)
+        mine = own(prefilter=lambda *_: unresolvable("it is Friday"), explain_rejection=explain)
         assert text in str(cluster(mine).explain(make_pod()))
 
 
@@ -328,7 +332,7 @@ def test_a_score_that_is_no_whole_number_fails_the_cycle():
 
 
 def test_a_refused_node_without_a_reason_gets_one():
-    """The message has a reason for every node, whatever the guest says."""
+    """The message has a reason for every node, whatever the plugin says."""
 
     class Silent:
         def mask(self) -> Any:
@@ -337,27 +341,27 @@ def test_a_refused_node_without_a_reason_gets_one():
         def statuses(self) -> Any:
             return RuleFilter(3, (np.array([True, False, True]), Status(RED.code, ()))).statuses()
 
-    decision = cluster(guest(prefilter=lambda *_: Silent())).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: Silent())).decide(make_pod())
     reason = "node(s) were refused by plugin Mine"
     assert decision.refused == {"n1": reason, "n2": reason}
 
 
 def test_a_pod_that_a_guest_rejects_as_a_whole_is_unschedulable():
-    decision = cluster(guest(prefilter=lambda *_: unresolvable("it is Friday"))).decide(make_pod())
+    decision = cluster(own(prefilter=lambda *_: unresolvable("it is Friday"))).decide(make_pod())
     assert (decision.message, decision.error) == ("0/3 nodes are available: it is Friday.", False)
 
 
 def test_a_guest_may_name_the_only_nodes():
     """In any collection."""
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        return PreFilterResult(RuleFilter(snapshot.n_rows), cast(Any, ["n2"]))
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        return PreFilterResult(RuleFilter(view.n_rows), cast(Any, ["n2"]))
 
-    assert cluster(guest(prefilter=prefilter)).decide(make_pod()).feasible == ("n2",)
+    assert cluster(own(prefilter=prefilter)).decide(make_pod()).feasible == ("n2",)
 
 
 def test_a_guest_is_not_asked_about_pods_without_its_label():
-    mine = guest(prefilter=_raise, only_pods_with_label="team")
+    mine = own(prefilter=_raise, only_pods_with_label="team")
     assert cluster(mine).decide(make_pod()).node is not None
     assert cluster(mine).decide(make_pod(labels={"team": "a"})).error
 
@@ -392,11 +396,11 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
 def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
     """Twice: also when the array is kept from the first time."""
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        array(snapshot)[...] = 0
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        array(view)[...] = 0
         return SKIP
 
-    mine = cluster(guest(prefilter=prefilter))
+    mine = cluster(own(prefilter=prefilter))
     for _ in range(2):
         assert "ValueError: assignment destination is read-only" in mine.decide(make_pod()).message
     assert mine.differences == []
@@ -429,57 +433,57 @@ def test_a_guest_cannot_write_to_an_array(array: Callable[[Any], Any]):
     ],
 )
 def test_a_guest_cannot_change_an_object(change: Callable[[Any, Any], Any]):
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        change(context, snapshot)
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        change(context, view)
         return SKIP
 
-    mine = cluster(guest(prefilter=prefilter))
+    mine = cluster(own(prefilter=prefilter))
     assert re.search("(Attribute|Type|FrozenInstance)Error: ", mine.decide(make_pod()).message)
     assert mine.differences == []
 
 
 def test_a_guest_cannot_write_to_the_feasible_nodes():
-    def prescore(_: Any, context: Any, snapshot: Any, feasible: Any) -> Any:
+    def prescore(_: Any, context: Any, view: Any, feasible: Any) -> Any:
         feasible.mask[:] = True
         return SKIP
 
-    assert "read-only" in cluster(guest(prescore=prescore)).decide(make_pod()).message
+    assert "read-only" in cluster(own(prescore=prescore)).decide(make_pod()).message
 
 
 def test_what_a_guest_computes_differently_each_time_does_not_stop_the_audit():
-    """Values of guests are not ours to audit; a formula that raises there would end the process."""
+    """Values of out_of_tree are not ours to audit; a formula that raises there would end the process."""
     answers = iter(range(100))
 
-    def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-        snapshot.per_row("drawn", lambda rows: next(answers), np.int64)
+    def prefilter(_: Any, context: Any, view: Any) -> Any:
+        view.per_row("drawn", lambda rows: next(answers), np.int64)
         return SKIP
 
-    mine = cluster(guest(prefilter=prefilter))
+    mine = cluster(own(prefilter=prefilter))
     mine.decide(make_pod())
     assert mine.differences == []
 
 
 def test_two_guests_may_use_the_same_key():
     def filtered(limit: int) -> Any:
-        def prefilter(_: Any, context: Any, snapshot: Any) -> Any:
-            values = snapshot.per_row("limit", lambda rows: limit, np.int64)
-            return RuleFilter(snapshot.n_rows, (values > 1, unschedulable(f"node(s) had {limit}")))
+        def prefilter(_: Any, context: Any, view: Any) -> Any:
+            values = view.per_row("limit", lambda rows: limit, np.int64)
+            return RuleFilter(view.n_rows, (values > 1, unschedulable(f"node(s) had {limit}")))
 
         return prefilter
 
-    made = cluster(guest("One", prefilter=filtered(1)), guest("Two", prefilter=filtered(2)))
+    made = cluster(own("One", prefilter=filtered(1)), own("Two", prefilter=filtered(2)))
     assert set(made.decide(make_pod()).refused.values()) == {"node(s) had 1"}
 
 
 def test_a_hint_that_raises_wakes_the_pod():
     """In doubt the pod is tried."""
     events = [ClusterEventWithHint(Resource.NODE, Action.ADD, _raise)]
-    mine = guest(prefilter=lambda *_: SKIP)
+    mine = own(prefilter=lambda *_: SKIP)
     mine.events_to_register = lambda _: events
     made = cluster(mine)
     (profile,) = made.profiles.values()
     (registered,) = next(
-        one for one in profile.enqueue_extensions() if one.name == "Mine"
+        one for one in profile.rejecting_plugins() if one.name == "Mine"
     ).events_to_register()
     assert registered.hint is not None
     assert registered.hint(None, None, None).name == "QUEUE"

@@ -1,4 +1,4 @@
-"""A guest at PreEnqueue keeps pods out of the active queue until one of its events."""
+"""An out-of-tree plugin at PreEnqueue keeps pods out of the active queue until one of its events."""
 
 from typing import Any
 

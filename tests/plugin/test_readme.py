@@ -62,7 +62,7 @@ def test_every_name_of_the_page_is_exported():
 
 
 def test_every_member_of_the_snapshot_that_the_page_names_exists():
-    table = PAGE[PAGE.index("What the snapshot has") : PAGE.index("## Class attributes")]
+    table = PAGE[PAGE.index("What the view has") : PAGE.index("## Class attributes")]
     rows = [row.split("|")[2] for row in table.splitlines() if row.startswith("|") and "`" in row]
     named = {name for row in rows for name in re.findall(r"`([a-z_.]+)", row)}
     assert named
@@ -70,10 +70,10 @@ def test_every_member_of_the_snapshot_that_the_page_names_exists():
     class Looking:
         name = "Looking"
 
-        def prescore(self, context: Any, snapshot: Any, feasible: Any) -> Any:
+        def prescore(self, context: Any, view: Any, feasible: Any) -> Any:
             for member in named:
                 of, _, last = member.rpartition(".")
-                assert hasattr(getattr(snapshot, of) if of else snapshot, last), member
+                assert hasattr(getattr(view, of) if of else view, last), member
             return scheduler.plugin.SKIP
 
     decided = Cluster(plugins=[Looking], alone=True).add(make_node("n"), make_node("m")).decide(make_pod())

@@ -14,7 +14,7 @@ from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
 from scheduler.model.terms import RequiredNodeAffinity
 from scheduler.plugins.node_affinity import rule_matches
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.conformance.product import LiveCluster, ProductSubject
 from tests.plugins.lives import BEGINNINGS, CHANGES, NODE_TERMS, NODES, Applied, Deleted, pods
 from tests.support.build import Json
@@ -36,17 +36,17 @@ def _lived(life: tuple[list[Applied], list[Applied | Deleted]]) -> ProductSubjec
     return subject
 
 
-def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, Snapshot]:
-    """Return the context and the snapshot of a decision about the incoming pod."""
-    snapshot = subject.cluster.snapshot()
+def _met(subject: ProductSubject, incoming: Json) -> tuple[PodContext, ClusterView]:
+    """Return the context and the view of a decision about the incoming pod."""
+    view = subject.cluster.view()
     pod = subject.cluster.pod(incoming)
-    return PodContext(pod, snapshot.label_set(pod)), snapshot
+    return PodContext(pod, view.label_set(pod)), view
 
 
-def _filters(subject: ProductSubject, context: PodContext, snapshot: Snapshot) -> dict[str, NodeFilter]:
+def _filters(subject: ProductSubject, context: PodContext, view: ClusterView) -> dict[str, NodeFilter]:
     found = {}
     for plugin in subject.profile.filters:
-        result = plugin.prefilter(context, snapshot)
+        result = plugin.prefilter(context, view)
         if isinstance(result, PreFilterResult):
             found[plugin.name] = result.node_filter
         elif not isinstance(result, Skip | Status):
@@ -60,14 +60,14 @@ def test_a_node_is_refused_with_a_reason_exactly_where_it_does_not_fit(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json
 ):
     subject = _lived(life)
-    context, snapshot = _met(subject, incoming)
-    for name, node_filter in _filters(subject, context, snapshot).items():
+    context, view = _met(subject, incoming)
+    for name, node_filter in _filters(subject, context, view).items():
         mask, statuses = node_filter.mask(), node_filter.statuses()
-        assert mask.shape == statuses.codes.shape == (snapshot.n_rows,), name
-        assert np.array_equal(statuses.codes[snapshot.alive] == 0, mask[snapshot.alive]), name
-        for code in np.unique(statuses.codes[snapshot.alive & ~mask]).tolist():
+        assert mask.shape == statuses.codes.shape == (view.n_rows,), name
+        assert np.array_equal(statuses.codes[view.alive] == 0, mask[view.alive]), name
+        for code in np.unique(statuses.codes[view.alive & ~mask]).tolist():
             assert statuses.statuses[code - 1].reasons, name
-        refused = snapshot.alive & ~mask
+        refused = view.alive & ~mask
         rows = np.flatnonzero(refused).tolist()
         counted: Counter[Status | None] = Counter()
         for status, n in statuses.counts(refused):
@@ -81,18 +81,18 @@ def test_scores_of_feasible_nodes_are_from_0_to_100_whatever_is_feasible(
     life: tuple[list[Applied], list[Applied | Deleted]], incoming: Json, chosen: int
 ):
     subject = _lived(life)
-    context, snapshot = _met(subject, incoming)
-    drawn = np.array([bool(chosen >> row & 1) for row in range(snapshot.n_rows)], dtype=np.bool_)
-    feasible = FeasibleNodes(snapshot.alive & drawn)
+    context, view = _met(subject, incoming)
+    drawn = np.array([bool(chosen >> row & 1) for row in range(view.n_rows)], dtype=np.bool_)
+    feasible = FeasibleNodes(view.alive & drawn)
     if not feasible.n:
         return
     for weighted in subject.profile.scorers:
-        scorer = weighted.plugin.prescore(context, snapshot, feasible)
+        scorer = weighted.plugin.prescore(context, view, feasible)
         if isinstance(scorer, Skip):
             continue
         assert not isinstance(scorer, Status), weighted.plugin.name
         scores = scorer.normalized(scorer.raw())
-        assert scores.shape == (snapshot.n_rows,), weighted.plugin.name
+        assert scores.shape == (view.n_rows,), weighted.plugin.name
         assert scores.dtype == np.int16, weighted.plugin.name
         assert 0 <= feasible.lowest(scores) <= feasible.highest(scores) <= 100, weighted.plugin.name
 
@@ -114,7 +114,7 @@ def test_the_waking_hint_reads_node_rules_as_the_filter_does(
         pairs,
         tuple(parse_node_term(msgspec.convert(term, wire.NodeTerm)) for term in terms) if terms else None,
     )
-    matching = cluster.snapshot().matching(rule)
+    matching = cluster.view().matching(rule)
     for row, node in enumerate(cluster.state.nodes.nodes):
         assert node is not None
         assert rule_matches(rule, node) is bool(matching[row])

@@ -28,7 +28,7 @@ from scheduler.plugins.default_preemption.candidates import candidate_at
 from scheduler.plugins.default_preemption.choice import harm as harm_of
 from scheduler.plugins.default_preemption.dry_runs import room_only
 from scheduler.plugins.default_preemption.search import Found, find_candidates
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.plugins.lives import (
@@ -320,10 +320,10 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
         product.apply(_sized(f"low-{index}", 0, node=f"n{index}"))
     unfit = _unfit(product.cluster.pod(_sized("incoming", 5, node=None)), product)
     assert unfit is not None
-    snapshot = product.cluster.snapshot()
-    search = find_candidates(unfit, snapshot, DefaultPreemptionArgs(), Random(1))
+    view = product.cluster.view()
+    search = find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1))
     assert len(search.candidates) == 100
-    assert len(find_candidates(unfit, snapshot, DefaultPreemptionArgs(50, 1), Random(1)).candidates) == 150
+    assert len(find_candidates(unfit, view, DefaultPreemptionArgs(50, 1), Random(1)).candidates) == 150
 
 
 @settings(max_examples=100, deadline=None)
@@ -343,12 +343,12 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     for index in range(random.choice((0, 0, 1, 2))):
         other = replace(pod, uid=f"other-{index}", name=f"other-{index}")
         product.cluster.state.nominate(other, random.choice(("n0", "n1")))
-    unfit, snapshot = _unfit(pod, product), product.cluster.snapshot()
+    unfit, view = _unfit(pod, product), product.cluster.view()
     if unfit is None:
         return
-    found = find_candidates(unfit, snapshot, DefaultPreemptionArgs(100, 1), Random(1))
-    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(snapshot.alive)).tolist()
-    answers = [candidate_at(row, unfit, snapshot) for row in rows]
+    found = find_candidates(unfit, view, DefaultPreemptionArgs(100, 1), Random(1))
+    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive)).tolist()
+    answers = [candidate_at(row, unfit, view) for row in rows]
     victims = [one for one in answers if isinstance(one, Sacrifice)]
     expected = {Found(harm_of(one.victims, one.n_violations), one.row) for one in victims}
     # One candidate that breaks no budget ends the search, if there are as many as nodes were asked.
@@ -356,7 +356,7 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     refused = Counter(reason for one in answers if isinstance(one, Status) for reason in one.reasons)
     assert found.reasons == refused
     assert found.n_asked == len(answers) - len(victims)
-    room = room_only(unfit, snapshot)
+    room = room_only(unfit, view)
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
 
@@ -392,16 +392,16 @@ def _crowded(random: Random) -> Iterator[Json]:
 
 def _unfit(pod: Pod, product: ProductSubject) -> UnfitPod | None:
     """Return the pod and its refusals for preemption; None if it fits."""
-    snapshot, profile = product.cluster.snapshot(), replace(product.profile, post_filters=())
-    refused = decide(pod, snapshot, profile, Random(1), Unobserved())
+    view, profile = product.cluster.view(), replace(product.profile, post_filters=())
+    refused = decide(pod, view, profile, Random(1), Unobserved())
     if not isinstance(refused, FitError):
         return None
-    context = PodContext(pod, snapshot.label_set(pod))
-    return UnfitPod(context, refused, FilterTrials(_filters(context, profile, snapshot)))
+    context = PodContext(pod, view.label_set(pod))
+    return UnfitPod(context, refused, FilterTrials(_filters(context, profile, view)))
 
 
-def _filters(context: PodContext, profile: Profile, snapshot: Snapshot) -> list[tuple[str, NodeFilter]]:
-    results = [(plugin.name, plugin.prefilter(context, snapshot)) for plugin in profile.filters]
+def _filters(context: PodContext, profile: Profile, view: ClusterView) -> list[tuple[str, NodeFilter]]:
+    results = [(plugin.name, plugin.prefilter(context, view)) for plugin in profile.filters]
     return [(name, one) for name, one in results if not isinstance(one, Skip | Status | PreFilterResult)]
 
 

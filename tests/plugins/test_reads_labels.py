@@ -9,13 +9,13 @@ from typing import Final
 
 import pytest
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.framework.events import ClusterEventWithHint, Hint, Resource
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.plugins.waking import is_asked
 from tests.support.build import HOSTNAME, ZONE, affinity, container, pod, selector, spread, term
 
@@ -39,11 +39,11 @@ def _decoded(name: str, **settings: object) -> Pod:
 
 
 def _events() -> list[ClusterEventWithHint]:
-    profiles = build_profiles(default_settings(), Snapshot(ClusterState()))
+    profiles = build_profiles(default_settings(), ClusterView(ClusterState()))
     return [
         registered
         for profile in profiles.values()
-        for plugin in profile.enqueue_extensions()
+        for plugin in profile.rejecting_plugins()
         for registered in plugin.events_to_register()
         if registered.hint is not None and registered.resource is Resource.POD
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.errors import InvariantViolation
-from scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.interface import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.registry import (
@@ -49,13 +49,13 @@ def test_a_plugin_has_the_stages_that_settings_let_it_run_at(plugin: str, point:
 def test_a_plugin_that_can_refuse_says_what_may_lift_the_refusal(name: str):
     plugin = plugin_named(name)
     refuses = isinstance(plugin, FilterPlugin | PreEnqueuePlugin)
-    assert isinstance(plugin, EnqueueExtensions) is refuses
+    assert (type(plugin).events_to_register is not Plugin.events_to_register) is refuses
 
 
 def test_of_our_own_plugins_only_the_last_waits_for_events():
     """Nothing lifts a refusal of the first: the needs of a pod never change."""
-    assert not isinstance(ALWAYS_FIRST(), EnqueueExtensions)
-    assert isinstance(ALWAYS_LAST(), EnqueueExtensions)
+    assert not ALWAYS_FIRST().events_to_register()
+    assert ALWAYS_LAST().events_to_register()
 
 
 def test_a_profile_runs_its_plugins_in_order_between_our_own():
@@ -94,13 +94,15 @@ def test_a_plugin_that_filters_and_scores_is_one_object():
     ("filters", "scorers", "pre_enqueue", "says"),
     [
         pytest.param(["Nobody"], [], [], "plugin Nobody is in no registry", id="unknown"),
-        pytest.param(["ImageLocality"], [], [], "plugin ImageLocality does not filter", id="not a filter"),
-        pytest.param([], [("NodePorts", 1)], [], "plugin NodePorts does not score", id="not a scorer"),
+        pytest.param(
+            ["ImageLocality"], [], [], "plugin ImageLocality does not run at filter", id="not a filter"
+        ),
+        pytest.param([], [("NodePorts", 1)], [], "plugin NodePorts does not run at score", id="not a scorer"),
         pytest.param(
             [],
             [],
             ["NodeName"],
-            "plugin NodeName has no PreEnqueue",
+            "plugin NodeName does not run at preEnqueue",
             id="not at the queue's door",
         ),
     ],

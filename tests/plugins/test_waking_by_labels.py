@@ -17,8 +17,8 @@ from scheduler.core.decide import ScheduleResult, decide
 from scheduler.framework.observer import Unobserved
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import SubQueue
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.existing_terms import MAX_ASKED
-from scheduler.state.snapshot import Snapshot
 from tests.support.build import Json, affinity, selector, term
 from tests.support.driving import NAME, Driver
 
@@ -69,7 +69,7 @@ def _is_asleep(driver: Driver, pod: Pod) -> bool:
 
 def _fits(driver: Driver, pod: Pod) -> bool:
     profile = driver.profiles[NAME]
-    result = decide(pod, Snapshot(driver.state), profile, random.Random(0), Unobserved())
+    result = decide(pod, ClusterView(driver.state), profile, random.Random(0), Unobserved())
     return isinstance(result, ScheduleResult)
 
 

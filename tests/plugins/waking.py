@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.framework.events import (
-    STORAGE_RESOURCES,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
@@ -15,7 +14,7 @@ from scheduler.framework.events import (
     pod_update_actions,
     with_node_taint_updates,
 )
-from scheduler.framework.interface import EnqueueExtensions
+from scheduler.framework.kinds import KINDS
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -38,7 +37,6 @@ def wakes(
 ) -> bool:
     """Return whether the change wakes a pending pod that the plugin rejected; `old` is None for an add."""
     extensions = plugin_named(plugin, (args or {}).get(plugin))
-    assert isinstance(extensions, EnqueueExtensions)
     decoder = PodDecoder()
     pod = decoder.decode(_bytes(pending))
     before, after = _decoded(decoder, old), _decoded(decoder, new)
@@ -66,7 +64,8 @@ def _bytes(obj: Json) -> bytes:
 def _events(old: Any, new: Any) -> list[ClusterEvent]:
     changed = new if new is not None else old
     if isinstance(changed, StorageObject):
-        resource = STORAGE_RESOURCES[changed.kind]
+        resource = KINDS[changed.kind].resource
+        assert resource is not None
     elif isinstance(changed, Node):
         resource = Resource.NODE
     else:

@@ -2,15 +2,16 @@
 
 import pytest
 
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES, parse_feature_gates
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
+from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.problems import InvalidSettingsError
 
-AFFINITY = "MatchLabelKeysInPodAffinity"
-SPREAD = "MatchLabelKeysInPodTopologySpread"
+AFFINITY = Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY
+SPREAD = Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD
 KNOWN = (
     "MatchLabelKeysInPodAffinity, MatchLabelKeysInPodTopologySpread, "
     "MatchLabelKeysInPodTopologySpreadSelectorMerge, NodeInclusionPolicyInPodTopologySpread, "
-    "SchedulerAsyncPreemption"
+    "PodLevelResources, SchedulerAsyncPreemption, SchedulerPopFromBackoffQ"
 )
 
 
@@ -25,7 +26,7 @@ KNOWN = (
     ],
 )
 def test_gates_not_named_keep_upstreams_defaults(text, changed):
-    assert parse_feature_gates(text) == {**DEFAULT_FEATURE_GATES, **changed}
+    assert parse_feature_gates(text) == semantics_of(DEFAULT_SEMANTICS.version, changed)
 
 
 def test_every_mistake_is_named():

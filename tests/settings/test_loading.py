@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.settings.feature_gates import DEFAULT_FEATURE_GATES, parse_feature_gates
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate
+from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.problems import MAX_LINES, InvalidSettingsError
 from scheduler.settings.resolved import ClientConnection, LeaderElection
@@ -28,7 +29,7 @@ def test_an_empty_configuration_has_upstreams_defaults():
     assert settings.percentage_of_nodes_to_score == 0
     assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (1, 10)
     assert settings.delay_cache_until_active is False
-    assert settings.feature_gates == DEFAULT_FEATURE_GATES
+    assert settings.semantics == DEFAULT_SEMANTICS
     assert [profile.scheduler_name for profile in settings.profiles] == ["default-scheduler"]
     assert settings.notes == ()
 
@@ -68,7 +69,7 @@ def test_every_field_of_a_whole_file_is_read():
     assert settings.percentage_of_nodes_to_score == 50
     assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (2, 2)
     assert settings.delay_cache_until_active is True
-    assert settings.feature_gates["MatchLabelKeysInPodAffinity"] is False
+    assert not settings.semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY)
     assert [(p.scheduler_name, p.percentage_of_nodes_to_score) for p in settings.profiles] == [
         ("a", 100),
         ("b", None),

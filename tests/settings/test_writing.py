@@ -71,7 +71,7 @@ def test_remarks_are_comments_at_the_top():
         '# notBuilt in profile "p": DynamicResources',
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "SchedulerAsyncPreemption=true",
+        "PodLevelResources=true, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.recording_file import Mark
+from scheduler.formats.recording_file import Mark
 from scheduler.kube.changes import Deleted, Key
 from scheduler.shell.cluster_recording import Recording
 

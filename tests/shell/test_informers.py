@@ -7,12 +7,12 @@ import itertools
 
 import pytest
 
+from scheduler.framework.kinds import KINDS
 from scheduler.kube.changes import Change, Deleted, Key
 from scheduler.model.stimuli import PodGone
 from scheduler.observe.logs import configure
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.informers import Informer
-from scheduler.shell.watched_kinds import WatchedKind, required_kinds, storage_kinds
 from tests.support.scripted_server import client_of, reply, scripted, stream
 from tests.support.waiting import until
 
@@ -27,10 +27,9 @@ async def test_other_tasks_run_during_a_relist_of_thousands_of_differences() -> 
     """The next batch's changes of the same pods are delivered after all of them."""
     inbox = Inbox(high_water=100_000)
     async with scripted() as script, client_of(script) as client:
-        (watched,) = (each for each in required_kinds() if each.kind == "Pod")
         log = configure(verbosity=0, form="text")
         informer = Informer(
-            watched, client, inbox, log=log, on_malformed=lambda _: None, on_interrupted=lambda _: None
+            KINDS["Pod"], client, inbox, log=log, on_malformed=lambda _: None, on_interrupted=lambda _: None
         )
         relist = asyncio.create_task(informer._deliver(_gone(*range(5000))))
         later = asyncio.create_task(informer._deliver(_gone(5000)))
@@ -52,11 +51,6 @@ SYNCED = stream(
 )
 
 
-def _kind(name: str) -> WatchedKind:
-    (found,) = (each for each in (*required_kinds(), *storage_kinds()) if each.kind == name)
-    return found
-
-
 async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_objects(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -64,7 +58,7 @@ async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_obj
     interrupted: list[str] = []
     async with scripted(NOT_THERE, NOT_THERE, SYNCED) as script, client_of(script) as client:
         informer = Informer(
-            _kind("CSIStorageCapacity"),
+            KINDS["CSIStorageCapacity"],
             client,
             Inbox(),
             log=configure(verbosity=2, form="text"),
@@ -95,7 +89,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_the_scheduler_waiting(
     async with scripted(refusal) as script, client_of(script) as client:
         interrupted = asyncio.Event()
         informer = Informer(
-            _kind(kind),
+            KINDS[kind],
             client,
             Inbox(),
             log=configure(verbosity=2, form="text"),

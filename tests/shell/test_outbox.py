@@ -19,8 +19,8 @@ from scheduler.shell.inbox import Inbox
 from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.victims import VictimEvictor
-from scheduler.shell.volume_writer import VolumeWriter
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
 from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted, silence
@@ -56,7 +56,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
         outbox = ClusterOutbox(
             binds=group,
             binder=binder,
-            volumes=VolumeWriter(client, pause=binder.pause),
+            reservations=ReservationWriter(client, pause=binder.pause),
             victims=VictimEvictor(
                 client,
                 clock_s=lambda: 0.0,

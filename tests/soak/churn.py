@@ -14,14 +14,7 @@ from typing import Any
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import (
-    NamespaceGone,
-    PodSeen,
-    SweepDue,
-    TimePassed,
-    WorkloadGone,
-    WorkloadSeen,
-)
+from scheduler.model.stimuli import ObjectGone, ObjectSeen, PodSeen, SweepDue, TimePassed
 from tests.support import build
 from tests.support.build import Json
 from tests.support.driving import NAME, Driver
@@ -69,7 +62,7 @@ class Churn:
                 images={f"image-{number}-{index}": 1 << 20},
             )
         service = build.service(f"svc-{number}", {"svc": f"s{number}"}, namespace=f"ns-{number}")
-        driver.handle(WorkloadSeen(decode_workload("Service", json.dumps(service).encode())))
+        driver.handle(ObjectSeen(decode_workload("Service", json.dumps(service).encode())))
 
     def _live(self, number: int, index: int, document: dict[str, Any]) -> None:
         """Create a pod and bind it, let its kubelet reject it, or leave it pending."""
@@ -130,8 +123,8 @@ class Churn:
         self._pending.clear()
         for index in range(_ROUND_NODES):
             driver.lose_node(f"node-{number}-{index}")
-        driver.handle(NamespaceGone(f"ns-{number}"))
-        driver.handle(WorkloadGone("Service", f"ns-{number}", f"svc-{number}"))
+        driver.handle(ObjectGone("Namespace", f"ns-{number}"))
+        driver.handle(ObjectGone("Service", f"ns-{number}/svc-{number}"))
         for _ in range(4):
             driver.handle(SweepDue())
             while driver.machine.is_sweeping:

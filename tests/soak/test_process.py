@@ -18,6 +18,7 @@ from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.connection import Connection
 from tests.integration.conftest import embedded
 from tests.soak.__main__ import Figures, live_round
 from tests.soak.probing import module_level, sizes
@@ -89,11 +90,11 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
         credentials = await load_credentials(kubeconfig=cluster.kubeconfig, master=None, environ={})
         async with KubeClient(credentials, on_request=metrics.on_request) as client:
             log = Logger(logging.Logger("soak", level=logging.CRITICAL))
-            scheduler = Scheduler(options, client, metrics, log)
+            scheduler = Scheduler(options, metrics, Connection(client, log))
             running = asyncio.create_task(scheduler.run())
 
             async def is_synced() -> bool:
-                return scheduler._is_synced()
+                return scheduler._caches.is_synced()
 
             await until(is_synced, what="the first lists")
             figures, scraped = Figures(), _Scraped(metrics)
@@ -103,7 +104,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
                 for _ in range(4):
                     scheduler._state.sweep()
                 if number in (_FIRST - 1, _FIRST + _MORE - 1):
-                    await scheduler._recorder.drain(10.0)
+                    await scheduler._writers.recorder.drain(10.0)
                     # A comparison in progress holds its remaining suspects.
                     scheduler._audit._round = iter(())
                     gc.collect()

@@ -282,8 +282,8 @@ def test_an_audit_between_two_decisions_leaves_the_room_for_volumes_right() -> N
     )
     for one in made:
         subject.apply(one)
-    snapshot = subject.cluster.snapshot()
-    assert snapshot.volume_room("d").tolist() == [3]
+    view = subject.cluster.view()
+    assert view.volume_room("d").tolist() == [3]
     subject.apply(using("c", on="n"))
     assert subject.differences() == []
-    assert snapshot.volume_room("d").tolist() == [2]
+    assert view.volume_room("d").tolist() == [2]

@@ -17,8 +17,8 @@ from scheduler.framework.observer import Unobserved
 from scheduler.model.annotations import LIMIT_BYTES, MODE, SHOWN_OF_MODE
 from scheduler.model.fallback import FALLBACK, LIMIT_CHARACTERS
 from scheduler.model.pods import Pod
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.counts import PodCounts, TermSums
-from scheduler.state.snapshot import Snapshot
 from tests.support import build
 from tests.support.driving import NAME, Driver
 
@@ -41,7 +41,7 @@ def scheduled_in_turn(driver: Driver, n_pods: int, made: Callable[[int], build.J
     for number in range(n_pods):
         pod = driver.decoded(made(number))
         decision = decide(
-            pod, Snapshot(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
+            pod, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
         )
         assert isinstance(decision, ScheduleResult)
         driver.state.assume(replace(pod, node_name=decision.node_name), decision.node_name)
@@ -104,7 +104,9 @@ def test_a_count_in_use_does_not_remember_every_label_set_that_was_ever_there() 
         driver.state.upsert_pod(replace(pod, uid=f"uid-{number}", labels={"app": "a", "job": f"{number}"}))
         driver.state.remove_pod(f"uid-{number}")
         if number % 100 == 0:
-            decide(asking, Snapshot(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved())
+            decide(
+                asking, ClusterView(driver.state), driver.profiles[NAME], driver.machine._rng, Unobserved()
+            )
     (counts,) = kept(driver, PodCounts)
     assert len(counts._selects) < 20_000
     driver.audit()

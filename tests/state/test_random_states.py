@@ -22,12 +22,12 @@ from scheduler.plugins.inter_pod_affinity.filtering import full_domains
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import PerDomain
 from scheduler.state.counts import Domains
 from scheduler.state.existing_terms import ExistingPodTerm, TermKind
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
-from scheduler.state.snapshot import Snapshot
 from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
 from tests.support import build
 from tests.support.plain_state import Labelled, PlainPod, PlainState
@@ -195,7 +195,7 @@ class States(RuleBasedStateMachine):
         # The reference has no notion of namespaces whose annotations reach no other.
         everywhere = NamespaceRule(frozenset(), EVERYTHING)
         self.state = ClusterState(exempt, annotating=everywhere, max_derived_bytes=max_derived_bytes)
-        self.snapshot = Snapshot(self.state)
+        self.view = ClusterView(self.state)
         self.plain = PlainState(exempt)
         self.fit = plugin_named("NodeResourcesFit")
         self._decoder = PodDecoder()
@@ -311,11 +311,11 @@ class States(RuleBasedStateMachine):
         """Count on rows, in domains, and in the domains of nodes with a zone."""
         matcher = self._asked[number]
         wanted = self.plain.selected(matcher, live_only=live_only)
-        counts = self.snapshot.selected(matcher, live_only=live_only)
+        counts = self.view.selected(matcher, live_only=live_only)
         assert self._by_name(counts.by_row) == +wanted
         zoned = {name: n for name, n in wanted.items() if self.plain.domain(name, build.ZONE) is not None}
         for key in KEYS:
-            column = self.snapshot.column(key)
+            column = self.view.column(key)
             per_domain = counts.per_domain(Domains(column))
             in_domains = self.plain.per_domain(wanted, key)
             assert self._by_domain(per_domain, key) == in_domains
@@ -324,17 +324,17 @@ class States(RuleBasedStateMachine):
                     n for n in self.plain.nodes if in_domains[self.plain.domain(n, key) or ""] >= least
                 }
                 assert self._names(per_domain.at_least(least)) == reaching
-            among_zoned = counts.per_domain(Domains(column, self.snapshot.eligible((build.ZONE,))))
+            among_zoned = counts.per_domain(Domains(column, self.view.eligible((build.ZONE,))))
             assert self._by_domain(among_zoned, key) == self.plain.per_domain(zoned, key)
 
     @rule(its=asked_labels, namespace=asked_namespaces)
     def sum_terms(self, its: Mapping[str, str], namespace: str) -> None:
         """Sum the weights of preferences, and those of required anti-affinity."""
         label_set, incoming = self._incoming(its, namespace)
-        found = self.snapshot.term_sums("weights", label_set, _weight_of_existing)
+        found = self.view.term_sums("weights", label_set, _weight_of_existing)
         wanted = self.plain.term_sums(incoming, _weight_of_declared)
         assert self._sums(found.by_key) == wanted
-        forbidding = self.snapshot.term_sums("forbids", label_set, lambda term: int(term.is_forbidding))
+        forbidding = self.view.term_sums("forbids", label_set, lambda term: int(term.is_forbidding))
         forbidden = self.plain.term_sums(
             incoming, lambda kind, term: int(kind is TermKind.REQUIRED_ANTI and term.max_pods == 1)
         )
@@ -345,7 +345,7 @@ class States(RuleBasedStateMachine):
         label_set, incoming = self._incoming(its, namespace)
         context = PodContext(self._pod(its, namespace), label_set)
         full: set[str] = set()
-        for mask in full_domains(context, self.snapshot):
+        for mask in full_domains(context, self.view):
             full |= self._names(mask)
         assert full == self.plain.full_nodes(incoming)
 
@@ -360,14 +360,14 @@ class States(RuleBasedStateMachine):
                 for name in {one.node_name for one in self.plain.pods.values()}
                 if (n := term.pods_by_row.get(self.state.nodes.row_by_name[name], 0))
             }
-            assert self._by_name(self.snapshot.declaring(term)) == wanted
+            assert self._by_name(self.view.declaring(term)) == wanted
 
     @rule(cpu=st.sampled_from((0, 500, 3000)), gpus=st.sampled_from((0, 1)))
     def look_for_room(self, cpu: int, gpus: int) -> None:
         request = {"cpu": f"{cpu}m", **({"example.com/gpu": str(gpus)} if gpus else {})}
         made = build.pod("room", containers=[build.container(requests=request)])
         pod = self._decoder.decode(json.dumps(made).encode())
-        node_filter = self.fit.prefilter(PodContext(pod, self.snapshot.label_set(pod)), self.snapshot)
+        node_filter = self.fit.prefilter(PodContext(pod, self.view.label_set(pod)), self.view)
         wanted = {name: amount for name, amount in (("cpu", cpu), ("example.com/gpu", gpus)) if amount}
         assert self._names(node_filter.mask()) == self.plain.with_room(wanted)
 
@@ -375,9 +375,9 @@ class States(RuleBasedStateMachine):
     def look_for_eligible_nodes(self, its: tuple[Toleration, ...], keys: tuple[str, ...]) -> None:
         for effect in EFFECTS:
             wanted = self.plain.n_untolerated_taints(its, (effect,))
-            assert self._by_name(self.snapshot.n_untolerated_taints(its, (effect,))) == +wanted
+            assert self._by_name(self.view.n_untolerated_taints(its, (effect,))) == +wanted
         refused = self.plain.n_untolerated_taints(its, ("NoSchedule", "NoExecute"))
-        assert self._names(self.snapshot.eligible(keys, tolerations=its)) == {
+        assert self._names(self.view.eligible(keys, tolerations=its)) == {
             name
             for name, node in self.plain.nodes.items()
             if not refused[name] and node.labels.keys() >= {*keys}
@@ -433,14 +433,14 @@ class States(RuleBasedStateMachine):
         return self._decoder.decode(json.dumps(made).encode())
 
     def _incoming(self, its: Mapping[str, str], namespace: str) -> tuple[LabelSet, Labelled]:
-        return self.snapshot.label_set(self._pod(its, namespace)), (namespace, its)
+        return self.view.label_set(self._pod(its, namespace)), (namespace, its)
 
     def _by_name(self, by_row: Any) -> dict[str, int]:
-        assert len(by_row) == self.snapshot.n_rows
+        assert len(by_row) == self.view.n_rows
         return {self.state.nodes.name_of(row): by_row.item(row) for row in np.flatnonzero(by_row).tolist()}
 
     def _by_domain(self, per_domain: PerDomain, key: str) -> dict[str, int]:
-        column = self.snapshot.column(key)
+        column = self.view.column(key)
         assert len(per_domain.amounts) == column.n_ids
         assert per_domain.amounts[0] == 0
         found = {value: per_domain.amounts.item(number) for value, number in column.id_by_value.items()}
@@ -452,7 +452,7 @@ class States(RuleBasedStateMachine):
         return {key: per_domain for key, per_domain in found.items() if per_domain}
 
     def _names(self, mask: Mask) -> set[str]:
-        live = np.flatnonzero(mask & self.snapshot.alive).tolist()
+        live = np.flatnonzero(mask & self.view.alive).tolist()
         return {self.state.nodes.name_of(row) for row in live}
 
 

@@ -11,7 +11,7 @@ import pytest
 from scheduler.core.decide import Decision, ScheduleResult, decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.driving import NAME, Driver
 
@@ -59,7 +59,7 @@ def decided(driver: Driver) -> tuple[Decision, object]:
         containers=[build.container(image="web:1", requests={"cpu": "1500m", "memory": "1Gi"})],
     )
     pod = driver._decoder.decode(json.dumps(asked).encode())
-    decision = decide(pod, Snapshot(driver.state), driver.profiles[NAME], random.Random(1), Unobserved())
+    decision = decide(pod, ClusterView(driver.state), driver.profiles[NAME], random.Random(1), Unobserved())
     if isinstance(decision, FitError):
         return decision, decision.message()
     assert isinstance(decision, ScheduleResult)

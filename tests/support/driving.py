@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any, cast
 
+from scheduler.assembly.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, Bind, EmitEvent, Instruction, PatchCondition
 from scheduler.model.nodes import decode_namespace, decode_node
@@ -16,20 +17,20 @@ from scheduler.model.stimuli import (
     BindDone,
     BindFailed,
     CycleDue,
-    NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
     Stimulus,
     TimePassed,
 )
+from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.settings.loading import default_settings
 from scheduler.settings.resolved import Settings
-from scheduler.shell.profiles import annotating_namespaces, build_profiles, build_queue, exempt_namespaces
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 
 NAME = "affinity-scheduler"
@@ -41,19 +42,22 @@ class Driver:
     def __init__(self, seed: int = 1, settings: Settings | None = None, namespace_share: float = 0.0) -> None:
         settings = default_settings() if settings is None else settings
         self.state = ClusterState(exempt_namespaces(settings), annotating=annotating_namespaces(settings))
-        self.profiles = build_profiles(settings, Snapshot(self.state))
+        self.profiles = build_profiles(settings, ClusterView(self.state))
         self.queue = build_queue(
-            self.profiles, settings, max_in_unschedulable_s=300.0, namespace_share=namespace_share
+            self.profiles,
+            settings,
+            max_in_unschedulable_s=300.0,
+            policy=QueuePolicy(namespace_share=namespace_share),
         )
         self.machine = Machine(
             state=self.state,
             queue=self.queue,
             profiles=self.profiles,
             rng=random.Random(seed),
-            preempts_asynchronously=settings.feature_gates["SchedulerAsyncPreemption"],
+            semantics=settings.semantics,
         )
         self.now_s = 1000.0
-        self._decoder = PodDecoder()
+        self._decoder = PodDecoder(settings.semantics)
         self._version = 0
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
@@ -89,7 +93,7 @@ class Driver:
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.handle(NamespaceSeen(decode_namespace(document)))
+        self.handle(ObjectSeen(decode_namespace(document)))
 
     def lose(self, pod: Pod) -> None:
         self.handle(PodGone(pod.uid))

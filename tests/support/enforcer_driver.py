@@ -11,7 +11,7 @@ from scheduler.enforcing.machine import Enforcer
 from scheduler.model.annotations import AFFINITY, GRACE
 from scheduler.model.nodes import decode_namespace, decode_node
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.stimuli import NamespaceSeen, NodeSeen, PodGone, PodSeen
+from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.state.audit import differences
 from tests.support import build
 from tests.support.build import Json
@@ -59,7 +59,7 @@ class Driver:
 
     def namespace(self, name: str, **labels: str) -> None:
         document = json.dumps(build.namespace(name, labels=labels)).encode()
-        self.enforcer.apply(NamespaceSeen(decode_namespace(document)))
+        self.enforcer.apply(ObjectSeen(decode_namespace(document)))
 
     def pod(
         self,

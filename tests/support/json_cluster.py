@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
+from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.explain.explanation import Explanation
+from scheduler.formats.explanation import Explanation
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.settings.loading import default_settings
-from scheduler.shell.profiles import build_profiles
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.support import build
@@ -69,7 +69,7 @@ class Cluster:
         return ExplainRequest(
             pod=decoded(pod),
             state=state,
-            new_profile=lambda snapshot: build_profiles(SETTINGS, snapshot)[NAME],
+            new_profile=lambda view: build_profiles(SETTINGS, view)[NAME],
             rng=random.Random(1),
             pending_pods=[decoded(p) for p in self.pods if not p["spec"].get("nodeName")],
             **more,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.plugins.registry import IN_TREE, args_type
+from scheduler.plugins.registry import IN_TREE
 
 
 def plugin_named(name: str, args: object | None = None) -> Any:
     """Return a plugin of the registry, with its default arguments unless others are given."""
-    kind = args_type(IN_TREE[name])
+    kind = IN_TREE[name].args_type
     if kind is None:
         return IN_TREE[name]()
     return IN_TREE[name](kind() if args is None else args, PluginContext())

@@ -9,17 +9,12 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import resource_of
+from scheduler.framework.kinds import KINDS
 from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
 from scheduler.shell.autoscaler_events import autoscaler_events
-from scheduler.shell.watched_kinds import (
-    disruption_budgets,
-    pod_groups,
-    required_kinds,
-    storage_kinds,
-    workload_kinds,
-)
 from tests.support.build import Json
 
 #: The Lease that the requests below are about; other names are what they are about else.
@@ -58,8 +53,7 @@ class Right(NamedTuple):
 
 def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
-    kinds = (*required_kinds(), *workload_kinds(), *storage_kinds(), *pod_groups(), disruption_budgets())
-    watched = {requests.LIVE_PODS, *(kind.resource for kind in kinds)}
+    watched = [resource_of(row) for row in KINDS.values()]
     events = requests.list_page(autoscaler_events(NAMESPACE))
     return [events, *(request for build in _builders() for request in _built(build, watched))]
 

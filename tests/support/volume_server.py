@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from scheduler.model.instructions import WriteVolumes
-from scheduler.model.stimuli import StorageGone, StorageSeen, VolumesWritten
+from scheduler.model.instructions import WriteReservation
+from scheduler.model.object_writes import NodeSelection, VolumePromise
+from scheduler.model.stimuli import ObjectGone, ObjectSeen, ReservationWritten
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import (
     ClaimReference,
@@ -30,7 +31,7 @@ class VolumeServer:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[StorageKind, str], StorageObject] = {}
-        self.events: list[StorageSeen | StorageGone] = []
+        self.events: list[ObjectSeen | ObjectGone] = []
         self._version = 8
 
     def apply(self, document: Json) -> StorageObject:
@@ -41,7 +42,7 @@ class VolumeServer:
     def delete(self, kind: StorageKind, key: str) -> None:
         if self.objects.pop((kind, key), None) is not None:
             self._version += 1
-            self.events.append(StorageGone(kind, key))
+            self.events.append(ObjectGone(kind, key))
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         found = self.objects.get((StorageKind.CLAIM, key))
@@ -57,31 +58,28 @@ class VolumeServer:
     def volumes(self) -> list[PersistentVolume]:
         return [one for one in self.objects.values() if isinstance(one, PersistentVolume)]
 
-    def write(self, instruction: WriteVolumes, n_most: int = 99) -> VolumesWritten:
+    def write(self, instruction: WriteReservation, n_most: int = 99) -> ReservationWritten:
         """Carry out the instruction; of its writes at most `n_most` arrive. Return the shell's stimulus."""
         versions: list[str] = []
-        wanted: list[tuple[PersistentVolume | PersistentVolumeClaim, ClaimReference | str]] = [
-            *((volume, ClaimReference(claim.key, claim.uid)) for claim, volume in instruction.static),
-            *((claim, instruction.node_name) for claim in instruction.dynamic),
-        ]
-        for known, value in wanted:
-            stored = self.objects.get((known.kind, known.key))
+        for write in instruction.writes:
+            stored = self.objects.get((write.obj.kind, write.obj.key))
             if len(versions) == n_most:
-                return VolumesWritten(instruction.pod.uid, tuple(versions), "no answer")
-            if stored is None or stored.resource_version != known.resource_version:
-                return VolumesWritten(instruction.pod.uid, tuple(versions), CONFLICT)
+                return ReservationWritten(instruction.pod.uid, tuple(versions), "no answer")
+            if stored is None or stored.resource_version != write.obj.resource_version:
+                return ReservationWritten(instruction.pod.uid, tuple(versions), CONFLICT)
             if isinstance(stored, PersistentVolume):
-                assert isinstance(value, ClaimReference)
-                if stored.claim not in (value, ClaimReference(value.key, ""), None):
-                    raise AssertionError(f"{stored.key} of {stored.claim} is promised to {value}")
-                changed: StorageObject = replace(stored, claim=value)
+                assert isinstance(write, VolumePromise)
+                promised = write.value
+                if stored.claim not in (promised, ClaimReference(promised.key, ""), None):
+                    raise AssertionError(f"{stored.key} of {stored.claim} is promised to {promised}")
+                changed: StorageObject = replace(stored, claim=promised)
             else:
-                assert isinstance(stored, PersistentVolumeClaim) and isinstance(value, str)
-                changed = replace(stored, selected_node=value)
+                assert isinstance(stored, PersistentVolumeClaim) and isinstance(write, NodeSelection)
+                changed = replace(stored, selected_node=write.node_name)
             if changed != stored:
                 changed = self._store(changed)
             versions.append(changed.resource_version)
-        return VolumesWritten(instruction.pod.uid, tuple(versions))
+        return ReservationWritten(instruction.pod.uid, tuple(versions))
 
     def touch(self, obj: StorageObject) -> None:
         """Give the object a new version and change nothing else."""
@@ -123,5 +121,15 @@ class VolumeServer:
         self._version += 1
         stored = replace(obj, resource_version=str(self._version))
         self.objects[stored.kind, stored.key] = stored
-        self.events.append(StorageSeen(stored))
+        self.events.append(ObjectSeen(stored))
         return stored
+
+
+def promises(instruction: WriteReservation) -> list[VolumePromise]:
+    """Return the promises among the writes."""
+    return [write for write in instruction.writes if isinstance(write, VolumePromise)]
+
+
+def selections(instruction: WriteReservation) -> list[NodeSelection]:
+    """Return the selections of nodes among the writes."""
+    return [write for write in instruction.writes if isinstance(write, NodeSelection)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.errors import SettingsError
-from scheduler.explain.snapshot_file import header, scheduling_fields
+from scheduler.formats.snapshot_file import header, scheduling_fields
 from scheduler.plugin import NodeByNode, NodeView, Pod
 from scheduler.testing import Cluster, make_node, make_pod
 from tests.support.messages import refusals

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.cli.main import main
-from scheduler.settings.guest_files import load_plugins
 from scheduler.settings.loading import load_settings
+from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.testing import make_node, make_pod
 from tests.support.messages import refusals
 
@@ -43,7 +43,7 @@ def test_the_files_are_written_once(folder: Path, capsys: pytest.CaptureFixture[
 def test_the_configuration_switches_the_rule_on(folder: Path):
     loaded = load_plugins([str(folder / "team_per_zone.py")], installed=False)
     settings = load_settings(str(folder / "team_per_zone.yaml"), plugins=loaded)
-    assert settings.guests.keys() == {"TeamPerZone"}
+    assert settings.out_of_tree.keys() == {"TeamPerZone"}
 
 
 @pytest.mark.slow

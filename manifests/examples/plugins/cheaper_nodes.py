@@ -6,13 +6,13 @@ import numpy as np
 
 from scheduler.plugin import (
     Args,
+    ClusterView,
     FeasibleNodes,
     FinalScores,
     NodeView,
     PluginContext,
     PodContext,
     PreScored,
-    Snapshot,
 )
 
 PRICE = "example.com/price-per-hour"
@@ -38,17 +38,15 @@ class CheaperNodes:
     def __init__(self, args: CheaperNodesArgs, context: PluginContext) -> None:
         self.args = args
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scores: prices are read once, until a node or its annotation changes."""
-        prices = snapshot.per_node(
+        prices = view.per_node(
             "prices",
-            lambda: np.array(
-                [self._price(snapshot.view_at(row)) for row in range(snapshot.n_rows)], np.float64
-            ),
+            lambda: np.array([self._price(view.view_at(row)) for row in range(view.n_rows)], np.float64),
         )
         lowest, highest = prices[feasible.mask].min(), prices[feasible.mask].max()
         if lowest == highest:
-            return FinalScores(np.full(snapshot.n_rows, 100, np.int16))
+            return FinalScores(np.full(view.n_rows, 100, np.int16))
         share = np.clip((highest - prices) / (highest - lowest), 0, 1)
         return FinalScores((100 * share).round().astype(np.int16))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scheduler.plugin import FeasibleNodes, FinalScores, PodContext, PreScored, Snapshot
+from scheduler.plugin import ClusterView, FeasibleNodes, FinalScores, PodContext, PreScored
 
 
 class NewestNodesLast:
@@ -11,15 +11,15 @@ class NewestNodesLast:
     name = "NewestNodesLast"
     version = "1.0"
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scores, which change only where a node comes or goes."""
 
         def scores() -> np.ndarray:
             # A row may have no node. Texts are in the order of time.
-            nodes = [snapshot.view_at(row) for row in np.flatnonzero(snapshot.alive).tolist()]
+            nodes = [view.view_at(row) for row in np.flatnonzero(view.alive).tolist()]
             times, rank = np.unique([node.created for node in nodes if node], return_inverse=True)
-            scores = np.zeros(snapshot.n_rows, np.int16)
-            scores[snapshot.alive] = 100 - 100 * rank.reshape(-1) // max(1, len(times) - 1)
+            scores = np.zeros(view.n_rows, np.int16)
+            scores[view.alive] = 100 - 100 * rank.reshape(-1) // max(1, len(times) - 1)
             return scores
 
-        return FinalScores(snapshot.per_node("age", scores))
+        return FinalScores(view.per_node("age", scores))

@@ -4,13 +4,13 @@ from scheduler.plugin import (
     Action,
     Args,
     ClusterEventWithHint,
+    ClusterView,
     PluginContext,
     PodContext,
     PodMatcher,
     PreFiltered,
     Resource,
     RuleFilter,
-    Snapshot,
     unschedulable,
 )
 
@@ -48,8 +48,8 @@ class TeamPerRack:
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
         ]
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the nodes whose rack has room: one count per rack, which is kept and not recounted."""
         team = PodMatcher.of({self.args.label: context.pod.labels[self.args.label]})
-        per_rack = snapshot.pods_by_domain(team, self.args.topology_key)
-        return RuleFilter(snapshot.n_rows, (~per_rack.at_least(self.args.most), FULL))
+        per_rack = view.pods_by_domain(team, self.args.topology_key)
+        return RuleFilter(view.n_rows, (~per_rack.at_least(self.args.most), FULL))

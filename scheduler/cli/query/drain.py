@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_pod
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.report import report_lines
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
@@ -26,7 +26,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
 
 #: Pods in each table unless it is wide, and zones in an error.
@@ -58,7 +58,7 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
         profile, notes = cluster.profile_for(pod)
         stand_ins.update([pod.scheduler_name] if notes else [])
         if pod.scheduler_name not in profiles:
-            profiles[pod.scheduler_name] = cluster.build_profile(profile, Snapshot(cluster.state))
+            profiles[pod.scheduler_name] = cluster.build_profile(profile, ClusterView(cluster.state))
 
     def profile_of(pod: Pod) -> Profile:
         return profiles[pod.scheduler_name]

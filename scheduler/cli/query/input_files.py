@@ -13,12 +13,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.errors import SettingsError
-from scheduler.explain.explanation import API_VERSION
-from scheduler.explain.manifests import Manifest
 from scheduler.explain.new_claims import created
-from scheduler.explain.snapshot_file import KIND, SECTIONS
+from scheduler.formats.explanation import API_VERSION
+from scheduler.formats.manifests import Manifest
+from scheduler.formats.snapshot_file import KIND
+from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
@@ -57,7 +58,7 @@ class ManifestFile:
 
         Raises SettingsError for a malformed one.
         """
-        watched_kinds = {(watched.resource.api_version, watched.name): watched for watched in cluster.kinds}
+        watched_kinds = {(watched.api_version, watched.name): watched for watched in cluster.kinds}
         # Claims last: what becomes of them depends on the volumes and classes.
         for where, document in sorted(self.other_documents, key=_is_claim):
             watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
@@ -77,7 +78,7 @@ def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str
     return {**document, "metadata": {**metadata, "namespace": namespace}}
 
 
-def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool]) -> ManifestFile:
+def parse_manifest_file(file: str, *, namespace: str, semantics: Semantics) -> ManifestFile:
     """
     Return the documents of a file ("-": standard input), or of the files in a folder that kubectl would read.
 
@@ -87,7 +88,9 @@ def parse_manifest_file(file: str, *, namespace: str, gates: Mapping[str, bool])
     """
     source = "standard input" if file == STANDARD_INPUT else file
     documents = [found for one in _files(file) for found in _documents_of(one)]
-    return ManifestFile(*sorted_documents(documents, source, namespace=namespace, gates=gates), namespace)
+    return ManifestFile(
+        *sorted_documents(documents, source, namespace=namespace, semantics=semantics), namespace
+    )
 
 
 def _is_claim(numbered: tuple[str, Mapping[str, object]]) -> bool:
@@ -129,7 +132,7 @@ def read_snapshot(file: str, cluster: LoadedCluster) -> None:
         by_kind = {
             watched.kind: msgspec.json.decode(section, type=list[msgspec.Raw])
             for watched in cluster.kinds
-            if (section := sections.get(SECTIONS[watched.kind]))
+            if (section := sections.get(watched.section))
         }
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(file, "", str(error), "lists of objects") from error

@@ -9,16 +9,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import resource_of
 from scheduler.cli.query.terminal import ReadProgress
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, read_record
 from scheduler.errors import ApiError, Forbidden, Gone, NotFound, SettingsError
+from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
 from scheduler.kube.pager import list_pages
 from scheduler.kube.requests import Resource, get_pod
 from scheduler.model import nesting
-from scheduler.shell.watched_kinds import WatchedKind
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -60,7 +61,7 @@ async def list_kind(
     `decode` must not keep the raw bytes, which are a view of the whole page.
     """
     try:
-        return await list_all(client, watched.resource, decode, partial(progress.update, watched.kind))
+        return await list_all(client, resource_of(watched), decode, partial(progress.update, watched.kind))
     except (NotFound, Forbidden) as error:
         if watched.is_optional and (watched.may_be_forbidden or isinstance(error, NotFound)):
             return None

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.explain.groups import copy_of, place_group
-from scheduler.explain.manifests import Manifest
+from scheduler.formats.manifests import Manifest
 from scheduler.framework.interface import Rng
 from scheduler.model.pod_groups import GroupKey, GroupKind
 from scheduler.model.pods import Pod

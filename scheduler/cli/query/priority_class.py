@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.cli.query.cluster import LoadedCluster
+from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.listing import connect
 from scheduler.errors import NotFound, SettingsError

@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
+from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.errors import SettingsError
-from scheduler.explain.recording_file import KIND, Header, Line, Mark
-from scheduler.kube.changes import Deleted, Key
+from scheduler.formats.recording_file import KIND, Header, Line, Mark
+from scheduler.framework.kinds import WatchedKind
 from scheduler.model import nesting
 from scheduler.model.stimuli import WatchEvent
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import WatchedKind, kinds_for, pod_groups
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP: Final = 31
@@ -40,7 +40,7 @@ def recorded_events(file: str, settings: Settings) -> Iterator[tuple[float, Watc
     """
     lines = _lines(file)
     _check_header(file, next(lines, b""))
-    kinds = {kind.kind: kind for kind in (*kinds_for(settings), *pod_groups())}
+    kinds = {kind.kind: kind for kind in kinds_for(settings)}
     is_synced, latest_s = False, 0.0
     for number, text in enumerate(lines, start=2):
         try:
@@ -66,7 +66,7 @@ def _event(kinds: Mapping[str, WatchedKind], line: Line) -> WatchEvent | None:
         return None
     if line.deleted is not None:
         gone = line.deleted
-        return kind.on_delete(Deleted(Key(gone.namespace, gone.name), gone.uid))
+        return kind.on_delete(gone.namespace, gone.name, gone.uid)
     try:
         return kind.on_upsert(kind.decode(line.object)) if bytes(line.object) else None
     except MalformedObjectError:

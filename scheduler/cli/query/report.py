@@ -14,8 +14,8 @@ import msgspec
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
-from scheduler.explain.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.explain.sentences import change_text
+from scheduler.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.model.changes import Change, RemovePod
 from scheduler.syntax.plurals import counted
 

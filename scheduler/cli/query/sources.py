@@ -8,8 +8,9 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
+from scheduler.assembly.loaded_cluster import LoadedCluster
+from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.cli import plugin_flags, server_flags
-from scheduler.cli.query.cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.cli.query.listing import (
     DEFAULT_NAMESPACE,
@@ -19,10 +20,10 @@ from scheduler.cli.query.listing import (
     read_pod,
 )
 from scheduler.cli.query.terminal import ReadProgress
+from scheduler.framework.kinds import Asker
 from scheduler.kube.client import KubeClient
 from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.resolved import Settings
-from scheduler.shell.watched_kinds import disruption_budgets
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")
@@ -71,8 +72,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
-    gates = parse_feature_gates(args.feature_gates)
-    return plugin_flags.settings(args.config, gates, args.plugins)
+    return plugin_flags.settings(args.config, parse_feature_gates(args.feature_gates), args.plugins)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
@@ -84,7 +84,7 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
     """Return the documents of `-f`. Raises SettingsError."""
-    return parse_manifest_file(args.filename, namespace=namespace_of(args), gates=settings.feature_gates)
+    return parse_manifest_file(args.filename, namespace=namespace_of(args), semantics=settings.semantics)
 
 
 async def read_cluster(
@@ -98,8 +98,8 @@ async def read_cluster(
     Raises SettingsError.
     """
     cluster = LoadedCluster(settings)
-    if budgets and all(watched.kind != "PodDisruptionBudget" for watched in cluster.kinds):
-        cluster.kinds += (disruption_budgets(),)
+    if budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in cluster.kinds):
+        cluster.kinds += kinds_asked_by(Asker.PREEMPTION)
     if args.on:
         read_snapshot(args.on, cluster)
         return cluster, query

@@ -12,13 +12,13 @@ from typing import Final
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 VICTIMS_ARE_ENDING: Final = "not eligible due to a terminating pod on the nominated node."
 
 
-def ineligibility(pod: Pod, fit_error: FitError, snapshot: Snapshot) -> str | None:
+def ineligibility(pod: Pod, fit_error: FitError, view: ClusterView) -> str | None:
     """
     Return why the pod may not preempt others, None if it may.
 
@@ -26,26 +26,24 @@ def ineligibility(pod: Pod, fit_error: FitError, snapshot: Snapshot) -> str | No
     """
     if not pod.may_preempt:
         return NEVER
-    row = snapshot.nodes.row_by_name.get(pod.nominated_node_name) if pod.nominated_node_name else None
-    if row is None or not snapshot.alive.item(row):
+    row = view.nodes.row_by_name.get(pod.nominated_node_name) if pod.nominated_node_name else None
+    if row is None or not view.alive.item(row):
         return None
     if fit_error.code_at(row) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
-    return VICTIMS_ARE_ENDING if _has_ending_victims(row, pod.priority, snapshot) else None
+    return VICTIMS_ARE_ENDING if _has_ending_victims(row, pod.priority, view) else None
 
 
-def group_ineligibility(
-    members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
-) -> str | None:
+def group_ineligibility(members: Sequence[Pod], node_names: Collection[str], view: ClusterView) -> str | None:
     """Return as `ineligibility` for members of a group, nominated to these nodes."""
     if not all(pod.may_preempt for pod in members):
         return NEVER
     priority = min(pod.priority for pod in members)
-    rows = [snapshot.nodes.row_by_name.get(name) for name in node_names]
-    live = [row for row in rows if row is not None and snapshot.alive.item(row)]
-    return VICTIMS_ARE_ENDING if any(_has_ending_victims(row, priority, snapshot) for row in live) else None
+    rows = [view.nodes.row_by_name.get(name) for name in node_names]
+    live = [row for row in rows if row is not None and view.alive.item(row)]
+    return VICTIMS_ARE_ENDING if any(_has_ending_victims(row, priority, view) for row in live) else None
 
 
-def _has_ending_victims(row: int, priority: int, snapshot: Snapshot) -> bool:
-    placed = (one.pod for one in snapshot.placed_on(row))
+def _has_ending_victims(row: int, priority: int, view: ClusterView) -> bool:
+    placed = (one.pod for one in view.placed_on(row))
     return any(one.terminating and one.is_preempted and one.priority < priority for one in placed)

@@ -16,9 +16,9 @@ from typing import ClassVar, Final
 from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import PostFiltered, fit_message
 from scheduler.framework.events import ClusterEventWithHint
-from scheduler.framework.interface import Rng
+from scheduler.framework.interface import PreEnqueuePlugin, Rng
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
@@ -27,14 +27,14 @@ from scheduler.plugins.default_preemption.choice import Harm
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Found, Search, find_candidates
 from scheduler.state.cluster import PlacedPod
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DefaultPreemption"
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
-class DefaultPreemption:
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     """Nominates a pod to a node, and names the pods that have to leave it."""
 
     name = NAME
@@ -57,30 +57,35 @@ class DefaultPreemption:
         """Return whether no pod is being evicted for the pod."""
         return not self._is_preempting(pod)
 
-    def postfilter(self, unfit: UnfitPod, snapshot: Snapshot, rng: Rng) -> PostFiltered:
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
         """Return the nomination and its victims, or why preemption does not help. O(nodes) at most."""
-        reason = ineligibility(unfit.context.pod, unfit.fit_error, snapshot)
+        reason = ineligibility(unfit.context.pod, unfit.fit_error, view)
         if reason is not None:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
-        search = find_candidates(unfit, snapshot, self.args, rng)
+        search = find_candidates(unfit, view, self.args, rng)
         if search.candidates:
-            best = candidate_at(min(search.candidates, key=_harm).row, unfit, snapshot)
+            best = candidate_at(min(search.candidates, key=_harm).row, unfit, view)
             if isinstance(best, Status):
                 raise InvariantViolation(f"{unfit.context.pod.key}: the chosen node says {best.message}")
-            return PostFiltered(SUCCESS, snapshot.nodes.name_of(best.row), best.victims, best.n_violations)
+            return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
-        return PostFiltered(unschedulable(f"preemption: {_message(search, snapshot)}"), "")
+        return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
+
+    @property
+    def group_preemptor(self) -> GroupPreemptor:
+        """Return the plugin itself."""
+        return self
 
     def group_ineligibility(
-        self, members: Sequence[Pod], node_names: Collection[str], snapshot: Snapshot
+        self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView
     ) -> str | None:
         """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
-        return group_ineligibility(members, node_names, snapshot)
+        return group_ineligibility(members, node_names, view)
 
-    def reprieve_order(self, pods: Sequence[PlacedPod], snapshot: Snapshot) -> tuple[list[PlacedPod], int]:
+    def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
         """Return the pods in the order of their reprieve, and how many, the first ones, a budget protects."""
-        violating, others = reprieve_order(pods, snapshot)
+        violating, others = reprieve_order(pods, view)
         return [*violating, *others], len(violating)
 
 
@@ -88,11 +93,11 @@ def _harm(found: Found) -> Harm:
     return found.harm
 
 
-def _message(search: Search, snapshot: Snapshot) -> str:
+def _message(search: Search, view: ClusterView) -> str:
     reasons = search.reasons.copy()
-    if n_others := snapshot.n_nodes - search.n_asked:
+    if n_others := view.n_nodes - search.n_asked:
         reasons[NOT_HELPFUL] += n_others
-    return fit_message(snapshot.n_nodes, reasons)
+    return fit_message(view.n_nodes, reasons)
 
 
 def _joined(errors: list[str]) -> str:

@@ -22,7 +22,7 @@ from scheduler.plugins.default_preemption.candidates import NO_VICTIMS, Candidat
 from scheduler.plugins.default_preemption.choice import Harm, harm
 from scheduler.plugins.default_preemption.dry_runs import dry_runs, room_only
 from scheduler.state.arrays import Rows
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 #: Nodes that are asked at once, at least: a few cost as much as one.
 _AT_ONCE: Final = 200
@@ -53,25 +53,25 @@ class Search:
             self.errors.append(status.message)
 
 
-def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemptionArgs, rng: Rng) -> Search:
+def find_candidates(unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionArgs, rng: Rng) -> Search:
     """
     Return the candidates among the nodes whose refusal the removal of pods may lift.
 
     The search begins at a random node. It ends once there are as many candidates as the arguments ask for, one of them
     without violations.
     """
-    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(snapshot.alive))
+    rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive))
     search = Search()
     if not len(rows):
         return search
     wanted = args.n_wanted(len(rows))
     offset = rng.randrange(len(rows))
-    has_lower = snapshot.has_lower(unfit.context.pod.priority)[rows]
+    has_lower = view.has_lower(unfit.context.pod.priority)[rows]
     search.note(NO_VICTIMS, int(np.count_nonzero(~has_lower)))
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []
     violating: list[Found] = []
-    for found in _in_turn(ordered, max(wanted, _AT_ONCE), unfit, snapshot, search):
+    for found in _in_turn(ordered, max(wanted, _AT_ONCE), unfit, view, search):
         (violating if found.harm[0] else clean).append(found)
         if clean and len(clean) + len(violating) >= wanted:
             break
@@ -79,11 +79,9 @@ def find_candidates(unfit: UnfitPod, snapshot: Snapshot, args: DefaultPreemption
     return search
 
 
-def _in_turn(
-    rows: Rows, n_first: int, unfit: UnfitPod, snapshot: Snapshot, search: Search
-) -> Iterator[Found]:
+def _in_turn(rows: Rows, n_first: int, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found]:
     """Yield the candidates among the rows in this order; tell the search what the others say."""
-    room = room_only(unfit, snapshot)
+    room = room_only(unfit, view)
     begin, n_at_once, n_next = 0, n_first, _AT_ONCE
     while begin < len(rows):
         some = rows[begin : begin + n_at_once]
@@ -91,30 +89,30 @@ def _in_turn(
         # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
         n_at_once, n_next = n_next, 2 * n_next
         yield from (
-            _one_by_one(some, unfit, snapshot, search)
+            _one_by_one(some, unfit, view, search)
             if room is None
-            else _at_once(some, room, unfit, snapshot, search)
+            else _at_once(some, room, unfit, view, search)
         )
 
 
 def _at_once(
-    rows: Rows, room: RoomOnly, unfit: UnfitPod, snapshot: Snapshot, search: Search
+    rows: Rows, room: RoomOnly, unfit: UnfitPod, view: ClusterView, search: Search
 ) -> Iterator[Found]:
-    answers = dry_runs(rows, unfit.context.pod, room, snapshot)
+    answers = dry_runs(rows, unfit.context.pod, room, view)
     is_refused = ~(answers.is_undecided | answers.is_candidate)
     search.n_asked += int(np.count_nonzero(is_refused))
     search.reasons += answers.reasons(room)
     is_undecided, numbers, harms = answers.is_undecided.tolist(), rows.tolist(), answers.harms
     for index in np.flatnonzero(~is_refused).tolist():
         if is_undecided[index]:
-            yield from _one_by_one(rows[index : index + 1], unfit, snapshot, search)
+            yield from _one_by_one(rows[index : index + 1], unfit, view, search)
         else:
             yield Found(harms[index], numbers[index])
 
 
-def _one_by_one(rows: Rows, unfit: UnfitPod, snapshot: Snapshot, search: Search) -> Iterator[Found]:
+def _one_by_one(rows: Rows, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found]:
     for row in rows.tolist():
-        answer = candidate_at(row, unfit, snapshot)
+        answer = candidate_at(row, unfit, view)
         if isinstance(answer, Candidate):
             yield Found(harm(answer.victims, answer.n_violations), row)
         else:

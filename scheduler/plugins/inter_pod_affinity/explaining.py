@@ -46,11 +46,9 @@ def affinity_rules(context: ExplainContext, terms: IncomingTerms, *, is_exempt: 
 def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
     if terms.required is None:
         return
-    nothing = np.zeros(context.snapshot.n_rows, dtype=np.int64)
-    for key, near in zip(
-        terms.required_keys, affinity_masks(context.pod, context.snapshot, terms), strict=True
-    ):
-        refused = context.snapshot.alive & ~near
+    nothing = np.zeros(context.view.n_rows, dtype=np.int64)
+    for key, near in zip(terms.required_keys, affinity_masks(context.pod, context.view, terms), strict=True):
+        refused = context.view.alive & ~near
         rule = _rule(context, "requiredAffinity", key, terms.required, refused, nothing)
         yield replace(
             rule, required_pods=terms.required, other_changes=lambda row: (_required_pod(context, row),)
@@ -59,16 +57,16 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
 
 def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
     for matcher, key, max_pods in dict.fromkeys(terms.anti):
-        n_selected = context.snapshot.pods_by_domain(matcher, key).on_nodes()
+        n_selected = context.view.pods_by_domain(matcher, key).on_nodes()
         yield _limit(context, "requiredAntiAffinity", key, matcher, n_selected, max_pods - 1)
 
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
-    snapshot = context.snapshot
+    view = context.view
     existing = [
         term
-        for term in snapshot.existing_terms(snapshot.label_set(context.pod))
-        if not snapshot.gives_way(term.key, context.pod)
+        for term in view.existing_terms(view.label_set(context.pod))
+        if not view.gives_way(term.key, context.pod)
     ]
     yield from (_forbidding(context, term) for term in existing if term.is_forbidding)
     yield from (_limiting(context, term) for term in existing if term.is_limiting)
@@ -76,9 +74,9 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
 
 def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term that allows no selected pod in a domain with a declaring pod."""
-    snapshot, key = context.snapshot, term.key.topology_key
-    declaring = snapshot.declaring(term)
-    n_declaring = snapshot.column(key).per_domain(declaring).on_nodes()
+    view, key = context.view, term.key.topology_key
+    declaring = view.declaring(term)
+    n_declaring = view.column(key).per_domain(declaring).on_nodes()
     return replace(
         _limit(context, "existingAntiAffinity", key, term.key.matcher, n_declaring, 0),
         counts=declaring.astype(np.int64),
@@ -89,9 +87,9 @@ def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
 
 def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term with maxPodsPerDomain above 1; it limits only domains with a declaring pod."""
-    snapshot, key, matcher = context.snapshot, term.key.topology_key, term.key.matcher
-    is_declared = snapshot.column(key).per_domain(snapshot.declaring(term)).on_nodes() > 0
-    n_selected = np.where(is_declared, snapshot.pods_by_domain(matcher, key).on_nodes(), 0)
+    view, key, matcher = context.view, term.key.topology_key, term.key.matcher
+    is_declared = view.column(key).per_domain(view.declaring(term)).on_nodes() > 0
+    n_selected = np.where(is_declared, view.pods_by_domain(matcher, key).on_nodes(), 0)
     rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term.key) - 1)
     return replace(
         rule,
@@ -105,7 +103,7 @@ def _limit(
     context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: int
 ) -> BlockingRule:
     """Return the rule that a domain has at most `most` pods before the pod is placed there."""
-    alive = context.snapshot.alive
+    alive = context.view.alive
     n_to_remove = np.where(alive, np.maximum(n_existing - most, 0), 0)
     rule = _rule(context, kind, key, matcher, n_to_remove > 0, n_to_remove)
     return replace(rule, max_existing=most)
@@ -114,18 +112,18 @@ def _limit(
 def _rule(
     context: ExplainContext, kind: str, key: str, matcher: PodMatcher, refused: Mask, n_to_remove: Amounts
 ) -> BlockingRule:
-    snapshot = context.snapshot
+    view = context.view
     selects = dict.fromkeys(selector_text(selector) for _, selector in matcher.parts)
     namespaces = dict.fromkeys(namespaces_text(rule.names, rule.selector) for rule, _ in matcher.parts)
     return BlockingRule(
         kind=kind,
         topology_key=key,
-        column=snapshot.column(key),
+        column=view.column(key),
         selects=_SEPARATOR.join(selects),
         namespaces=_SEPARATOR.join(namespaces),
         refused=refused,
-        eligible=snapshot.eligible((key,)),
-        counts=snapshot.selected(matcher).by_row.astype(np.int64),
+        eligible=view.eligible((key,)),
+        counts=view.selected(matcher).by_row.astype(np.int64),
         n_to_remove=n_to_remove,
         find_pods=lambda: context.selected_pods(matcher),
     )
@@ -143,7 +141,7 @@ def _required_pod(context: ExplainContext, row: int) -> RunPod:
         namespaces = covered if namespaces is None else namespaces & covered
     own = context.pod.namespace
     names = namespaces or {own}
-    return RunPod(own if own in names else min(names), labels, context.snapshot.nodes.name_of(row))
+    return RunPod(own if own in names else min(names), labels, context.view.nodes.name_of(row))
 
 
 def changes_for_all_nodes(context: ExplainContext) -> Iterator[Changes]:

@@ -29,10 +29,10 @@ from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Mask
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.matching import PodMatcher
-from scheduler.state.snapshot import Snapshot
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -44,32 +44,32 @@ EXISTING_ANTI_AFFINITY_BROKEN: Final = unschedulable(
 Rule = tuple[Mask, Status]
 
 
-def own_rules(context: PodContext, snapshot: Snapshot, terms: IncomingTerms) -> Iterator[Rule]:
+def own_rules(context: PodContext, view: ClusterView, terms: IncomingTerms) -> Iterator[Rule]:
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
-    for mask in affinity_masks(context.pod, snapshot, terms, context.siblings):
+    for mask in affinity_masks(context.pod, view, terms, context.siblings):
         yield mask, AFFINITY_NOT_MET
     for matcher, key, max_pods in terms.anti:
-        yield ~snapshot.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
+        yield ~view.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
 
 
 def affinity_masks(
-    pod: Pod, snapshot: Snapshot, terms: IncomingTerms, siblings: Sequence[Pod] = ()
+    pod: Pod, view: ClusterView, terms: IncomingTerms, siblings: Sequence[Pod] = ()
 ) -> list[Mask]:
     """Return per key of `terms.required_keys` the rows whose domain has a pod that all required terms select."""
     matcher = terms.required
     if matcher is None:
         return []
-    masks = [snapshot.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
+    masks = [view.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
     if not any(mask.any() for mask in masks) and any(
-        _selects(matcher, one, snapshot) for one in (pod, *siblings)
+        _selects(matcher, one, view) for one in (pod, *siblings)
     ):
         # The first pod of a group: no pod matches in any domain of any key, but the pod itself or one to come does.
-        return [snapshot.eligible((key,)) for key in terms.required_keys]
+        return [view.eligible((key,)) for key in terms.required_keys]
     return masks
 
 
-def _selects(matcher: PodMatcher, pod: Pod, snapshot: Snapshot) -> bool:
-    return matcher.matches(pod.namespace, pod.labels, snapshot.namespace_labels(pod.namespace))
+def _selects(matcher: PodMatcher, pod: Pod, view: ClusterView) -> bool:
+    return matcher.matches(pod.namespace, pod.labels, view.namespace_labels(pod.namespace))
 
 
 def existing_rule(refused: Sequence[Mask]) -> Rule:
@@ -77,18 +77,18 @@ def existing_rule(refused: Sequence[Mask]) -> Rule:
     return ~reduce(or_, refused), EXISTING_ANTI_AFFINITY_BROKEN
 
 
-def forbidden_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
+def forbidden_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
     """Yield per topology key the rows in domains with a pod whose anti-affinity selects the incoming pod. 4 µs each."""
-    for per_domain in forbidding_sums(context, snapshot).values():
+    for per_domain in forbidding_sums(context, view).values():
         if per_domain.amounts.any():
             yield per_domain.at_least(1)
 
 
-def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
+def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
     """Yield per limiting term the rows in domains that have a declaring pod and as many selected pods as allowed."""
-    for term in limiting_terms(context, snapshot):
+    for term in limiting_terms(context, view):
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
-        pods = snapshot.pods_by_domain(term.key.matcher, term.key.topology_key)
+        pods = view.pods_by_domain(term.key.matcher, term.key.topology_key)
         domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
         full = domains[(pods.amounts[domains] >= domain_capacity(term.key)) & (domains != ABSENT)]
         if len(full):
@@ -97,35 +97,35 @@ def full_domains(context: PodContext, snapshot: Snapshot) -> Iterator[Mask]:
             yield is_full.take(pods.ids)
 
 
-def forbidding_sums(context: PodContext, snapshot: Snapshot) -> Mapping[str, PerDomain]:
+def forbidding_sums(context: PodContext, view: ClusterView) -> Mapping[str, PerDomain]:
     """Return by topology key how many pods per domain declare anti-affinity that selects the incoming pod."""
     if context.pod.spec.ignores_annotations:
-        return snapshot.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
-    found = snapshot.term_sums("forbidding", context.label_set, _forbids).by_key
+        return view.term_sums("forbidding by spec", context.label_set, _forbids_by_spec).by_key
+    found = view.term_sums("forbidding", context.label_set, _forbids).by_key
     if not context.pod.spec.relaxed_anti:
         return found
     by_key = dict(found)
-    for term in yielding_terms(context, snapshot):
+    for term in yielding_terms(context, view):
         key = term.key.topology_key
         if term.is_forbidding and key in by_key:
-            its = snapshot.column(key).per_domain(snapshot.declaring(term))
+            its = view.column(key).per_domain(view.declaring(term))
             by_key[key] = PerDomain(by_key[key].amounts - its.amounts, by_key[key].ids)
     return by_key
 
 
-def yielding_terms(context: PodContext, snapshot: Snapshot) -> frozenset[ExistingPodTerm]:
+def yielding_terms(context: PodContext, view: ClusterView) -> frozenset[ExistingPodTerm]:
     """Return the terms of placed pods that select the incoming pod, but yield to it."""
     return frozenset(
-        term for term in snapshot.yielding_to(context.pod) if snapshot.selects(term.key.matcher, context.pod)
+        term for term in view.yielding_to(context.pod) if view.selects(term.key.matcher, context.pod)
     )
 
 
-def limiting_terms(context: PodContext, snapshot: Snapshot) -> Iterator[ExistingPodTerm]:
+def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingPodTerm]:
     """Yield the limiting terms of placed pods that select the incoming pod."""
-    if not snapshot.has_limits or context.pod.spec.ignores_annotations:
+    if not view.has_limits or context.pod.spec.ignores_annotations:
         return
-    found = snapshot.term_sums("limiting", context.label_set, _limits, limiting=True).weights
-    yielding = yielding_terms(context, snapshot) if context.pod.spec.relaxed_anti else ()
+    found = view.term_sums("limiting", context.label_set, _limits, limiting=True).weights
+    yielding = yielding_terms(context, view) if context.pod.spec.relaxed_anti else ()
     for term, limits in found.items():
         if limits and term.pods_by_row and term not in yielding:
             yield term

@@ -25,7 +25,15 @@ from scheduler.framework.events import (
     queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    RuleFilter,
+    ScorePlugin,
+)
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
@@ -45,13 +53,13 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
 from scheduler.plugins.inter_pod_affinity.scoring import AffinityScorer, preference_sums
 from scheduler.plugins.inter_pod_affinity.terms import incoming_terms
 from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import NamespaceRule, declared_rule, incoming_rule
-from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "InterPodAffinity"
 
 
-class InterPodAffinity:
+class InterPodAffinity(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by affinity terms of the incoming pod and of running pods."""
 
     name = NAME
@@ -99,7 +107,7 @@ class InterPodAffinity:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip if the pod has no required term and no running pod's anti-affinity refuses a node."""
         pod = context.pod
         if pod.spec.annotation_problem is not None:
@@ -109,14 +117,14 @@ class InterPodAffinity:
         terms = self._terms.of(pod)
         if terms.problem is not None:
             return unresolvable(f"parsing pod: {terms.problem}")
-        if terms.crosses_by_annotation and not snapshot.may_cross(pod.namespace):
+        if terms.crosses_by_annotation and not view.may_cross(pod.namespace):
             return unresolvable(reach_problem(pod.namespace))
-        rules = list(own_rules(context, snapshot, terms))
+        rules = list(own_rules(context, view, terms))
         is_exempt, is_limited = pod.namespace in self._exempt, False
         if not is_exempt:
-            refused = list(forbidden_domains(context, snapshot))
-            is_limited = any(True for _ in limiting_terms(context, snapshot))
-            if is_limited and (full := list(full_domains(context, snapshot))):
+            refused = list(forbidden_domains(context, view))
+            is_limited = any(True for _ in limiting_terms(context, view))
+            if is_limited and (full := list(full_domains(context, view))):
                 self._refused_by_limits.add(pod.spec)
                 refused += full
             if refused:
@@ -124,13 +132,13 @@ class InterPodAffinity:
         if not rules and not is_limited:
             return SKIP
 
-        declared = DeclaredAgainst(context, snapshot)
+        declared = DeclaredAgainst(context, view)
 
         def trial(row: int) -> AffinityTrial:
-            return AffinityTrial(context, terms, snapshot, declared, row, is_exempt=is_exempt)
+            return AffinityTrial(context, terms, view, declared, row, is_exempt=is_exempt)
 
         needs_pods = terms.required is not None
-        return RuleFilter(snapshot.n_rows, *rules, trial=trial, needs_pods=needs_pods)
+        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=needs_pods)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the terms that refuse a node."""
@@ -145,14 +153,14 @@ class InterPodAffinity:
         proposals = partial(changes_for_all_nodes, context)
         return PluginExplanation(rules, proposals=proposals, admitted=admitted)
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip if no preference of the pod, or of a running pod that selects it, applies to any node."""
         terms = self._terms.of(context.pod)
         if terms.problem is not None:
             return failed(f"failed to parse pod: {terms.problem}")
         if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
             return SKIP
-        sums = preference_sums(context, snapshot, terms, self._args.hard_pod_affinity_weight)
+        sums = preference_sums(context, view, terms, self._args.hard_pod_affinity_weight)
         return SKIP if sums is None else AffinityScorer(sums, feasible)
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

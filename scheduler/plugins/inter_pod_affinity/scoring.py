@@ -19,10 +19,10 @@ from scheduler.framework.interface import FeasibleNodes, PodContext
 from scheduler.framework.normalizing import MAX_NODE_SCORE
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amounts, Scores
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.counts import TermSums
 from scheduler.state.existing_terms import ExistingPodTerm, TermKind
-from scheduler.state.snapshot import Snapshot
 
 #: The most entries of a table of scores: 8 KB.
 _TABLE_SIZE: Final = 4096
@@ -70,7 +70,7 @@ def _scores_up_to(span: int) -> Scores:
 
 
 def preference_sums(
-    context: PodContext, snapshot: Snapshot, terms: IncomingTerms, hard_weight: int
+    context: PodContext, view: ClusterView, terms: IncomingTerms, hard_weight: int
 ) -> Amounts | None:
     """
     Return the sum of the weights that apply to each node; None if no term applies to any node.
@@ -79,30 +79,30 @@ def preference_sums(
     Cost: 10 µs per topology key at 5,000 rows.
     """
     weigh = partial(_weight, hard_weight=hard_weight)
-    existing = snapshot.term_sums(("scoring", hard_weight), context.label_set, weigh)
+    existing = view.term_sums(("scoring", hard_weight), context.label_set, weigh)
     by_key = dict(existing.by_key)
     for matcher, key, weight in terms.preferred:
-        pods = snapshot.pods_by_domain(matcher, key)
+        pods = view.pods_by_domain(matcher, key)
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
     sums = [one.on_nodes() for one in by_key.values() if one.amounts.any()]
-    if not sums and not _applies_anywhere(context, snapshot, terms, existing, hard_weight):
+    if not sums and not _applies_anywhere(context, view, terms, existing, hard_weight):
         return None
-    return reduce(add, sums) if sums else np.zeros(snapshot.n_rows, dtype=np.int64)
+    return reduce(add, sums) if sums else np.zeros(view.n_rows, dtype=np.int64)
 
 
 def _applies_anywhere(
-    context: PodContext, snapshot: Snapshot, terms: IncomingTerms, existing: TermSums, hard_weight: int
+    context: PodContext, view: ClusterView, terms: IncomingTerms, existing: TermSums, hard_weight: int
 ) -> bool:
     """Return whether a term applies to some node, for sums that are all 0: weights may cancel out."""
-    n_rows = snapshot.n_rows
+    n_rows = view.n_rows
     for matcher, key, _ in terms.preferred:
-        has_key = snapshot.column(key).ids[:n_rows] != ABSENT
-        if has_key.any() and snapshot.selected(matcher).by_row[has_key].any():
+        has_key = view.column(key).ids[:n_rows] != ABSENT
+        if has_key.any() and view.selected(matcher).by_row[has_key].any():
             return True
     if not existing.by_key:
         return False
-    applying = snapshot.term_sums(
+    applying = view.term_sums(
         ("applying", hard_weight), context.label_set, partial(_applies, hard_weight=hard_weight)
     )
     return any(sums.amounts.any() for sums in applying.by_key.values())

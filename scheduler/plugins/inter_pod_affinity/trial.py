@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.framework.interface import PodContext
+from scheduler.framework.interface import CountingExtensions, PodContext
 from scheduler.framework.status import Status
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import usable
@@ -25,11 +25,11 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
     limiting_terms,
 )
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
 from scheduler.state.existing_terms import TermKey, TermKind
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
-from scheduler.state.snapshot import Snapshot
 
 
 @dataclass(slots=True)
@@ -47,38 +47,38 @@ class DeclaredAgainst:
     Kept by label set and spec during one decision.
     """
 
-    def __init__(self, context: PodContext, snapshot: Snapshot) -> None:
+    def __init__(self, context: PodContext, view: ClusterView) -> None:
         self._context = context
-        self._snapshot = snapshot
+        self._view = view
         self._known: dict[tuple[LabelSet, PodSpec], list[TermKey]] = {}
 
     def by(self, pod: Pod) -> list[TermKey]:
         """Return the terms that the pod declares; one may occur twice. 1 µs if known, else 2 µs for each."""
-        key = self._snapshot.label_set(pod), pod.spec
+        key = self._view.label_set(pod), pod.spec
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = [
                 term
-                for term in self._snapshot.declared_terms(pod)
+                for term in self._view.declared_terms(pod)
                 if term.kind is TermKind.REQUIRED_ANTI
                 and self._selects(term.matcher)
-                and not self._snapshot.gives_way(term, self._context.pod)
+                and not self._view.gives_way(term, self._context.pod)
             ]
         return known
 
     def _selects(self, matcher: PodMatcher) -> bool:
         pod = self._context.pod
-        return matcher.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
+        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
 
-class AffinityTrial:
+class AffinityTrial(CountingExtensions):
     """The three rules at one row."""
 
     def __init__(
         self,
         context: PodContext,
         terms: IncomingTerms,
-        snapshot: Snapshot,
+        view: ClusterView,
         declared: DeclaredAgainst,
         row: int,
         *,
@@ -88,7 +88,7 @@ class AffinityTrial:
         self._declared = declared
         self._context = context
         self._terms = terms
-        self._snapshot = snapshot
+        self._view = view
         self._row = row
         self._is_exempt = is_exempt
         self._n_required = 0
@@ -155,11 +155,11 @@ class AffinityTrial:
         """Return whether the required terms select a pod in another domain of the key. O(domains)."""
         if self._terms.required is None:
             return False
-        amounts = self._snapshot.pods_by_domain(self._terms.required, key).amounts
+        amounts = self._view.pods_by_domain(self._terms.required, key).amounts
         return int(np.count_nonzero(amounts)) > int(amounts.item(self._domain(key)) != 0)
 
     def _domain(self, key: str) -> int:
-        return self._snapshot.column(key).ids.item(self._row)
+        return self._view.column(key).ids.item(self._row)
 
     def _has(self, key: str) -> bool:
         return self._domain(key) != ABSENT
@@ -168,23 +168,23 @@ class AffinityTrial:
         """Return the number of placed pods in the node's domain that the matcher selects; 0 without the label."""
         if matcher is None or not self._has(key):
             return 0
-        return self._snapshot.pods_by_domain(matcher, key).amounts.item(self._domain(key))
+        return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
     def _n_selected_now(self, key: TermKey) -> int:
         moved = sum(delta * self._selects(key.matcher, pod) for pod, delta in self._moved)
         return self._n_selected(key.matcher, key.topology_key) + moved
 
     def _selects(self, matcher: PodMatcher, pod: Pod) -> bool:
-        return matcher.matches(pod.namespace, pod.labels, self._snapshot.namespace_labels(pod.namespace))
+        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
     def _n_forbidding(self) -> dict[str, int]:
-        by_key = forbidding_sums(self._context, self._snapshot)
+        by_key = forbidding_sums(self._context, self._view)
         return {key: sums.amounts.item(sums.ids.item(self._row)) for key, sums in by_key.items()}
 
     def _existing_limits(self) -> dict[TermKey, _Limit]:
         found = {}
-        for term in limiting_terms(self._context, self._snapshot):
-            key, ids = term.key, self._snapshot.column(term.key.topology_key).ids
+        for term in limiting_terms(self._context, self._view):
+            key, ids = term.key, self._view.column(term.key.topology_key).ids
             here = self._domain(key.topology_key)
             n_declaring = sum(n for row, n in term.pods_by_row.items() if ids.item(row) == here)
             found[key] = _Limit(n_declaring, self._n_selected(key.matcher, key.topology_key))

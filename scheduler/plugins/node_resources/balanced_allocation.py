@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored
+from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext, PreScored, ScorePlugin
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
@@ -25,25 +25,24 @@ from scheduler.model.requests import balanced_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
 from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_table import NodeTable
-from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(ScorePlugin):
     """Scores nodes by the balance of used resources. It refuses no node, so it registers no event."""
 
     name = NAME
     extension_points: ClassVar = ("preScore", "score")
-    default_weight: ClassVar = 1
     args_type: ClassVar = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
         self._request = MemoBySpec(balanced_request)
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod that requests none of the configured resources."""
         del feasible  # scores are absolute: nothing is compared between nodes
         pod = context.pod
@@ -51,8 +50,8 @@ class NodeResourcesBalancedAllocation:
         if not any(request.get(name) for name in self._resources):
             return SKIP
         amounts = tuple(request.get(name, 0) for name in self._resources)
-        nodes = snapshot.nodes
-        return FinalScores(snapshot.scores_per_row((self, amounts), partial(self._scores, nodes, request)))
+        nodes = view.nodes
+        return FinalScores(view.scores_per_row((self, amounts), partial(self._scores, nodes, request)))
 
     def _scores(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """Return scores from 50 to 100."""

@@ -37,7 +37,7 @@ def explain_shortages(context: ExplainContext, request: Request) -> PluginExplan
 
 def _shortage_text(context: ExplainContext, request: Request, rows: Rows) -> str:
     """Return as text the first resource short on all rows: the request, and the most that any row has left."""
-    nodes = context.snapshot.nodes
+    nodes = context.view.nodes
     for name, amount in sorted(request):
         if nodes.allocatable(name) is None:
             continue
@@ -51,7 +51,7 @@ def _effort(context: ExplainContext, request: Request, rows: Rows) -> Fractions:
     """Return at least 1 per row, more for a larger shortage, so that nodes with small shortages come first."""
     effort = np.zeros(len(rows))
     for name, amount in ((PODS, 1), *request):
-        short = np.maximum(amount - _left(context.snapshot.nodes, name, rows), 0)
+        short = np.maximum(amount - _left(context.view.nodes, name, rows), 0)
         effort = np.maximum(effort, np.where(short > 0, 1.0 + short / amount / 2, 0.0))
     return effort
 
@@ -62,7 +62,7 @@ def _left(nodes: NodeTable, resource: str, rows: RowIndex) -> Amount:
 
 def _make_room(context: ExplainContext, request: Request, row: int) -> list[Changes]:
     """Return two alternatives: few pods leave the node, or the node gets more of the resources that are short."""
-    nodes = context.snapshot.nodes
+    nodes = context.view.nodes
     missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *request)}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)

@@ -22,17 +22,19 @@ import numpy as np
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
+    CountingExtensions,
     FeasibleNodes,
+    FilterPlugin,
     FinalScores,
-    NodeTrial,
     PodContext,
     PreFiltered,
+    PreFilterExtensions,
     PreScored,
     RoomFilter,
+    ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.pod_groups import CountsCopies
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
@@ -58,8 +60,8 @@ from scheduler.state.arrays import (
     minimum,
     truncated,
 )
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_table import NodeTable
-from scheduler.state.snapshot import Snapshot
 
 NAME: Final = "NodeResourcesFit"
 
@@ -71,12 +73,11 @@ _SHAPE_FACTOR: Final = 10
 _Request = tuple[tuple[str, int], ...]
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by their free resources."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "placementScore")
-    default_weight: ClassVar = 1
     args_type: ClassVar = NodeResourcesFitArgs
 
     def __init__(self, args: NodeResourcesFitArgs, _context: PluginContext) -> None:
@@ -101,21 +102,21 @@ class NodeResourcesFit:
             ),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Return the filter; no pod is skipped, since each counts as one pod."""
-        return _RoomFilter(self._request.of(context.pod), snapshot)
+        return _RoomFilter(self._request.of(context.pod), view)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Group nodes by shortage; propose to remove pods or to add room."""
         return explain_shortages(context, self._request.of(context.pod))
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Return the scorer; no pod is skipped."""
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(context.pod)
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
         key = (self, amounts)
-        return FinalScores(snapshot.scores_per_row(key, partial(self._means, snapshot.nodes, request)))
+        return FinalScores(view.scores_per_row(key, partial(self._means, view.nodes, request)))
 
     def _means(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
@@ -185,23 +186,23 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
     return name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
 
 
-class _RoomFilter(RoomFilter, CountsCopies):
+class _RoomFilter(RoomFilter):
     """Refuses nodes with fewer pods or resources left than the pod needs."""
 
-    def __init__(self, request: _Request, snapshot: Snapshot) -> None:
+    def __init__(self, request: _Request, view: ClusterView) -> None:
         self.request = request
         self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
-        self._nodes = snapshot.nodes
-        self._snapshot = snapshot
+        self._nodes = view.nodes
+        self._view = view
         self._used: dict[PodSpec, tuple[int, ...]] = {}
 
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._snapshot.per_row((NAME, self.request), self._fitting, np.bool_)
+        return self._view.per_row((NAME, self.request), self._fitting, np.bool_)
 
     def copies(self) -> Amounts:
         """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
-        rows, nodes = slice(0, self._snapshot.n_rows), self._nodes
+        rows, nodes = slice(0, self._view.n_rows), self._nodes
         most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
         for name, amount in self.request:
             np.minimum(most, np.asarray(nodes.left(name, rows)) // amount, out=most)
@@ -221,7 +222,7 @@ class _RoomFilter(RoomFilter, CountsCopies):
         """
         rows = np.flatnonzero(~self.mask())
         of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.intp)
+        codes = np.zeros(self._view.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
 
@@ -236,7 +237,7 @@ class _RoomFilter(RoomFilter, CountsCopies):
             unresolvable |= use is None or amount > use[1]
         return combined_statuses(short, unresolvable, self.reasons)
 
-    def trial(self, row: int) -> NodeTrial:
+    def trial(self, row: int) -> PreFilterExtensions:
         """Return the answer while pods come and go."""
         return _RoomTrial(self, self._nodes, row)
 
@@ -244,14 +245,14 @@ class _RoomFilter(RoomFilter, CountsCopies):
         """Return what another pod takes of each requested resource. 0.3 µs for a known spec."""
         found = self._used.get(pod.spec) if pod.resize is None else None
         if found is None:
-            requested = self._snapshot.usage_of(pod).requested
+            requested = self._view.usage_of(pod).requested
             found = tuple(requested.get(name, 0) for name, _ in self.request)
             if pod.resize is None:
                 self._used[pod.spec] = found
         return found
 
 
-class _RoomTrial:
+class _RoomTrial(CountingExtensions):
     """The room on one node while pods come and go there."""
 
     __slots__ = ("_filter", "_left", "_n_pods_left", "_nodes", "_row")

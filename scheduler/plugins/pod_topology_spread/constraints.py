@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Gate, Semantics
 from scheduler.model.terms import Problem, SpreadConstraint
 from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
 from scheduler.state.matching import NamespaceRule, PodMatcher
@@ -55,15 +55,15 @@ class SpreadConstraints:
     """Returns the constraints of a pod, computed once per spec or once per default selector."""
 
     def __init__(
-        self, args: PodTopologySpreadArgs, gates: FeatureGates, default_selector: DefaultSelector
+        self, args: PodTopologySpreadArgs, semantics: Semantics, default_selector: DefaultSelector
     ) -> None:
-        self._gates = gates
+        self._semantics = semantics
         self._default_selector = default_selector
         self._defaults = tuple(parsed_default(c) for c in args.effective_default_constraints)
         # Memos of functions, not of bound methods: these would be reference cycles, freed only by a full collection.
-        self._own = MemoBySpec(partial(_own_constraints, gates=gates))
+        self._own = MemoBySpec(partial(_own_constraints, semantics=semantics))
         self._of_default = lru_cache(maxsize=_MEMOIZED_SELECTORS)(
-            partial(_default_constraints, defaults=self._defaults, gates=gates)
+            partial(_default_constraints, defaults=self._defaults, semantics=semantics)
         )
 
     @property
@@ -74,7 +74,7 @@ class SpreadConstraints:
     def of(self, pod: Pod, *, hard: bool) -> tuple[Constraint, ...]:
         """Return the pod's hard or soft constraints; of the defaults if the pod declares neither."""
         if pod.spec.spread:
-            own = self._own.of(pod) or _resolved(pod, self._gates)
+            own = self._own.of(pod) or _resolved(pod, self._semantics)
             return own[not hard]
         if not any(c.hard is hard for c in self._defaults):
             return ()
@@ -100,23 +100,24 @@ def parsed_default(constraint: DefaultConstraint) -> SpreadConstraint:
     )
 
 
-def _own_constraints(pod: Pod, *, gates: FeatureGates) -> _HardAndSoft | None:
+def _own_constraints(pod: Pod, *, semantics: Semantics) -> _HardAndSoft | None:
     """Return the constraints of the pod's spec, None if they depend on its labels too."""
-    if gates.match_label_keys_in_pod_topology_spread and has_match_label_keys(pod):
+    if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) and has_match_label_keys(pod):
         return None
-    return _resolved(pod, gates)
+    return _resolved(pod, semantics)
 
 
-def _resolved(pod: Pod, gates: FeatureGates) -> _HardAndSoft:
+def _resolved(pod: Pod, semantics: Semantics) -> _HardAndSoft:
     return _hard_and_soft(
-        (c.hard, _constraint(c, _selector(pod, c, gates), pod.namespace, gates)) for c in pod.spec.spread
+        (c.hard, _constraint(c, _selector(pod, c, semantics), pod.namespace, semantics))
+        for c in pod.spec.spread
     )
 
 
 def _default_constraints(
-    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], gates: FeatureGates
+    selector: Selector, namespace: str, *, defaults: Sequence[SpreadConstraint], semantics: Semantics
 ) -> _HardAndSoft:
-    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, gates)) for c in defaults)
+    return _hard_and_soft((c.hard, _constraint(c, selector, namespace, semantics)) for c in defaults)
 
 
 def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSoft:
@@ -126,18 +127,18 @@ def _hard_and_soft(constraints: Iterable[tuple[bool, Constraint]]) -> _HardAndSo
     return tuple(both[0]), tuple(both[1])
 
 
-def _selector(pod: Pod, declared: SpreadConstraint, gates: FeatureGates) -> Selector:
+def _selector(pod: Pod, declared: SpreadConstraint, semantics: Semantics) -> Selector:
     selector = NOTHING if isinstance(declared.selector, Problem) else declared.selector
-    if gates.match_label_keys_in_pod_topology_spread and declared.match_label_keys:
+    if semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD) and declared.match_label_keys:
         own = {key: pod.labels[key] for key in declared.match_label_keys if key in pod.labels}
         selector = with_requirements(selector, own)
     return selector
 
 
 def _constraint(
-    declared: SpreadConstraint, selector: Selector, namespace: str, gates: FeatureGates
+    declared: SpreadConstraint, selector: Selector, namespace: str, semantics: Semantics
 ) -> Constraint:
-    policies = gates.node_inclusion_policy_in_pod_topology_spread
+    policies = semantics.enabled(Gate.NODE_INCLUSION_POLICY_IN_POD_TOPOLOGY_SPREAD)
     return Constraint(
         max_skew=declared.max_skew,
         topology_key=declared.topology_key,

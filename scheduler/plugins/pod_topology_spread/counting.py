@@ -11,9 +11,9 @@ from scheduler.model.pods import Pod
 from scheduler.model.terms import HOSTNAME_KEY
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.state.arrays import Counts, Mask, Rows
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
-from scheduler.state.snapshot import Snapshot
 
 
 class CountedPods(NamedTuple):
@@ -56,16 +56,16 @@ class CountedPods(NamedTuple):
 
 
 def counted_pods(
-    pod: Pod, snapshot: Snapshot, constraints: Sequence[Constraint], keys: tuple[str, ...]
+    pod: Pod, view: ClusterView, constraints: Sequence[Constraint], keys: tuple[str, ...]
 ) -> list[CountedPods]:
     """Return the counted pods of each constraint. `keys`: labels that an eligible node must have."""
     rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
     return [
         CountedPods(
             one,
-            snapshot.column(one.topology_key),
-            None if one.matcher is None else snapshot.selected(one.matcher, live_only=True),
-            snapshot.eligible(
+            view.column(one.topology_key),
+            None if one.matcher is None else view.selected(one.matcher, live_only=True),
+            view.eligible(
                 keys,
                 rule if one.honor_node_affinity and not rule.matches_all_nodes else None,
                 tolerations if one.honor_node_taints else None,

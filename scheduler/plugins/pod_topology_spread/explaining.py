@@ -19,7 +19,7 @@ from scheduler.syntax.selectors import NOTHING
 
 def spread_rules(context: ExplainContext, constraints: Sequence[Constraint]) -> list[BlockingRule]:
     """Return the constraints that refuse a node, in the pod's order. O(constraints x nodes)."""
-    counted = counted_pods(context.pod, context.snapshot, constraints, topology_keys(constraints))
+    counted = counted_pods(context.pod, context.view, constraints, topology_keys(constraints))
     rules = [_rule(context, one) for one in counted]
     return [rule for rule in rules if rule.refused.any()]
 
@@ -33,7 +33,7 @@ def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
 
 
 def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
-    constraint, column, alive = counted.constraint, counted.column, context.snapshot.alive
+    constraint, column, alive = counted.constraint, counted.column, context.view.alive
     per_domain, domains = counted.per_domain(), counted.domains()
     fewest, own = counted.fewest(per_domain, domains), constraint.selects(context.pod)
     most = fewest + constraint.max_skew - int(own)

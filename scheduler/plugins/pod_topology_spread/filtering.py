@@ -16,19 +16,19 @@ from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread.counting import CountedPods
 from scheduler.state.arrays import Mask
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
 
 
 def skew_rules(
-    pod: Pod, snapshot: Snapshot, all_counted: Sequence[CountedPods]
+    pod: Pod, view: ClusterView, all_counted: Sequence[CountedPods]
 ) -> Iterator[tuple[Mask, Status]]:
     """Yield two rules per constraint, in order: the node has the label, and the skew is at most maxSkew."""
     for counted in all_counted:
-        if counted.column.n_labelled < snapshot.n_nodes:
-            yield snapshot.eligible((counted.constraint.topology_key,)), NO_LABEL
+        if counted.column.n_labelled < view.n_nodes:
+            yield view.eligible((counted.constraint.topology_key,)), NO_LABEL
         yield within_skew(counted, selects_itself=counted.constraint.selects(pod)), SKEWED
 
 

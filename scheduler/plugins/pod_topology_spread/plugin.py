@@ -15,7 +15,15 @@ from typing import ClassVar, Final
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored, RuleFilter
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    RuleFilter,
+    ScorePlugin,
+)
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed
 from scheduler.model.nodes import Node, Workload
@@ -30,7 +38,7 @@ from scheduler.plugins.pod_topology_spread.explaining import match_label_keys_to
 from scheduler.plugins.pod_topology_spread.filtering import skew_rules
 from scheduler.plugins.pod_topology_spread.scoring import SpreadScorer
 from scheduler.plugins.pod_topology_spread.trial import SkewTrials
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "PodTopologySpread"
 
@@ -43,7 +51,7 @@ _WORKLOADS: Final = (
 )
 
 
-class PodTopologySpread:
+class PodTopologySpread(FilterPlugin, ScorePlugin):
     """Filters nodes by hard topology spread constraints, and scores them by soft ones."""
 
     name = NAME
@@ -54,7 +62,7 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         #: Returns the constraints of a pod.
-        self.constraints = SpreadConstraints(args, context.gates, context.default_selector)
+        self.constraints = SpreadConstraints(args, context.semantics, context.default_selector)
         self._system_defaulting = args.defaulting_type == "System"
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -85,25 +93,25 @@ class PodTopologySpread:
             ]
         return events
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without hard constraints."""
         if problem := spread_problem(context.pod):
             return failed(f"get constraints from pod: {problem}")
         constraints = self.constraints.of(context.pod, hard=True)
         if not constraints:
             return SKIP
-        counted = counted_pods(context.pod, snapshot, constraints, topology_keys(constraints))
-        rules = skew_rules(context.pod, snapshot, counted)
+        counted = counted_pods(context.pod, view, constraints, topology_keys(constraints))
+        rules = skew_rules(context.pod, view, counted)
         # A pod that leaves makes its own domain emptier, so that the skew of this domain does not grow.
         trials = SkewTrials(context.pod, counted)
-        return RuleFilter(snapshot.n_rows, *rules, trial=trials, needs_pods=False)
+        return RuleFilter(view.n_rows, *rules, trial=trials, needs_pods=False)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the constraints that refuse a node."""
         rules = spread_rules(context, self.constraints.of(context.pod, hard=True))
         return PluginExplanation(rules, proposals=partial(match_label_keys_to_add, context))
 
-    def prescore(self, context: PodContext, snapshot: Snapshot, feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod without soft constraints."""
         pod = context.pod
         if problem := spread_problem(pod):
@@ -112,7 +120,7 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         needs_all_keys = bool(pod.spec.spread) or not self._system_defaulting
-        return SpreadScorer(pod, snapshot, feasible, constraints, needs_all_keys=needs_all_keys)
+        return SpreadScorer(pod, view, feasible, constraints, needs_all_keys=needs_all_keys)
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         """Source: plugin.go, isSchedulableAfterPodChange (kubernetes 1.36)."""

@@ -21,8 +21,8 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread.constraints import Constraint
 from scheduler.plugins.pod_topology_spread.counting import CountedPods, counted_pods, topology_keys
 from scheduler.state.arrays import Amounts, Counts, Fractions, Scores, rounded
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, LabelColumn
-from scheduler.state.snapshot import Snapshot
 
 
 class SpreadScorer:
@@ -31,20 +31,20 @@ class SpreadScorer:
     def __init__(
         self,
         pod: Pod,
-        snapshot: Snapshot,
+        view: ClusterView,
         feasible: FeasibleNodes,
         constraints: Sequence[Constraint],
         *,
         needs_all_keys: bool,
     ) -> None:
-        self._snapshot = snapshot
+        self._view = view
         self._feasible = feasible
         self._keys = topology_keys(constraints) if needs_all_keys else ()
-        self._counted = counted_pods(pod, snapshot, constraints, self._keys)
+        self._counted = counted_pods(pod, view, constraints, self._keys)
         #: Feasible nodes that have all keys, if all are needed; upstream ignores the others.
         self._scored = feasible
-        if any(snapshot.column(key).n_labelled < snapshot.n_nodes for key in self._keys):
-            self._scored = FeasibleNodes(feasible.mask & snapshot.eligible(self._keys))
+        if any(view.column(key).n_labelled < view.n_nodes for key in self._keys):
+            self._scored = FeasibleNodes(feasible.mask & view.eligible(self._keys))
 
     def raw(self) -> Amounts:
         """Return the sum of all constraints' points, rounded half up: int64 array of shape (n_rows,)."""
@@ -77,10 +77,10 @@ class SpreadScorer:
 
     def _points_by_domain(self, counted: CountedPods) -> Fractions:
         column, scored = counted.column, self._scored
-        ids = column.ids[: self._snapshot.n_rows]
+        ids = column.ids[: self._view.n_rows]
         pods = counted.per_domain().amounts.copy()
         has_every_node = self._has_every_node(column)
-        if has_every_node and scored.n == self._snapshot.n_nodes:
+        if has_every_node and scored.n == self._view.n_nodes:
             n_domains = column.n_domains
         else:
             n_scored = scored.n_per_domain(ids, column.n_ids)
@@ -104,7 +104,7 @@ class SpreadScorer:
 
     def _has_every_node(self, column: LabelColumn) -> bool:
         """Return whether no scored node can lack the label."""
-        return bool(self._keys) or column.n_labelled == self._snapshot.n_nodes
+        return bool(self._keys) or column.n_labelled == self._view.n_nodes
 
 
 def points_of(pods: Amounts | Counts, n_domains: int, max_skew: int) -> Fractions:

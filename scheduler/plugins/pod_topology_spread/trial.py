@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler.framework.interface import CountingExtensions
 from scheduler.framework.status import Status
 from scheduler.model.pods import Pod
 from scheduler.plugins.pod_topology_spread.counting import CountedPods
@@ -53,7 +54,7 @@ class SkewTrials:
         return known
 
 
-class SkewTrial:
+class SkewTrial(CountingExtensions):
     """The skew of each constraint at one row."""
 
     def __init__(self, shared: SkewTrials, row: int) -> None:

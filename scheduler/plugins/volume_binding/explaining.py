@@ -12,7 +12,7 @@ from scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, Stora
 from scheduler.model.wording import amount_text, requirement_text
 from scheduler.plugins.volume_binding.claims import PodClaims, claims_of
 from scheduler.plugins.volume_binding.filtering import BIND_CONFLICT, NO_SPACE, VolumeFilter
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.volumes import Volumes
 
 
@@ -27,23 +27,23 @@ class _Refusals:
 
 def explain_claims(context: ExplainContext) -> PluginExplanation:
     """Return the explanation of the refusals of a pod whose claims are bound or wait for its node."""
-    snapshot = context.snapshot
-    claims = claims_of(context.pod, snapshot.volumes)
+    view = context.view
+    claims = claims_of(context.pod, view.volumes)
     if isinstance(claims, Status):
         return PluginExplanation()
     parts = [
-        *(_refusals(PodClaims(bound=[claim]), claim, None, snapshot) for claim in claims.bound),
-        *(_refusals(PodClaims(delayed=[one]), *one, snapshot) for one in claims.delayed),
+        *(_refusals(PodClaims(bound=[claim]), claim, None, view) for claim in claims.bound),
+        *(_refusals(PodClaims(delayed=[one]), *one, view) for one in claims.delayed),
     ]
     return PluginExplanation(
-        where=lambda rows: [_where(parts, row, snapshot.volumes) for row in rows.tolist()],
+        where=lambda rows: [_where(parts, row, view.volumes) for row in rows.tolist()],
         admitted=_admitted(claims),
     )
 
 
 def explain_rejection(context: ExplainContext) -> str:
     """Return which claims have no volume, and why, of a pod that cannot be placed whatever the node."""
-    volumes, pod = context.snapshot.volumes, context.pod
+    volumes, pod = context.view.volumes, context.pod
     keys = (f"{pod.namespace}/{one.claim_name(pod.name)}" for one in pod.spec.claim_volumes)
     claims = [claim for key in keys if (claim := volumes.claim(key)) is not None]
     return "; ".join(text for claim in claims if not claim.is_bound and (text := _unbound(claim, volumes)))
@@ -65,9 +65,9 @@ def _unbound(claim: PersistentVolumeClaim, volumes: Volumes) -> str:
 
 
 def _refusals(
-    claims: PodClaims, claim: PersistentVolumeClaim, storage_class: StorageClass | None, snapshot: Snapshot
+    claims: PodClaims, claim: PersistentVolumeClaim, storage_class: StorageClass | None, view: ClusterView
 ) -> _Refusals:
-    return _Refusals(claim, storage_class, VolumeFilter(claims, snapshot, bind_timeout_s=0).statuses())
+    return _Refusals(claim, storage_class, VolumeFilter(claims, view, bind_timeout_s=0).statuses())
 
 
 def _admitted(claims: PodClaims) -> str:

@@ -11,13 +11,21 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.reserving import PodVolumes, VolumeNeeds
+from scheduler.framework.interface import NodeFilter
 from scheduler.framework.status import NodeStatuses, Status, unresolvable
-from scheduler.model.volumes import NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.model.object_writes import NodeSelection, VolumePromise
+from scheduler.model.volumes import (
+    NO_PROVISIONER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageKind,
+)
 from scheduler.plugins.volume_binding.claims import PodClaims
 from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching
+from scheduler.plugins.volume_binding.pre_bind import VolumesToBind
 from scheduler.state.arrays import Mask
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.cluster_view import ClusterView
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
@@ -37,18 +45,19 @@ _STATUSES: Final[Sequence[Status]] = [_status(code) for code in range(1, 1 << le
 _Delayed = tuple[PersistentVolumeClaim, StorageClass]
 
 
-class VolumeFilter(VolumeNeeds):
-    """What every node says to the claims of a pod. `bind_timeout_s`: how long its volumes may take to be bound."""
+class VolumeFilter(NodeFilter):
+    """
+    What every node says to the claims of a pod. No pod of a node takes a volume from another, so there is no trial.
 
-    #: No pod of a node takes a volume from another.
-    trial = None
+    `bind_timeout_s`: how long its volumes may take to be bound.
+    """
 
-    def __init__(self, claims: PodClaims, snapshot: Snapshot, bind_timeout_s: float) -> None:
-        self._snapshot = snapshot
+    def __init__(self, claims: PodClaims, view: ClusterView, bind_timeout_s: float) -> None:
+        self._view = view
         self._bind_timeout_s = bind_timeout_s
-        self._topologies = snapshot.topology_rows()
-        self._static = StaticMatching(snapshot)
-        n_rows = snapshot.n_rows
+        self._topologies = view.topology_rows()
+        self._static = StaticMatching(view)
+        n_rows = view.n_rows
         self._node_conflict, self._bind_conflict, self._no_space, self._no_volume = np.zeros(
             (len(_REASONS), n_rows), dtype=np.bool_
         )
@@ -65,29 +74,34 @@ class VolumeFilter(VolumeNeeds):
     def statuses(self) -> NodeStatuses:
         """Return everything that is wrong with each of the other rows."""
         flags = (self._node_conflict, self._bind_conflict, self._no_space, self._no_volume)
-        codes = np.zeros(self._snapshot.n_rows, dtype=np.uint16)
+        codes = np.zeros(self._view.n_rows, dtype=np.uint16)
         for bit, flag in enumerate(flags):
             codes |= flag.astype(np.uint16) << bit
         return NodeStatuses(codes, _STATUSES)
 
-    def volumes_on(self, row: int) -> PodVolumes:
-        """Return what binding the pod to the row, which is not refused, would need: of each claim once."""
-        static: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
+    def reserve(self, row: int) -> VolumesToBind | None:
+        """Return what binding the pod to the row needs, of each claim once; None if all its claims are bound."""
+        static: dict[str, VolumePromise] = {}
         dynamic = {claim.key: claim for claim, _ in self._to_provision}
         for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
             number = chosen.item(row)
             if number == NO_VOLUME:
                 dynamic[claim.key] = claim
             else:
-                static.setdefault(claim.key, (claim, self._static.found[number]))
-        provisioned = tuple(claim for key, claim in dynamic.items() if key not in static)
-        return PodVolumes(tuple(static.values()), provisioned, self._bind_timeout_s)
+                static.setdefault(claim.key, VolumePromise(self._static.found[number], claim))
+        if not static and not dynamic:
+            return None
+        node_name = self._view.nodes.name_of(row)
+        selections = [NodeSelection(claim, node_name) for key, claim in dynamic.items() if key not in static]
+        # A volume that is made refers to its claim, which is enough to wait for.
+        promised = tuple((StorageKind.CLAIM, key) for key in static)
+        return VolumesToBind((*static.values(), *selections), self._bind_timeout_s, promised)
 
     def _check_bound(self, bound: Iterable[PersistentVolumeClaim]) -> None:
         """Flag rows by the first claim that fails there."""
-        fine = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        fine = np.ones(self._view.n_rows, dtype=np.bool_)
         for claim in bound:
-            volume = self._snapshot.volumes.volume(claim.volume_name)
+            volume = self._view.volumes.volume(claim.volume_name)
             if volume is None:
                 self._no_volume |= fine
                 return
@@ -100,21 +114,21 @@ class VolumeFilter(VolumeNeeds):
         mask = self._topologies.mask(volume.topology)
         if volume.migrated_topology is volume.topology:
             return mask
-        migrated = np.zeros(self._snapshot.n_rows, dtype=np.bool_)
-        row_by_name = self._snapshot.nodes.row_by_name
-        names = self._snapshot.volumes.migrated_nodes(volume.plugin)
+        migrated = np.zeros(self._view.n_rows, dtype=np.bool_)
+        row_by_name = self._view.nodes.row_by_name
+        names = self._view.volumes.migrated_nodes(volume.plugin)
         migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
         return np.where(migrated, self._topologies.mask(volume.migrated_topology), mask)
 
     def _check_delayed(self, delayed: Sequence[_Delayed]) -> None:
-        open_ = np.ones(self._snapshot.n_rows, dtype=np.bool_)
+        open_ = np.ones(self._view.n_rows, dtype=np.bool_)
         for one in delayed:
             node_name = one[0].selected_node
             if node_name is None:
                 self._to_match.append(one)
                 continue
             self._to_provision.append(one)
-            row = self._snapshot.nodes.row_by_name.get(node_name)
+            row = self._view.nodes.row_by_name.get(node_name)
             selected = np.zeros_like(open_)
             if row is not None:
                 selected[row] = True
@@ -147,14 +161,14 @@ class VolumeFilter(VolumeNeeds):
 
     def _allowed(self, storage_class: StorageClass) -> Mask:
         """Return the rows on which volumes of the class can be made."""
-        n_rows = self._snapshot.n_rows
+        n_rows = self._view.n_rows
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(n_rows, dtype=np.bool_)
         if not storage_class.allowed_topologies:
             return np.ones(n_rows, dtype=np.bool_)
         allowed = np.zeros(n_rows, dtype=np.bool_)
         for term in storage_class.allowed_topologies:
-            allowed |= self._snapshot.matching_term(term)
+            allowed |= self._view.matching_term(term)
         return allowed
 
     def _has_space(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Mask:
@@ -163,7 +177,7 @@ class VolumeFilter(VolumeNeeds):
 
         Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
         """
-        volumes, n_rows = self._snapshot.volumes, self._snapshot.n_rows
+        volumes, n_rows = self._view.volumes, self._view.n_rows
         requested = claim.requested_bytes
         if requested is None or not volumes.tracks_capacity(storage_class.provisioner):
             return np.ones(n_rows, dtype=np.bool_)

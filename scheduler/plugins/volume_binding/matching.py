@@ -16,8 +16,8 @@ import numpy as np
 
 from scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from scheduler.state.arrays import Mask, Rows
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.free_volumes import Entry
-from scheduler.state.snapshot import Snapshot
 from scheduler.state.topology_rows import Reached, TopologyRows
 from scheduler.state.volumes import Volumes
 
@@ -28,10 +28,10 @@ NO_VOLUME: Final = -1
 class StaticMatching:
     """Volumes for the claims of one pod, claim after claim: no volume is given to two of them on one node."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._volumes: Volumes = snapshot.volumes
-        self._topologies: TopologyRows = snapshot.topology_rows()
-        self._n_rows, self._n_nodes = snapshot.n_rows, snapshot.n_nodes
+    def __init__(self, view: ClusterView) -> None:
+        self._volumes: Volumes = view.volumes
+        self._topologies: TopologyRows = view.topology_rows()
+        self._n_rows, self._n_nodes = view.n_rows, view.n_nodes
         self._number: dict[str, int] = {}
         #: By the number that stands in the arrays.
         self.found: list[PersistentVolume] = []

@@ -10,7 +10,7 @@ Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from scheduler.framework.events import (
     Action,
@@ -21,7 +21,14 @@ from scheduler.framework.events import (
     never,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
-from scheduler.framework.interface import FeasibleNodes, PodContext, PreFiltered, PreScored
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreFiltered,
+    PreScored,
+    ScorePlugin,
+)
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
 from scheduler.model.pods import Pod, may_use_claim
@@ -37,16 +44,17 @@ from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
 from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.plugins.volume_binding.filtering import VolumeFilter
-from scheduler.state.snapshot import Snapshot
+from scheduler.plugins.volume_binding.pre_bind import NAME
+from scheduler.state.cluster_view import ClusterView
 
-NAME: Final = "VolumeBinding"
 
-
-class VolumeBinding:
+class VolumeBinding(FilterPlugin, ScorePlugin):
     """Claims and their volumes."""
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
+    #: The gate of its scores is off.
+    default_weight: ClassVar = 0
     storage_kinds: ClassVar = (
         StorageKind.CLAIM,
         StorageKind.VOLUME,
@@ -73,14 +81,14 @@ class VolumeBinding:
             ClusterEventWithHint(Resource.CSI_STORAGE_CAPACITY, both, _hint_after_capacity_change, never),
         )
 
-    def prefilter(self, context: PodContext, snapshot: Snapshot) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without claims."""
         if not context.pod.spec.claim_volumes:
             return SKIP
-        claims = claims_of(context.pod, snapshot.volumes)
+        claims = claims_of(context.pod, view.volumes)
         if isinstance(claims, Status):
             return claims
-        return VolumeFilter(claims, snapshot, self._bind_timeout_s)
+        return VolumeFilter(claims, view, self._bind_timeout_s)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which claims keep a node out."""
@@ -90,7 +98,7 @@ class VolumeBinding:
         """Say which claims have no volume."""
         return explain_rejection(context)
 
-    def prescore(self, _context: PodContext, _snapshot: Snapshot, _feasible: FeasibleNodes) -> PreScored:
+    def prescore(self, _context: PodContext, _view: ClusterView, _feasible: FeasibleNodes) -> PreScored:
         """Skip every pod, as upstream does without its gate."""
         return SKIP
 

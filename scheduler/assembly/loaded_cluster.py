@@ -1,0 +1,159 @@
+"""A cluster that was read once, from an API server or a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from scheduler.assembly.profiles import build_profiles, new_state
+from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.explain.new_claims import add_claim
+from scheduler.explain.watch_events import apply_event
+from scheduler.formats.manifests import Manifest
+from scheduler.framework.kinds import WatchedKind
+from scheduler.framework.profile import Profile
+from scheduler.model.match_label_keys import Json
+from scheduler.model.nodes import Workload, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
+from scheduler.model.volumes import StorageKind
+from scheduler.model.wire import MalformedObjectError
+from scheduler.settings.resolved import ProfileSettings, Settings
+from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
+
+#: Nodes named in a note about kubelets.
+_SHOWN_REFUSALS: Final = 5
+
+
+class LoadedCluster:
+    """A cluster that was read once, with the scheduler's configuration."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.state = self.new_state()
+        self.kinds = kinds_for(settings)
+        #: Pods that have not finished, by namespace and name.
+        self.pods: dict[tuple[str, str], Pod] = {}
+        #: Numbers of objects that could not be decoded, by kind.
+        self.malformed: Counter[str] = Counter()
+        #: Failed pods that a kubelet rejected.
+        self._refused: list[Pod] = []
+        #: Sentences about claims that do not exist yet.
+        self.assumptions: dict[str, None] = {}
+        self._decoder = PodDecoder(settings.semantics)
+
+    def new_state(self) -> ClusterState:
+        """Return an empty state with the same configuration."""
+        return new_state(self.settings)
+
+    def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
+        """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
+        try:
+            return watched.on_upsert(watched.decode(raw))
+        except MalformedObjectError:
+            self.malformed[watched.kind] += 1
+            return None
+
+    def apply(self, seen: Stimulus | None) -> None:
+        """Add the stimulus's object to the cluster."""
+        if isinstance(seen, PodSeen):
+            self._apply_pod(seen.pod)
+        elif isinstance(seen, WatchEvent):
+            apply_event(self.state, seen)
+        elif seen is not None:
+            raise TypeError(f"a list made {type(seen).__name__}")
+
+    def _apply_pod(self, pod: Pod) -> None:
+        if pod.is_terminal:
+            if pod.kubelet_refusal:
+                self._refused.append(pod)
+            return
+        self.pods[pod.namespace, pod.name] = pod
+        if pod.node_name:
+            self.state.upsert_pod(pod)
+        else:
+            self.state.nominate(pod, pod.nominated_node_name)
+
+    def pending_pods(self) -> list[Pod]:
+        """Return the pods without a node."""
+        return [pod for pod in self.pods.values() if not pod.node_name]
+
+    def create_pod(self, manifest: Manifest, number: int, node_name: str = "") -> Pod:
+        """
+        Return a pod of the manifest, for the named node if it is a DaemonSet's; add its controller and claims to the
+        cluster.
+
+        Raises MalformedObjectError.
+        """
+        if manifest.owner is not None:
+            self.state.upsert_workload(_workload(manifest.owner))
+        for claim in manifest.claims(number):
+            self.create_claim(claim)
+        return self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+
+    def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
+        """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
+        if not manifest.is_daemon_set:
+            return [self.create_pod(manifest, number) for number in range(n_replicas)]
+        spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
+        takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
+        names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
+        return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+
+    def create(self, watched: WatchedKind, document: Json) -> None:
+        """Add an object that does not exist yet. Raises MalformedObjectError."""
+        if watched.kind == StorageKind.CLAIM:
+            self.create_claim(document)
+        else:
+            self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
+
+    def create_claim(self, document: Json) -> None:
+        """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""
+        if assumption := add_claim(self.state, document):
+            self.assumptions[assumption] = None
+
+    def profile_for(self, pod: Pod) -> tuple[ProfileSettings, tuple[str, ...]]:
+        """Return the pod's profile; for a pod of another scheduler the first profile, and a note."""
+        by_name = {profile.scheduler_name: profile for profile in self.settings.profiles}
+        found = by_name.get(pod.scheduler_name)
+        if found is not None:
+            return found, ()
+        stand_in = self.settings.profiles[0]
+        note = (
+            f"its schedulerName is {pod.scheduler_name}, which is no profile of this scheduler: "
+            f"decided with profile {stand_in.scheduler_name}"
+        )
+        return stand_in, (note,)
+
+    def build_profile(self, profile: ProfileSettings, view: ClusterView) -> Profile:
+        """Return the profile for the view."""
+        return build_profiles(self.settings, view)[profile.scheduler_name]
+
+    def kubelet_refusal_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if kubelets rejected pods with the same spec: the scheduler avoids their nodes for a time."""
+        latest = {refused.node_name: refused for refused in self._refused if refused.spec is pod.spec}
+        if not latest:
+            return ()
+        named = [f"{name} ({refused.kubelet_refusal})" for name, refused in sorted(latest.items())]
+        more = f" and {len(named) - _SHOWN_REFUSALS} more" if len(named) > _SHOWN_REFUSALS else ""
+        return (
+            f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
+            "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
+        )
+
+    def malformed_notes(self) -> tuple[str, ...]:
+        """Return one note per kind with malformed objects."""
+        return tuple(
+            f"{count} malformed {kind} object{'s' if count > 1 else ''} ignored"
+            for kind, count in sorted(self.malformed.items())
+        )
+
+
+def _workload(owner: Mapping[str, object]) -> Workload:
+    return decode_workload(str(owner["kind"]), msgspec.json.encode(owner))

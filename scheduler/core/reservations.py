@@ -1,0 +1,276 @@
+"""
+The pods between Reserve and Bind: what plugins reserve for them is written, and they wait until all of it is done.
+
+    reserve --> writing --ReservationWritten--> waiting --all is done--> ready --next_ready--> Bind
+                   |                               |                       |
+                   `--a write failed---------------+-----------------------+--> failed, released
+
+A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
+is gone, or when the time is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
+
+A write is not undone, as upstream. So a restart needs no memory: the filters lead the pod to the same node and objects.
+
+Source: framework/runtime/framework.go, RunReservePluginsReserve, RunPreBindPlugins (kubernetes 1.36). Differences:
+stimuli instead of a plugin's poll each second; a pod that is being deleted ends the wait at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+from scheduler.framework.reserving import ObjectKey, Reservation
+from scheduler.model.instructions import Bind, WriteReservation
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import (
+    NodeGone,
+    NodeSeen,
+    ObjectGone,
+    ObjectSeen,
+    PodGone,
+    PodSeen,
+    ReservationWritten,
+    Stimulus,
+    TimePassed,
+)
+from scheduler.model.volumes import StorageObject
+from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
+
+_TIME_IS_OVER: Final = "context deadline exceeded"
+_NO_PODS: Final[Mapping[str, None]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationFailed:
+    """What is reserved for the pod will not be done; `message` says why, in upstream's words."""
+
+    uid: str
+    message: str
+
+
+@dataclass(slots=True)
+class _ReservedPod:
+    """
+    Attributes:
+        bind: the instruction that follows once all is done.
+        reservations: of the plugins, in their order.
+        versions: what the writes have made, in their order; None before the answer.
+        problem: why a write failed; empty if none did.
+        timed_out_s: the longest timeout that is over; negative before the first.
+    """
+
+    bind: Bind
+    reservations: Sequence[Reservation]
+    versions: tuple[str, ...] | None = None
+    problem: str = ""
+    timed_out_s: float = -1.0
+
+    def with_versions(self) -> Iterator[tuple[Reservation, tuple[str, ...]]]:
+        """Yield each reservation with the versions of its writes, of which fewer were made if one failed."""
+        start = 0
+        for reservation in self.reservations:
+            end = start + len(reservation.writes)
+            yield reservation, (self.versions or ())[start:end]
+            start = end
+
+    def concerns(self) -> Iterator[ObjectKey]:
+        """Yield what the pod waits for."""
+        yield "Node", self.bind.node_name
+        for reservation in self.reservations:
+            yield from ((write.obj.kind, write.obj.key) for write in reservation.writes)
+            yield from reservation.waits_for
+
+
+class Reservations:
+    """
+    Every pod for which something is reserved and that is not being bound. Changes only what is assumed of objects.
+
+    Args:
+        state: the machine's.
+        pending: the unassigned pods that watches show, by UID.
+    """
+
+    def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
+        self._state = state
+        self._view = ClusterView(state)
+        self._pending = pending
+        self._pods: dict[str, _ReservedPod] = {}
+        #: By object and node: the UIDs of pods that wait for it.
+        self._waiting_for: dict[ObjectKey, dict[str, None]] = {}
+        #: By timeout: when the time of each pod is over, the earliest first.
+        self._ends_s: dict[float, dict[str, float]] = {}
+        #: Pods that may be ready or have failed: something about them changed.
+        self._to_check: dict[str, None] = {}
+        self._ready: dict[str, None] = {}
+        #: Pods whose writes were answered.
+        self.n_waiting = 0
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next_ready` returns a bind."""
+        return bool(self._ready)
+
+    def __len__(self) -> int:
+        """Return the number of pods."""
+        return len(self._pods)
+
+    def holds(self, uid: str) -> bool:
+        """Return whether something is reserved for the pod and the pod is not being bound yet."""
+        return uid in self._pods
+
+    def next_wake_s(self) -> float | None:
+        """Return when the time of a waiting pod is over next, None if none waits."""
+        return min((next(iter(ends_s.values())) for ends_s in self._ends_s.values() if ends_s), default=None)
+
+    def reserve(self, bind: Bind, reservations: Sequence[Reservation]) -> WriteReservation:
+        """Assume what the plugins reserve for the pod, and return the instruction that writes it."""
+        writes = tuple(write for reservation in reservations for write in reservation.writes)
+        for write in writes:
+            self._state.assume_write(write, bind.pod.uid)
+        self._pods[bind.pod.uid] = _ReservedPod(bind, reservations)
+        return WriteReservation(bind.pod, bind.node_name, writes)
+
+    def release(self, uid: str) -> list[tuple[StorageObject, StorageObject]]:
+        """
+        End the pod's reservations. Return each object that counts otherwise from now on, as it did and as it does.
+
+        What was written counts on until a watch shows it.
+        """
+        reserved = self._pods.pop(uid, None)
+        if reserved is None:
+            return []
+        if reserved.versions is not None:
+            self._end_waiting(uid, reserved)
+        writes = (write for reservation in reserved.reservations for write in reservation.writes)
+        changes = (self._state.release_write(write.obj, uid) for write in writes)
+        return [change for change in changes if change is not None]
+
+    def next_ready(self) -> Bind:
+        """Return the bind of a pod for which all is done, and forget the pod."""
+        uid = next(iter(self._ready))
+        bind = self._pods[uid].bind
+        self.release(uid)
+        return bind
+
+    def note(self, stimulus: Stimulus, now_s: float) -> None:
+        """Note which pods `failures` has to look at after the stimulus. O(pods that wait for what it is about)."""
+        match stimulus:
+            case PodSeen(pod):
+                self._note_pod(pod.uid)
+            case PodGone(uid):
+                self._note_pod(uid)
+            case NodeSeen(node):
+                self._note_object(("Node", node.name))
+            case NodeGone(name):
+                self._note_object(("Node", name))
+            case ObjectSeen():
+                for key in stimulus.concerns:
+                    self._note_object(key)
+            case ObjectGone(kind, key):
+                self._note_object((kind, key))
+            case ReservationWritten():
+                self._note_written(stimulus, now_s)
+            case TimePassed():
+                self._note_time(now_s)
+
+    def _note_pod(self, uid: str) -> None:
+        reserved = self._pods.get(uid)
+        if reserved is not None and reserved.versions is not None:
+            self._to_check[uid] = None
+
+    def _note_object(self, key: ObjectKey) -> None:
+        self._to_check.update(self._waiting_for.get(key, _NO_PODS))
+
+    def _note_written(self, answer: ReservationWritten, now_s: float) -> None:
+        """Let the pod wait for the objects of these versions, or fail."""
+        uid, reserved = answer.uid, self._pods.get(answer.uid)
+        if reserved is None:
+            return
+        reserved.versions, reserved.problem = answer.versions, answer.problem
+        self.n_waiting += 1
+        for reservation, versions in reserved.with_versions():
+            for write, version in zip(reservation.writes, versions, strict=False):
+                self._state.settle_write(write.obj, version)
+            timeout_s = reservation.timeout_s
+            self._ends_s.setdefault(timeout_s, {})[uid] = now_s + timeout_s
+        for key in reserved.concerns():
+            self._waiting_for.setdefault(key, {})[uid] = None
+        self._to_check[uid] = None
+
+    def _note_time(self, now_s: float) -> None:
+        for timeout_s, ends_s in self._ends_s.items():
+            for uid in [uid for uid, _ in takewhile(lambda end: end[1] <= now_s, ends_s.items())]:
+                del ends_s[uid]
+                reserved = self._pods[uid]
+                reserved.timed_out_s = max(reserved.timed_out_s, timeout_s)
+                self._to_check[uid] = None
+
+    # Results.
+
+    def failures(self) -> Iterator[ReservationFailed]:
+        """Look at the pods that something was noted of; yield what has failed, which is to be released."""
+        while self._to_check:
+            uid, _ = self._to_check.popitem()
+            reserved = self._pods.get(uid)
+            if reserved is None or reserved.versions is None:
+                continue
+            checked = self._checked(reserved)
+            if isinstance(checked, str):
+                yield ReservationFailed(uid, checked)
+            elif checked:
+                self._ready[uid] = None
+            else:
+                self._ready.pop(uid, None)
+
+    def failure(self, uid: str, problem: str) -> str:
+        """Return the message of a pod, for which something is reserved, that is put back because of the problem."""
+        return _failure(self._pods[uid].reservations[0], problem)
+
+    def _end_waiting(self, uid: str, reserved: _ReservedPod) -> None:
+        self.n_waiting -= 1
+        for key in reserved.concerns():
+            waiting = self._waiting_for.get(key, {})
+            waiting.pop(uid, None)
+            if not waiting:
+                self._waiting_for.pop(key, None)
+        for reservation in reserved.reservations:
+            self._ends_s[reservation.timeout_s].pop(uid, None)
+        self._to_check.pop(uid, None)
+        self._ready.pop(uid, None)
+
+    def _checked(self, reserved: _ReservedPod) -> bool | str:
+        """Return whether the pod may be bound; the message of its failure if it never may."""
+        if reserved.problem:
+            failing = (one for one, versions in reserved.with_versions() if len(versions) < len(one.writes))
+            return _failure(next(failing), reserved.problem)
+        node, problem = self._state.node(reserved.bind.node_name), self._problem(reserved.bind)
+        all_done = True
+        for reservation, versions in reserved.with_versions():
+            checked = problem if node is None or problem else reservation.is_done(versions, node, self._view)
+            if checked is False and reservation.timeout_s <= reserved.timed_out_s:
+                checked = _TIME_IS_OVER
+            if isinstance(checked, str):
+                return _failure(reservation, f"{reservation.activity}: {checked}")
+            all_done &= checked
+        return all_done
+
+    def _problem(self, bind: Bind) -> str:
+        """Return why the pod may not be bound to the node, whatever is reserved for it; empty if it may."""
+        pod, node_name = bind.pod, bind.node_name
+        shown, placed = self._pending.get(pod.uid), self._state.placed.get(pod.uid)
+        if shown is not None and shown.terminating:
+            return f'pod "{pod.name}" is being deleted'
+        if shown is None and placed is not None:
+            return f'pod {pod.name} is already assigned to node "{self._state.nodes.name_of(placed.row)}"'
+        if shown is None:
+            return f'pod does not exist any more: pod "{pod.name}" not found'
+        if self._state.node(node_name) is None:
+            return f'failed to get node "{node_name}": node "{node_name}" not found'
+        return ""
+
+
+def _failure(reservation: Reservation, problem: str) -> str:
+    return f'running PreBind plugin "{reservation.plugin}": {problem}'

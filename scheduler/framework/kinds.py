@@ -1,0 +1,349 @@
+"""
+The table of kinds: each kind of object that a scheduler may watch, and what is done with its objects.
+
+A new kind is a row, its decoder in `model`, and a `Store` of the state. Informers, stimuli, event handlers, snapshots,
+recordings and the checks of rights read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.framework.events import Resource
+from scheduler.model import read_fields
+from scheduler.model.disruption_budgets import decode_disruption_budget
+from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pod_groups import GroupKey, GroupKind, decode_pod_group
+from scheduler.model.pods import term_problem
+from scheduler.model.read_fields import FieldTree
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.model.stimuli import (
+    NodeGone,
+    NodeSeen,
+    ObjectGone,
+    ObjectSeen,
+    PodGone,
+    PodGroupGone,
+    PodGroupSeen,
+    PodGroupsServed,
+    PodSeen,
+    WatchedObject,
+    WatchEvent,
+)
+from scheduler.model.volume_decoder import StorageDecoder
+from scheduler.model.volumes import StorageKind
+from scheduler.state.cluster import ClusterState
+
+
+class Asker(Enum):
+    """What asks for a kind to be watched."""
+
+    EVERY_CONFIGURATION = auto()
+    #: A profile with default spread constraints.
+    DEFAULT_SPREADING = auto()
+    #: A profile that preempts.
+    PREEMPTION = auto()
+    #: A plugin that names the kind in `storage_kinds`.
+    PLUGINS = auto()
+    #: Whatever places pods, or tells how they would be placed, in groups.
+    POD_GROUPS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """
+    What a state does with the objects of a kind.
+
+    `seen`: returns the object of a kind and key as watches show it, None if it is not known.
+    """
+
+    seen: Callable[[ClusterState, str, str], WatchedObject | None]
+    upsert: Callable[[ClusterState, Any], None]
+    remove: Callable[[ClusterState, str, str], None]
+
+
+_NAMESPACES: Final = Store(
+    lambda state, _, name: state.namespace(name),
+    ClusterState.upsert_namespace,
+    lambda state, _, name: state.remove_namespace(name),
+)
+_WORKLOADS: Final = Store(
+    lambda state, kind, key: state.workloads.get(kind, key),
+    ClusterState.upsert_workload,
+    ClusterState.remove_workload,
+)
+_VOLUMES: Final = Store(
+    lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
+    ClusterState.upsert_storage,
+    lambda state, kind, key: state.remove_storage(StorageKind(kind), key),
+)
+_BUDGETS: Final = Store(
+    lambda state, _, key: state.budgets.get(key),
+    ClusterState.upsert_budget,
+    lambda state, _, key: state.remove_budget(key),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedKind:
+    """
+    A row: a kind, and how it is watched, kept and written to files.
+
+    Attributes:
+        kind: the kind as its objects name it, then a dot and what tells it from others of that name, if there are any.
+        path: of the collection, such as `/api/v1/pods`.
+        section: the name of its list in a snapshot.
+        fields: what snapshots and recordings keep of an object.
+        decode: raises MalformedObjectError.
+        store: what the state does with the objects; None if they have stimuli of their own.
+        resource: of the event that wakes pods; None if no change of an object lets a pod in.
+        on_delete: takes namespace, name and UID.
+        find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
+        is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
+        may_be_forbidden: whether roles may leave the kind out: those of an earlier release did not have it.
+        on_served: what follows the first complete list, for a kind that not every server has.
+    """
+
+    kind: str
+    path: str
+    field_selector: str = ""
+    section: str
+    fields: FieldTree
+    asked_by: Asker
+    decode: Callable[[bytes | msgspec.Raw], Any]
+    store: Store | None = None
+    resource: Resource | None = None
+    on_upsert: Callable[[Any], WatchEvent] = ObjectSeen
+    on_delete: Callable[[str, str, str], WatchEvent]
+    find_problem: Callable[[Any], str | None] = lambda _: None
+    is_optional: bool = False
+    may_be_forbidden: bool = False
+    on_served: WatchEvent | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the kind as objects name it, which kinds of several API groups may share."""
+        return self.kind.partition(".")[0]
+
+    @property
+    def api_version(self) -> str:
+        """Return the `apiVersion` of its objects: `v1`, `apps/v1`."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
+
+
+_WORKLOAD_ROWS: Final = (
+    ("Service", "/api/v1/services", "services", read_fields.MAP_SELECTED, Resource.SERVICE),
+    (
+        "ReplicationController",
+        "/api/v1/replicationcontrollers",
+        "replicationControllers",
+        read_fields.MAP_SELECTED,
+        Resource.REPLICATION_CONTROLLER,
+    ),
+    (
+        "ReplicaSet",
+        "/apis/apps/v1/replicasets",
+        "replicaSets",
+        read_fields.LABEL_SELECTED,
+        Resource.REPLICA_SET,
+    ),
+    (
+        "StatefulSet",
+        "/apis/apps/v1/statefulsets",
+        "statefulSets",
+        read_fields.LABEL_SELECTED,
+        Resource.STATEFUL_SET,
+    ),
+)
+_STORAGE_ROWS: Final = (
+    (
+        StorageKind.CLASS,
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "storageClasses",
+        read_fields.STORAGE_CLASS,
+        Resource.STORAGE_CLASS,
+    ),
+    (
+        StorageKind.VOLUME,
+        "/api/v1/persistentvolumes",
+        "persistentVolumes",
+        read_fields.VOLUME,
+        Resource.PERSISTENT_VOLUME,
+    ),
+    (
+        StorageKind.CLAIM,
+        "/api/v1/persistentvolumeclaims",
+        "persistentVolumeClaims",
+        read_fields.CLAIM,
+        Resource.PERSISTENT_VOLUME_CLAIM,
+    ),
+    (
+        StorageKind.CSI_NODE,
+        "/apis/storage.k8s.io/v1/csinodes",
+        "csiNodes",
+        read_fields.CSI_NODE,
+        Resource.CSI_NODE,
+    ),
+    (
+        StorageKind.CSI_DRIVER,
+        "/apis/storage.k8s.io/v1/csidrivers",
+        "csiDrivers",
+        read_fields.CSI_DRIVER,
+        Resource.CSI_DRIVER,
+    ),
+    (
+        StorageKind.CAPACITY,
+        "/apis/storage.k8s.io/v1/csistoragecapacities",
+        "csiStorageCapacities",
+        read_fields.CAPACITY,
+        Resource.CSI_STORAGE_CAPACITY,
+    ),
+    (
+        StorageKind.ATTACHMENT,
+        "/apis/storage.k8s.io/v1/volumeattachments",
+        "volumeAttachments",
+        read_fields.ATTACHMENT,
+        Resource.VOLUME_ATTACHMENT,
+    ),
+)
+
+
+def _stored(
+    kind: str,
+    path: str,
+    section: str,
+    fields: FieldTree,
+    resource: Resource | None,
+    *,
+    asked_by: Asker,
+    decode: Callable[[bytes | msgspec.Raw], Any],
+    store: Store,
+) -> WatchedKind:
+    """Return the row of a kind without stimuli of its own."""
+    return WatchedKind(
+        kind=kind,
+        path=path,
+        section=section,
+        fields=fields,
+        asked_by=asked_by,
+        decode=decode,
+        store=store,
+        resource=resource,
+        on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
+        is_optional=path.startswith("/apis/storage.k8s.io/"),
+    )
+
+
+def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
+    """Return a row of PodGroups. Kubernetes 1.36 and 1.37 and scheduler-plugins have one each, a server one or none."""
+    return WatchedKind(
+        kind=f"PodGroup.{version}.{kind}",
+        path=f"/apis/{kind}/{version}/podgroups",
+        section=section,
+        fields=read_fields.POD_GROUP,
+        asked_by=Asker.POD_GROUPS,
+        decode=partial(decode_pod_group, kind, version),
+        on_upsert=PodGroupSeen,
+        on_delete=lambda namespace, name, _: PodGroupGone(GroupKey(kind, namespace, name)),
+        is_optional=True,
+        may_be_forbidden=True,
+        on_served=PodGroupsServed(kind),
+    )
+
+
+def _with_stimuli_of_their_own(
+    node_annotations: Collection[str], semantics: Semantics
+) -> tuple[WatchedKind, WatchedKind]:
+    """Return the rows of nodes and pods."""
+    return (
+        WatchedKind(
+            kind="Node",
+            path="/api/v1/nodes",
+            section="nodes",
+            fields=read_fields.NODE,
+            asked_by=Asker.EVERY_CONFIGURATION,
+            decode=partial(decode_node, annotation_keys=node_annotations),
+            resource=Resource.NODE,
+            on_upsert=NodeSeen,
+            on_delete=lambda _namespace, name, _uid: NodeGone(name),
+        ),
+        # Of every scheduler, and all except succeeded ones: a pod that succeeds looks deleted. Failed pods are
+        # included, unlike upstream (scheduler.go, NewInformerFactory), because a kubelet rejects a pod by failing it,
+        # and the event of a pod that leaves the selection has the pod's previous state.
+        WatchedKind(
+            kind="Pod",
+            path="/api/v1/pods",
+            field_selector="status.phase!=Succeeded",
+            section="pods",
+            fields=read_fields.POD,
+            asked_by=Asker.EVERY_CONFIGURATION,
+            decode=PodDecoder(semantics).decode,
+            on_upsert=PodSeen,
+            on_delete=lambda _namespace, _name, uid: PodGone(uid),
+            find_problem=term_problem,
+        ),
+    )
+
+
+def kinds(
+    node_annotations: Collection[str] = (), semantics: Semantics = DEFAULT_SEMANTICS
+) -> tuple[WatchedKind, ...]:
+    """
+    Return the table, with decoders of its own, in the order of snapshots.
+
+    `node_annotations`: the keys that plugins read.
+    """
+    node, pod = _with_stimuli_of_their_own(node_annotations, semantics)
+    decode_storage = StorageDecoder().decode
+    return (
+        node,
+        _stored(
+            "Namespace",
+            "/api/v1/namespaces",
+            "namespaces",
+            read_fields.NAMED,
+            Resource.NAMESPACE,
+            asked_by=Asker.EVERY_CONFIGURATION,
+            decode=decode_namespace,
+            store=_NAMESPACES,
+        ),
+        *(
+            _stored(
+                *row,
+                asked_by=Asker.DEFAULT_SPREADING,
+                decode=partial(decode_workload, row[0]),
+                store=_WORKLOADS,
+            )
+            for row in _WORKLOAD_ROWS
+        ),
+        *(
+            _stored(*row, asked_by=Asker.PLUGINS, decode=partial(decode_storage, row[0]), store=_VOLUMES)
+            for row in _STORAGE_ROWS
+        ),
+        _stored(
+            "PodDisruptionBudget",
+            "/apis/policy/v1/poddisruptionbudgets",
+            "podDisruptionBudgets",
+            read_fields.DISRUPTION_BUDGET,
+            None,
+            asked_by=Asker.PREEMPTION,
+            decode=decode_disruption_budget,
+            store=_BUDGETS,
+        ),
+        _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
+        _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
+        _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
+        pod,
+    )
+
+
+#: The rows by kind, for all that decodes nothing.
+KINDS: Final[Mapping[str, WatchedKind]] = {row.kind: row for row in kinds()}
+STORES: Final[Mapping[str, Store]] = {row.kind: row.store for row in KINDS.values() if row.store is not None}

@@ -1,0 +1,1 @@
+"""Compares the decisions of another scheduler with ours, on the state as it stood then. Pure."""

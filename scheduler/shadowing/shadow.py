@@ -1,0 +1,430 @@
+"""
+Decides what another scheduler decides, on the state as it stood then, and compares.
+
+    a pod is seen with a node    decide without the pod -> is its node among the best -> then count it
+    ... and it is not            decide again without what changed shortly before: a race if that explains it
+    a change shortly after       decide again with it: a race if that explains an earlier difference
+    a pod is reported pending    decide -> the same reasons?
+
+The other scheduler knows its own binds before a watch shows them, and does not know yet what a watch has just shown: so
+two changes within `race_s` may have been in the other order for it. Pods that it bound and that were not seen pending
+before are counted, not compared.
+
+While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
+nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
+
+A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
+`nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace as with_parts
+
+from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
+from scheduler.explain.inspection import Inspection, inspect_pod
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.interface import Rng
+from scheduler.framework.observer import Unobserved
+from scheduler.framework.profile import Profile
+from scheduler.model.pods import Pod, may_use_claim
+from scheduler.model.stimuli import ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
+from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
+from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
+from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
+from scheduler.syntax.plurals import counted
+
+RACE_S: Final = 2.0
+#: Longer than the longest pause between two attempts to list or watch, which is 30 s.
+INTERRUPTED_S: Final = 40.0
+_MAX_DIFFERENCES: Final = 1_000
+_MAX_SCHEDULERS: Final = 10
+#: The order of differences in a report.
+_ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
+#: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
+_FEW: Final = 4
+#: Longest explanation that is not cut: any user may write a message.
+_MAX_EXPLANATION: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsettled:
+    """A difference that a later change may explain, and whether the pod would now be decided as by the other one."""
+
+    uid: str
+    difference: Difference
+    agrees: Callable[[], bool]
+    at_s: float
+
+
+@dataclass(slots=True)
+class Counts:
+    """The numbers of a `ShadowReport`."""
+
+    bound: int = 0
+    alike: int = 0
+    tied: int = 0
+    unseen: int = 0
+    pending: int = 0
+    same_reasons: int = 0
+
+
+class Shadow:
+    """
+    One comparison. Not thread-safe; nothing inside awaits.
+
+    `sample_percentage`: the other scheduler's percentageOfNodesToScore, 0 for its default. `race_s`: within which
+    changes may have been in another order for it. Cost: one decision per bind
+    and reported reason, and up to 150 more per difference.
+    """
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        state: ClusterState,
+        profile: Profile,
+        rng: Rng,
+        *,
+        sample_percentage: int = 0,
+        race_s: float = RACE_S,
+    ) -> None:
+        self.scheduler_name, self.state = scheduler_name, state
+        self._profile, self._rng, self._percentage = profile, rng, sample_percentage
+        #: Pods of the scheduler without a node, as they were last seen, by UID.
+        self._waiting: dict[str, Pod] = {}
+        self._race_s = race_s
+        self._recent = RecentChanges(state, window_s=race_s)
+        self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
+        self._differences: OrderedDict[str, Difference] = OrderedDict()
+        self.causes: Counter[Cause] = Counter()
+        self.counts = Counts()
+        #: Its own schedulerName if a pod names it, and the first others.
+        self._schedulers: set[str] = set()
+        #: False until the first lists are handled: the binds that they show are of long ago.
+        self.compares = False
+        self._compares_from_s = 0.0
+
+    def interrupt(self, now_s: float) -> None:
+        """Compare nothing for a while, since a watch is interrupted."""
+        self._compares_from_s = now_s + INTERRUPTED_S
+        self._unsettled.clear()
+
+    def _is_current(self, now_s: float) -> bool:
+        """Return whether the state is as the other scheduler saw it."""
+        return self.compares and now_s >= self._compares_from_s
+
+    def apply(self, event: WatchEvent, now_s: float) -> None:
+        """Compare the decision that the event shows, if any, and apply the event to the state."""
+        if isinstance(event, PodSeen):
+            name = event.pod.scheduler_name
+            if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:
+                self._schedulers.add(name)
+        match event:
+            case PodSeen(pod) if not pod.is_terminal and pod.scheduler_name == self.scheduler_name:
+                self._see_pod(pod, now_s)
+                return
+            case PodSeen(Pod(uid=uid)) | PodGone(uid):
+                self._waiting.pop(uid, None)
+            case ObjectSeen(PersistentVolumeClaim(key=key, selected_node=str(node))):
+                self._see_choice(key, node, now_s)
+            case ObjectSeen(PersistentVolume(claim=ClaimReference(key=key))):
+                self._see_choice(key, "", now_s)
+        self._take_over(event, now_s)
+
+    def report(self) -> ShadowReport:
+        """Return the comparison until now."""
+        counts = self.counts
+        return ShadowReport(
+            scheduler=self.scheduler_name,
+            n_bound=counts.bound,
+            n_alike=counts.alike,
+            n_tied=counts.tied,
+            n_pending=counts.pending,
+            n_same_reasons=counts.same_reasons,
+            n_unseen=counts.unseen,
+            causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
+            differences=tuple(sorted(self._differences.values(), key=lambda each: _ORDER.index(each.cause))),
+            n_more_differences=self.causes.total() - len(self._differences),
+            schedulers_seen=tuple(sorted(self._schedulers)),
+        )
+
+    def _take_over(self, event: WatchEvent, now_s: float) -> None:
+        change = self._recent.apply(event, now_s)
+        if change is not None and self._unsettled:
+            self._settle(change, now_s)
+
+    def _see_pod(self, pod: Pod, now_s: float) -> None:
+        """Take over a pod of the other scheduler that has not finished."""
+        waiting = self._waiting.get(pod.uid)
+        node = pod.node_name
+        if not node and waiting is not None and self._is_chosen(waiting, pod):
+            node = pod.nominated_node_name
+        if not node:
+            if self._is_assumed(pod):
+                # Its node was chosen and its volumes are being bound.
+                return
+            self._see_waiting(pod, now_s)
+            return
+        placed = self.state.placed.get(pod.uid)
+        if self.compares and (placed is None or placed.pod.node_name != node):
+            if waiting is None or not self._is_current(now_s):
+                self.counts.unseen += 1
+            else:
+                self._recent.apply(PodGone(pod.uid), now_s)
+                self._compare_bind(waiting, node, now_s)
+        if pod.node_name:
+            self._waiting.pop(pod.uid, None)
+        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+
+    def _is_chosen(self, before: Pod, pod: Pod) -> bool:
+        """
+        Return whether the nomination says where the pod is about to be bound, once its volumes are.
+
+        Preemption nominates pods too, to nodes that refuse them yet.
+
+        Source: schedule_one.go, bindingCycle; gate NominatedNodeNameForExpectation (kubernetes 1.36).
+        """
+        node = pod.nominated_node_name
+        if node in ("", before.nominated_node_name) or not pod.spec.claim_volumes:
+            return False
+        if pod.scheduled_condition != before.scheduled_condition:
+            return False
+        return _is_feasible(self._decide(before), self.state.nodes.row_by_name.get(node))
+
+    def _is_assumed(self, pod: Pod) -> bool:
+        """Return whether the pod without a node counts on one, and nothing says that its bind has failed."""
+        known, waiting = self.state.placed.get(pod.uid), self._waiting.get(pod.uid)
+        return (
+            known is not None
+            and waiting is not None
+            and waiting.scheduled_condition == pod.scheduled_condition
+        )
+
+    def _see_choice(self, claim_key: str, node: str, now_s: float) -> None:
+        """
+        Count the pod for whose claim a node or a volume is chosen as bound: to this node, or where it is nominated.
+
+        What a watch shows again changes nothing: the pod is counted by then, or has no place yet.
+        """
+        users = [pod for pod in self._waiting.values() if may_use_claim(pod, claim_key)]
+        claim = self.state.volumes.get(StorageKind.CLAIM, claim_key)
+        if len(users) != 1 or not isinstance(claim, PersistentVolumeClaim) or claim.volume_name:
+            return
+        pod = users[0]
+        node = node or pod.nominated_node_name
+        if node and pod.uid not in self.state.placed:
+            self._count_bind(pod, node, now_s)
+
+    def _count_bind(self, pod: Pod, node: str, now_s: float) -> None:
+        if self._is_current(now_s):
+            self._compare_bind(pod, node, now_s)
+        self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+
+    # -- binds -----------------------------------------------------------------------------------------------
+
+    def _compare_bind(self, pod: Pod, node: str, now_s: float) -> None:
+        """Compare the choice of the node for the waiting pod, which does not count there yet."""
+        self.counts.bound += 1
+        decision = self._decide(pod)
+        n_best = _n_best(decision, self.state, node)
+        if n_best:
+            self.counts.alike += 1
+            self.counts.tied += n_best > 1
+            return
+        difference = self._difference(pod, node, decision)
+        # The other one may have dropped the pod's nomination; no watch shows when.
+        variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
+        self._explain(
+            f"{pod.uid} bound {self.counts.bound}",
+            _Unsettled(
+                pod.uid,
+                difference,
+                lambda: any(_n_best(self._decide(each), self.state, node) for each in variants),
+                now_s,
+            ),
+        )
+
+    def _explain(self, key: str, unsettled: _Unsettled) -> None:
+        """Note the difference, as a race if a recent change explains it; else a later one may."""
+        other = (
+            "the end of its nomination"
+            if unsettled.agrees()
+            else self._recent.explains(unsettled.agrees, unsettled.at_s, but=unsettled.uid)
+        )
+        difference = unsettled.difference
+        self._note(key, _as_race(difference, other) if other else difference)
+        if not other and len(self._unsettled) < MAX_RECENT:
+            self._unsettled[key] = unsettled
+
+    def _settle(self, latest: Change, now_s: float) -> None:
+        """Decide again about recent differences, with what changed since: it may have been decided with it."""
+        for key, unsettled in list(self._unsettled.items()):
+            if now_s - unsettled.at_s > self._race_s:
+                del self._unsettled[key]
+            elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
+                del self._unsettled[key]
+                self.causes[unsettled.difference.cause] -= 1
+                self._note(key, _as_race(unsettled.difference, latest.what))
+
+    def _is_explained(self, unsettled: _Unsettled, now_s: float) -> bool:
+        """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
+        placed = self.state.placed.get(unsettled.uid)
+        bound = None if placed is None else placed.pod
+        self.state.remove_pod(unsettled.uid)
+        is_explained = unsettled.agrees()
+        if not is_explained and len(self._unsettled) <= _FEW:
+            is_explained = bool(self._recent.explains(unsettled.agrees, now_s, but=unsettled.uid))
+        if bound is not None:
+            self.state.upsert_pod(bound)
+        return is_explained
+
+    def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
+        here = decision.node_name if isinstance(decision, ScheduleResult) else ""
+        row = self.state.nodes.row_by_name.get(node)
+        if isinstance(decision, ScheduleResult) and row is not None and _is_feasible(decision, row):
+            behind, plugin, lack = _behind(decision, row)
+            cause = Cause.SAMPLING if self._may_be_sampled(decision) else Cause.SCORE
+            text = f"{here} has {counted(behind, 'point')} more; {plugin} alone gives it {lack} more"
+            return _of(pod, cause, node, here, text, behind=behind, plugin=plugin)
+        plugin, reason = self._refusal(pod, row)
+        return _of(pod, Cause.RULE, node, here, f"{node} is refused here: {reason}", plugin=plugin)
+
+    def _refusal(self, pod: Pod, row: int | None) -> tuple[str, str]:
+        """Return the first plugin that refuses the row, and its reason."""
+        if row is None or self.state.nodes.nodes[row] is None:
+            return "", "there is no such node"
+        inspection = inspect_pod(pod, self.state, self._profile)
+        if not isinstance(inspection, Inspection):
+            return inspection[0], inspection[1].message
+        for plugin, statuses in inspection.refusals:
+            status = statuses.at(row)
+            if status is not None:
+                return plugin.name, status.message
+        nominated = pod.nominated_node_name
+        return "", f"the pod is nominated to {nominated}" if nominated else "PreFilter leaves it out"
+
+    def _may_be_sampled(self, decision: ScheduleResult) -> bool:
+        """
+        Return whether the other scheduler stops looking before it has found all feasible nodes.
+
+        Source: schedule_one.go, numFeasibleNodesToFind (kubernetes 1.36).
+        """
+        n_nodes = self.state.nodes.n_live
+        percentage = self._percentage or max(50 - n_nodes // 125, 5)
+        return percentage < 100 and decision.n_feasible > max(100, n_nodes * percentage // 100)
+
+    # -- pending pods ----------------------------------------------------------------------------------------
+
+    def _see_waiting(self, pod: Pod, now_s: float) -> None:
+        before = self._waiting.get(pod.uid)
+        self._waiting[pod.uid] = pod
+        condition = pod.scheduled_condition
+        is_new = before is None or before.scheduled_condition != condition
+        if (
+            self._is_current(now_s)
+            and is_new
+            and condition is not None
+            and condition.reason == "Unschedulable"
+        ):
+            self._compare_reasons(pod if before is None else before, condition.message, now_s)
+        self._take_over(PodSeen(pod), now_s)
+
+    def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
+        """Compare why the pod is left pending."""
+        decision = self._decide(pod)
+        self.counts.pending += 1
+        if _says(decision, message):
+            self.counts.same_reasons += 1
+            return
+        here = decision.node_name if isinstance(decision, ScheduleResult) else ""
+        ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
+        difference = _of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
+        unsettled = _Unsettled(pod.uid, difference, lambda: _says(self._decide(pod), message), now_s)
+        self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _decide(self, pod: Pod) -> Decision:
+        return decide(pod, ClusterView(self.state), self._profile, self._rng, Unobserved())
+
+    def _note(self, key: str, difference: Difference) -> None:
+        """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""
+        self.causes[difference.cause] += 1
+        if key not in self._differences and len(self._differences) >= _MAX_DIFFERENCES:
+            races = (key for key, each in self._differences.items() if each.cause is Cause.RACE)
+            dropped = next(races, None)
+            if dropped is None or difference.cause is Cause.RACE:
+                return
+            del self._differences[dropped]
+        self._differences[key] = difference
+
+
+def _is_feasible(decision: Decision, row: int | None) -> bool:
+    return (
+        row is not None and isinstance(decision, ScheduleResult) and bool(decision.scores.feasible.mask[row])
+    )
+
+
+def _n_best(decision: Decision, state: ClusterState, node: str) -> int:
+    """Return how many nodes share the most points if the node is one of them, else 0."""
+    row = state.nodes.row_by_name.get(node)
+    if not isinstance(decision, ScheduleResult) or not _is_feasible(decision, row):
+        return 0
+    totals = decision.scores.totals
+    most = totals.max()
+    return int(np.count_nonzero(totals == most)) if totals[row] == most else 0
+
+
+def _message(decision: FitError | CycleError) -> str:
+    """Return why no node fits, without the outcome of PostFilter."""
+    return (
+        decision.message if isinstance(decision, CycleError) else replace(decision, postfilter=None).message()
+    )
+
+
+def _says(decision: Decision, message: str) -> bool:
+    """Return whether the decision gives the reasons of the message, to which PostFilter may have added."""
+    return not isinstance(decision, ScheduleResult) and f"{message} ".startswith(f"{_message(decision)} ")
+
+
+def _behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
+    """Return the points that the row lacks to the chosen one, the plugin that most of them are from, and how many."""
+    scores = decision.scores
+    lacks = [
+        (each.weight * (each.scores.item(scores.chosen) - each.scores.item(row)), each.plugin)
+        for each in scores.by_plugin
+    ]
+    lack, plugin = max(lacks)
+    return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
+
+
+def _as_race(difference: Difference, other: str) -> Difference:
+    text = f"{difference.explanation}; not so if {other} came in the other order"
+    return with_parts(difference, cause=Cause.RACE, explanation=text)
+
+
+def _of(
+    pod: Pod, cause: Cause, node: str, here: str, explanation: str, *, behind: int = 0, plugin: str = ""
+) -> Difference:
+    return Difference(
+        namespace=pod.namespace,
+        pod=pod.name,
+        cause=cause,
+        node=node,
+        here=here,
+        behind=behind,
+        plugin=plugin,
+        explanation=_cut(explanation),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}..."

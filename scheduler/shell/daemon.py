@@ -1,0 +1,121 @@
+"""
+The life of a daemon, which `run`, `enforce`, `shadow` and `webhook` fill with work of their own.
+
+    start   credentials -> one request as a check -> port -> log line -> tasks, of which the election is one
+    work    until a signal comes, the Lease is lost, or nothing is left to do
+    stop    the work finishes what is in flight (bounded) -> tasks are cancelled -> Lease released -> port closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from scheduler.errors import LeadershipLost
+from scheduler.observe.logs import Logger
+from scheduler.observe.process import ControllerMetrics
+from scheduler.serving.status_server import StatusServer
+from scheduler.shell.connection import Connection, ConnectionOptions, connect
+from scheduler.shell.garbage_collection import disable_full_collections
+from scheduler.shell.leader_election import LeaderElector
+from scheduler.shell.signals import on_termination
+
+
+async def serve(
+    options: ConnectionOptions,
+    environ: Mapping[str, str],
+    metrics: ControllerMetrics,
+    new_daemon: Callable[[Connection], Daemon],
+    *,
+    is_rate_limited: bool = False,
+    max_connections: int = 100,
+    waits: bool = True,
+) -> int:
+    """
+    Connect, run the daemon until SIGTERM or SIGINT, and return the exit code. For the other arguments see `connect`.
+
+    Raises SettingsError for mistakes that the user can correct.
+    """
+    disable_full_collections()
+    async with connect(
+        options,
+        environ,
+        metrics,
+        is_rate_limited=is_rate_limited,
+        max_connections=max_connections,
+        waits=waits,
+    ) as connection:
+        return await run_until_signal(new_daemon(connection))
+
+
+async def run_until_signal(daemon: Daemon) -> int:
+    """Run until SIGTERM or SIGINT and return the exit code; a second signal ends the process at once."""
+    on_termination(daemon.stop)
+    return await daemon.run()
+
+
+class Daemon(ABC):
+    """One running process: its port, its tasks, its leadership and its end."""
+
+    def __init__(self, log: Logger, elector: LeaderElector | None = None) -> None:
+        self._log, self._elector = log, elector
+        self._is_stopping = False
+        #: Cancelled once the work has ended.
+        self._tasks: list[asyncio.Task[None]] = []
+        self._group = asyncio.TaskGroup()
+
+    @abstractmethod
+    def _new_server(self) -> StatusServer:
+        """Return the port with the checks of /readyz and /livez."""
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Do what may raise SettingsError, which is then the only line; then log the start."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Work until `stop` is called, then finish what is in flight."""
+
+    def _on_elected(self) -> None:  # noqa: B027 - optional: a leader may have nothing to begin
+        """Begin what only the leader does."""
+
+    def start(self, name: str, task: Coroutine[Any, Any, None]) -> None:
+        """Run the task until the work has ended; an exception in it ends the process."""
+        self._tasks.append(self._group.create_task(task, name=name))
+
+    def stop(self) -> None:
+        """Begin nothing new; `run` returns once the work has ended, within about 20 s."""
+        self._is_stopping = True
+
+    async def run(self) -> int:
+        """Work until `stop` is called or the Lease is lost, and return the exit code."""
+        is_lost = False
+        server = self._new_server()
+        await server.start()
+        try:
+            await self._begin()
+            async with self._group:
+                if self._elector is not None:
+                    self.start("leader election", self._elector.run(self._on_elected))
+                await self._work()
+                for task in self._tasks:
+                    task.cancel()
+                if self._elector is not None:
+                    await self._elector.release()
+        except* LeadershipLost as lost:
+            self._log.error("Leaderelection lost", err=str(lost.exceptions[0]))
+            is_lost = True
+        finally:
+            await server.stop()
+        if self._is_stopping:
+            self._log.info(0, "Requested to terminate, exiting")
+            return 0
+        return int(is_lost)
+
+    def _is_running(self) -> bool:
+        return not self._is_stopping
+
+    def _leads(self) -> bool:
+        return self._elector is None or self._elector.is_leader

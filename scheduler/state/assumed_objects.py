@@ -1,0 +1,139 @@
+"""
+Objects that this scheduler is writing for pods: they count as written before a watch shows it.
+
+    assume --+--> shown by a watch, or deleted     the object counts as watches show it
+             +--> release                          as watches show it, since it was not written
+             `--> settle(version), then release    as assumed until a watch shows this version or a later one
+
+Several pods may hold an assumption: pods that share an object. Source: util/assumecache (kubernetes 1.36). Difference:
+upstream gives an assumption up with any newer version, and with the first of its pods that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from scheduler.errors import InvariantViolation
+from scheduler.model.object_writes import ObjectWrite
+from scheduler.model.volumes import StorageKind, StorageObject, is_older
+
+_Key: TypeAlias = tuple[StorageKind, str]
+
+
+@dataclass(slots=True)
+class _Assumption:
+    """
+    Attributes:
+        seen: the object as watches show it.
+        write: what is assumed.
+        holders: UIDs of the pods that assume it.
+        version: the one that was written; empty before.
+    """
+
+    seen: StorageObject
+    write: ObjectWrite[Any]
+    holders: set[str] = field(default_factory=set)
+    version: str = ""
+
+    def assumed(self) -> StorageObject:
+        obj: StorageObject = self.write.applied_to(self.seen)
+        return obj
+
+    def is_over(self) -> bool:
+        """Return whether a watch shows the written version, the object is taken, or no pod holds it."""
+        if self.version:
+            if not is_older(self.seen.resource_version, self.version):
+                return True
+        elif not self.holders:
+            return True
+        return self.write.is_settled_in(self.seen)
+
+
+class AssumedObjects:
+    """The assumptions, by kind and key."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[_Key, _Assumption] = {}
+
+    def __len__(self) -> int:
+        """Return the number of objects that are assumed."""
+        return len(self._by_key)
+
+    def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
+        """Return the assumed object as watches show it, None if it is not assumed."""
+        assumption = self._by_key.get((kind, key))
+        return None if assumption is None else assumption.seen
+
+    def over(self, obj: StorageObject) -> StorageObject:
+        """Return the object, which a watch shows, as it counts."""
+        assumption = self._by_key.get((obj.kind, obj.key))
+        if assumption is None:
+            return obj
+        assumption.seen = obj
+        if assumption.is_over():
+            del self._by_key[obj.kind, obj.key]
+            return obj
+        return assumption.assumed()
+
+    def drop(self, kind: StorageKind, key: str) -> None:
+        """Forget the object, which is deleted."""
+        self._by_key.pop((kind, key), None)
+
+    def assume(self, write: ObjectWrite[Any], holder: str) -> StorageObject | None:
+        """
+        Assume the write for the pod. Return the object as it counts from now on, None if that is as before.
+
+        Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
+        """
+        obj: StorageObject = write.obj
+        known = self._by_key.get((obj.kind, obj.key))
+        if known is not None:
+            if known.write.value != write.value:
+                raise InvariantViolation(
+                    f"{obj.kind} {obj.key} is assumed as {known.write.value}, not {write.value}"
+                )
+            known.holders.add(holder)
+            return None
+        assumption = _Assumption(obj, write, {holder})
+        if assumption.is_over():
+            return None
+        self._by_key[obj.kind, obj.key] = assumption
+        return assumption.assumed()
+
+    def settle(self, kind: StorageKind, key: str, version: str) -> StorageObject | None:
+        """Note the written version. Return the object as watches show it if it counts so from now on, else None."""
+        assumption = self._by_key.get((kind, key))
+        if assumption is None:
+            return None
+        assumption.version = version
+        return self._ended(assumption)
+
+    def release(self, kind: StorageKind, key: str, holder: str) -> StorageObject | None:
+        """End the pod's part. Return the object as watches show it if it counts so from now on, else None."""
+        assumption = self._by_key.get((kind, key))
+        if assumption is None:
+            return None
+        assumption.holders.discard(holder)
+        return self._ended(assumption)
+
+    def holders(self) -> Iterator[tuple[StorageKind, str, frozenset[str]]]:
+        """Yield each assumed object and the UIDs of its pods; for tests."""
+        for (kind, key), assumption in self._by_key.items():
+            yield kind, key, frozenset(assumption.holders)
+
+    def differences(self, counted: Callable[[StorageKind, str], StorageObject | None]) -> Iterator[str]:
+        """Yield the assumptions that should have ended, or that do not count; for the audit."""
+        for (kind, key), assumption in self._by_key.items():
+            if assumption.is_over():
+                yield f"{kind} {key} is still assumed as {assumption.write.value}"
+            if counted(kind, key) != assumption.assumed():
+                yield f"{kind} {key} is assumed as {assumption.write.value}, and counts otherwise"
+
+    def _ended(self, assumption: _Assumption) -> StorageObject | None:
+        if not assumption.is_over():
+            return None
+        seen = assumption.seen
+        del self._by_key[seen.kind, seen.key]
+        return seen
