@@ -1,8 +1,8 @@
 """
 The API server's address, its CA, and our identity, renewed while the process runs.
 
-Token files are read again, exec plugins run again before their token expires and after a 401, and renewed client
-certificates are loaded into the live TLS context.
+Token files are read again, exec plugins run and ID tokens are renewed before their token expires and after a 401, and
+renewed client certificates are loaded into the live TLS context.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -32,7 +32,7 @@ from scheduler.kube.login import Identity, bearer, log_in, trusting
 
 #: How often token and certificate files are read again (client-go transport/token_source.go: 1 min).
 REREAD_S: Final = 60.0
-#: Shortest time between two runs of an exec plugin.
+#: Shortest time between two runs of an exec plugin or renewals of an ID token.
 RENEWAL_GAP_S: Final = 10.0
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -55,7 +55,7 @@ class Credentials:
     Args:
         endpoint: the server.
         identity: the first identity.
-        login: logs in again; None if another login would return the same identity.
+        login: logs in again after this identity; None if another login would return the same identity.
         token_file: holds the bearer token, re-read every `REREAD_S`; None if there is no such file.
         now_s: a monotonic clock.
     """
@@ -65,7 +65,7 @@ class Credentials:
         endpoint: Endpoint,
         identity: Identity,
         *,
-        login: Callable[[], Awaitable[Identity]] | None = None,
+        login: Callable[[Identity], Awaitable[Identity]] | None = None,
         token_file: Path | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -106,7 +106,7 @@ class Credentials:
         Renew the identity after a 401 for the header `refused`. Returns: True if there is another header to try.
 
         Raises:
-            SettingsError: if the plugin fails.
+            SettingsError: if the plugin or the issuer fails.
         """
         if self._authorization == refused:
             error = await self._reauthenticate()
@@ -125,7 +125,7 @@ class Credentials:
             self._renewed_at_s = self._now_s()
             self._renew_at_s = self._renewed_at_s + REREAD_S  # on failure; success sets another time
             try:
-                self._adopt(await self._login())
+                self._adopt(await self._login(self._identity))
             except SettingsError as error:
                 return error
             except (OSError, ValueError) as error:
@@ -195,28 +195,37 @@ async def load_credentials(
         )
     if not paths:
         return _in_cluster(environ, service_account, now_s)
-    resolved = resolve_context(paths, context)
-    if master:
-        resolved = replace(resolved, server=checked_server(master, "--master", ""))
-    return await _from_context(resolved, now_s)
+    return await _of_context(resolve_context(paths, context), master, now_s)
 
 
-async def _from_context(context: ResolvedContext, now_s: Callable[[], float]) -> Credentials:
-    cluster, token_file = context.cluster.content, context.token_file
-    endpoint = Endpoint(
-        server=context.server,
-        tls=_tls_of_cluster(context),
-        server_hostname=cluster.tls_server_name or None,
-        proxy=cluster.proxy_url or None,
+async def _of_context(
+    context: ResolvedContext, master: str | None, now_s: Callable[[], float]
+) -> Credentials:
+    cluster, user = context.cluster.content, context.user.content
+    file, field = str(context.cluster.file), context.cluster.field
+    server = (
+        checked_server(master, "--master", "")
+        if master
+        else checked_server(cluster.server, file, f"{field}.server")
     )
-    identity = await log_in(context)
+    authority = context.cluster.pem(
+        "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
+    )
+    tls = None
+    if server.startswith("https"):
+        tls = trusting(authority, file, f"{field}.certificate-authority")
+        if cluster.insecure_skip_tls_verify:
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
+    token_file = context.user.path("tokenFile", user.token_file)
     if token_file is not None:
         _check_token(token_file, str(context.user.file), f"{context.user.field}.tokenFile")
+    identity = await log_in(context)
     try:
         return Credentials(
-            endpoint,
+            Endpoint(server, tls, cluster.tls_server_name or None, cluster.proxy_url or None),
             identity,
-            login=partial(log_in, context) if context.user.content.exec else None,
+            login=partial(log_in, context) if user.exec or user.auth_provider else None,
             token_file=token_file,
             now_s=now_s,
         )
@@ -233,29 +242,9 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path, now_s: Callab
         raise SettingsError("cluster", "", "nothing that says where it is", expected)
     token_file, authority = service_account / "token", service_account / "ca.crt"
     _check_token(token_file, str(token_file), "")
-    try:
-        tls = trusting(authority)
-    except OSError as error:
-        raise SettingsError(str(authority), "", str(error), "certificates in PEM") from error
+    tls = trusting(authority, str(authority))
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Credentials(Endpoint(server, tls), Identity(), token_file=token_file, now_s=now_s)
-
-
-def _tls_of_cluster(context: ResolvedContext) -> ssl.SSLContext | None:
-    if not context.server.startswith("https"):
-        return None
-    cluster = context.cluster.content
-    try:
-        tls = trusting(context.authority)
-    except (OSError, ValueError) as error:
-        part = "-data" if cluster.certificate_authority_data else ""
-        raise context.cluster.error(
-            f"certificate-authority{part}", str(error), "certificates in PEM"
-        ) from error
-    if cluster.insecure_skip_tls_verify:
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
-    return tls
 
 
 def _check_token(token_file: Path, source: str, field: str) -> None:

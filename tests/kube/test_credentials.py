@@ -17,7 +17,7 @@ from scheduler.kube.credentials import REREAD_S, Credentials, Endpoint, load_cre
 from scheduler.kube.login import Identity
 from scheduler.kube.requests import get_pod
 from tests.kube.certificates import authority_in
-from tests.kube.kubeconfigs import changed, written
+from tests.kube.kubeconfigs import changed, id_token, written
 from tests.support.scripted_server import answering
 
 GET = get_pod("d", "p")
@@ -76,13 +76,14 @@ def encoded(path):
     return base64.b64encode(path.read_bytes()).decode()
 
 
+VALID = id_token("alice", exp=4e9)
 USERS = {
     "no user": ({}, "|"),
     "token": ({"token": "t"}, "Bearer t|"),
     "token file beside the kubeconfig": ({"tokenFile": "beside"}, "Bearer of-file|"),
     "the file has precedence": ({"token": "t", "tokenFile": "beside"}, "Bearer of-file|"),
     "name and password": ({"username": "a", "password": "b"}, "Basic YTpi|"),
-    "ID token": ({"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}}, "Bearer a.b.c|"),
+    "ID token": ({"auth-provider": {"name": "oidc", "config": {"id-token": VALID}}}, f"Bearer {VALID}|"),
     "the token has precedence over a plugin": (
         {"token": "t", "exec": {"command": "./gone", "apiVersion": "v1"}},
         "Bearer t|",

@@ -86,7 +86,8 @@ user: {auth-provider: {name: gcp}}
 => users[u].user.auth-provider.name: found 'gcp', expected 'oidc', or an exec plugin such as gke-gcloud-auth-plugin
 # a provider without a token
 user: {auth-provider: {name: oidc}}
-=> users[u].user.auth-provider.config.id-token: found no token, expected credentials
+=> users[u].user.auth-provider.config: found no refresh-token for an ID token that is missing, expired or refused,
+   expected credentials
 # YAML that ends early
 WHOLE
 a: [1
@@ -176,8 +177,8 @@ def test_of_several_files_the_first_entry_of_a_name_wins(tmp_path):
         written(tmp_path / "c/three", changed(current_context="prod", cluster={"server": "http://three"})),
     ]
     context = resolve_context(paths)
-    assert (context.user.content.token, context.server) == ("first", "http://127.0.0.1:8080")
-    assert context.token_file == tmp_path / "a/beside"
+    assert (context.user.content.token, context.cluster.content.server) == ("first", "http://127.0.0.1:8080")
+    assert context.user.path("tokenFile", context.user.content.token_file) == tmp_path / "a/beside"
     assert [context.user.file, context.cluster.file] == paths[:2]
 
 
