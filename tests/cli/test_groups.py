@@ -20,6 +20,8 @@ from tests.cli.test_commands import called
 from tests.support import build
 from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
 
+pytestmark = pytest.mark.asyncio
+
 GANG = {
     "schedulingPolicy": {"gang": {"minCount": 3}},
     "schedulingConstraints": {"topology": [{"key": build.ZONE}]},
@@ -50,7 +52,6 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         yield cluster, str(tmp_path / "kubeconfig")
 
 
-@pytest.mark.asyncio
 async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +87,6 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
     assert [zone["pods"] for zone in simulation["zones"]].count(3) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with DevCluster(nodes=1) as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
@@ -101,7 +101,6 @@ async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.Ca
     )
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,7 +118,6 @@ async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
     assert not [name for name in json.loads(Path(snapshot).read_text()) if "Groups" in name]
 
 
-@pytest.mark.asyncio
 async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
     file = tmp_path / "day.jsonl"
     async with served(tmp_path) as (_, kubeconfig):

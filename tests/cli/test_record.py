@@ -19,6 +19,8 @@ from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.asyncio
+
 OF = ("--of", "affinity-scheduler")
 
 
@@ -38,7 +40,6 @@ def pod(name: str, cpu: str, node: str | None = None) -> build.Json:
     return made
 
 
-@pytest.mark.asyncio
 async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the rights of manifests/shadow. A pod is bound while the recording runs."""
     file = tmp_path / "day.jsonl.gz"
@@ -74,7 +75,6 @@ def _shows_bind(file: Path) -> bool:
     return any(b'"name":"new"' in line and b'"nodeName"' in line for line in body.splitlines())
 
 
-@pytest.mark.asyncio
 async def test_a_recording_answers_what_another_configuration_would_have_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +110,6 @@ class OnePerNode(NodeByNode):
 """
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 async def test_a_recording_that_was_cut_is_compared_up_to_there(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -132,31 +131,25 @@ async def test_a_recording_that_was_cut_is_compared_up_to_there(
 HEAD = '{"apiVersion":"affinity-scheduler.io/v1","kind":"ClusterRecording"}\n'
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(b"", "expected a ClusterRecording, made by the command record", id="empty"),
-        pytest.param(b"\x00\xff\n", "expected a ClusterRecording, made by the command record", id="no text"),
-        pytest.param(b'{"kind":"Pod"}\n', "apiVersion: found None, expected", id="another object"),
-        pytest.param(HEAD.encode() + b"{}\n", ", line 2: found Object missing", id="no line"),
-        pytest.param(HEAD.encode() + b"\xff\n", ", line 2: found ", id="no text in a line"),
-        pytest.param(
-            HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n",
-            ", line 2: found ",
-            id="deep",
-        ),
-        pytest.param(HEAD.encode() + b"x" * 9_000_000, "a line of more than", id="long"),
-        pytest.param(HEAD.encode(), "expected the line Synced, which ends the first lists", id="nothing"),
-        pytest.param(
-            HEAD.encode() + b'{"atS":2,"kind":"Synced"}\n{"atS":1.5,"kind":"Pod"}\n',
-            ", line 3: atS: found 1.5, expected 2 or more",
-            id="backwards",
-        ),
-        pytest.param(gzip.compress(HEAD.encode()) * 2, "found more data after its end", id="two files"),
-        pytest.param(gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file", id="damaged"),
-    ],
-)
+NOT_RECORDINGS = {
+    "empty": (b"", "expected a ClusterRecording, made by the command record"),
+    "no text": (b"\x00\xff\n", "expected a ClusterRecording, made by the command record"),
+    "another object": (b'{"kind":"Pod"}\n', "apiVersion: found None, expected"),
+    "no line": (HEAD.encode() + b"{}\n", ", line 2: found Object missing"),
+    "no text in a line": (HEAD.encode() + b"\xff\n", ", line 2: found "),
+    "deep": (HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n", ", line 2: found "),
+    "long": (HEAD.encode() + b"x" * 9_000_000, "a line of more than"),
+    "nothing": (HEAD.encode(), "expected the line Synced, which ends the first lists"),
+    "backwards": (
+        HEAD.encode() + b'{"atS":2,"kind":"Synced"}\n{"atS":1.5,"kind":"Pod"}\n',
+        ", line 3: atS: found 1.5, expected 2 or more",
+    ),
+    "two files": (gzip.compress(HEAD.encode()) * 2, "found more data after its end"),
+    "damaged": (gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), NOT_RECORDINGS.values(), ids=NOT_RECORDINGS)
 async def test_what_is_no_recording_is_one_line(
     content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +161,6 @@ async def test_what_is_no_recording_is_one_line(
     assert message in err
 
 
-@pytest.mark.asyncio
 async def test_what_a_recording_missed_for_a_while_is_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,7 +173,6 @@ async def test_what_a_recording_missed_for_a_while_is_not_compared(
     assert out.splitlines()[-1].startswith("1 bound pod not seen before the bind, or while a watch was")
 
 
-@pytest.mark.asyncio
 async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,7 +184,6 @@ async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
     ]
 
 
-@pytest.mark.asyncio
 async def test_an_object_that_cannot_be_read_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +194,6 @@ async def test_an_object_that_cannot_be_read_is_ignored(
     assert out.startswith("1 pod bound by affinity-scheduler: 1 as we would")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -14,6 +14,8 @@ from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLAS
 from tests.cli.test_commands import called
 from tests.support import build
 
+pytestmark = pytest.mark.asyncio
+
 
 def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
     return build.pod(name, containers=[build.container(requests={"cpu": cpu})], labels=labels or {})
@@ -54,7 +56,6 @@ def _deployment(**spec: str) -> build.Json:
     }
 
 
-@pytest.mark.asyncio
 async def test_victims_are_named_and_the_budget_that_one_breaks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +87,6 @@ async def test_victims_are_named_and_the_budget_that_one_breaks(
     )
 
 
-@pytest.mark.asyncio
 async def test_without_a_priority_class_nobody_is_evicted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,7 +102,6 @@ def _write(path: Path, *documents: build.Json) -> str:
     return str(path)
 
 
-@pytest.mark.asyncio
 async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +150,6 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         pytest.param("urgent", "its value: a snapshot has no PriorityClasses", id="a name for a snapshot"),
     ],
 )
-@pytest.mark.asyncio
 async def test_bad_classes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, expected: str
 ) -> None:
@@ -173,7 +171,6 @@ async def test_bad_classes(
     )
 
 
-@pytest.mark.asyncio
 async def test_replicas_that_a_later_manifest_evicts_are_not_placed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

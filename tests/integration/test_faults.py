@@ -64,15 +64,15 @@ async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
     await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Fault(action=Action.END_STREAM, after_events=3), id="ended"),
-        pytest.param(Fault(action=Action.CUT_STREAM, after_events=3), id="cut within an object"),
-        pytest.param(Fault(action=Action.EXPIRE_STREAM, after_events=3), id="410 inside"),
-        pytest.param(Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5), id="delayed"),
-    ],
-)
+BROKEN_STREAMS = {
+    "ended": Fault(action=Action.END_STREAM, after_events=3),
+    "cut within an object": Fault(action=Action.CUT_STREAM, after_events=3),
+    "410 inside": Fault(action=Action.EXPIRE_STREAM, after_events=3),
+    "delayed": Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN_STREAMS.values(), ids=BROKEN_STREAMS)
 async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevCluster, fault: Fault) -> None:
     """One watch of each kind breaks in the middle of a burst."""
     for number in range(4):
@@ -130,22 +130,18 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
     await cluster.all_bound(5, timeout_s=LONG_S)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(
-            Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5), id="429"
-        ),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5), id="500"),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5), id="503"),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5), id="504"),
-        pytest.param(Fault(action=Action.DROP, path=BINDINGS, times=5), id="dropped"),
-        pytest.param(Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5), id="answer lost"),
-        pytest.param(
-            Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5), id="answer lost late"
-        ),
-    ],
-)
+BIND_FAULTS = {
+    "429": Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
+    "500": Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5),
+    "503": Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5),
+    "504": Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5),
+    "dropped": Fault(action=Action.DROP, path=BINDINGS, times=5),
+    "answer lost": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5),
+    "answer lost late": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
+}
+
+
+@pytest.mark.parametrize("fault", BIND_FAULTS.values(), ids=BIND_FAULTS)
 async def test_a_bind_with_a_fault_is_settled(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
 ) -> None:

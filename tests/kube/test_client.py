@@ -18,6 +18,8 @@ from tests.support.api_bodies import body
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
 from tests.support.waiting import Turns
 
+pytestmark = pytest.mark.asyncio
+
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
 WATCH = watch(Resource("/api/v1/pods"), resource_version="1", timeout_s=300)
@@ -34,7 +36,6 @@ async def lines_of(client, **options):
         return [line async for lines in batches for line in lines]
 
 
-@pytest.mark.asyncio
 async def test_requests_are_sent_as_built():
     """Method, path, query, body and headers; no compression; our User-Agent."""
     listing = list_page(Resource("/api/v1/pods", field_selector="a!=b,c=d"), continue_token="t/+=")
@@ -56,7 +57,6 @@ async def test_requests_are_sent_as_built():
     assert listed.query == {"fieldSelector": "a!=b,c=d", "limit": "500", "continue": "t/+="}
 
 
-@pytest.mark.asyncio
 async def test_a_server_below_a_path_keeps_its_prefix():
     """Rancher and kcp serve the API below a path."""
     async with scripted(reply()) as script:
@@ -66,7 +66,6 @@ async def test_a_server_below_a_path_keeps_its_prefix():
     assert script.received[0].path == f"/clusters/one{GET.path}"
 
 
-@pytest.mark.asyncio
 async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
     """Redirects are not followed, since they would carry the credentials to another server."""
     elsewhere = reply(status=307, headers={"Location": "http://127.0.0.1:1/"})
@@ -78,7 +77,6 @@ async def test_a_status_other_than_2xx_raises_the_error_of_its_class():
         assert isinstance(await failure(client, GET), ServerFault)
 
 
-@pytest.mark.asyncio
 async def test_a_refused_connection_took_no_effect():
     """Nothing was sent."""
     async with scripted() as script:
@@ -89,7 +87,6 @@ async def test_a_refused_connection_took_no_effect():
     assert (error.status, error.reason, error.took_effect_unknown) == (0, "ConnectionRefused", False)
 
 
-@pytest.mark.asyncio
 async def test_every_answer_is_reported_to_the_hook():
     """Verb, method, code, host and seconds; for a watch once, when it opens."""
     told = []
@@ -113,7 +110,6 @@ async def test_every_answer_is_reported_to_the_hook():
     assert all(0 <= values[4] < 5 for values in told)
 
 
-@pytest.mark.asyncio
 async def test_requests_wait_for_the_rate_limit():
     """Two at once, then ten a second; the clock stands still."""
     sleep = FakeSleep()
@@ -145,7 +141,6 @@ class Renewing(Credentials):
 REFUSED = reply(body(401, "Unauthorized", "expired"), status=401)
 
 
-@pytest.mark.asyncio
 async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
     """Requests and watches."""
     answers = [REFUSED, reply(b"in"), REFUSED, stream(b"line")]
@@ -156,7 +151,6 @@ async def test_after_a_401_credentials_are_renewed_and_the_request_resent():
     assert shown == ["Bearer 1", "Bearer 2", "Bearer 2", "Bearer 3"]
 
 
-@pytest.mark.asyncio
 async def test_a_failed_renewal_raises_its_reason():
     """The error says more than 401."""
     async with (
@@ -169,7 +163,6 @@ async def test_a_failed_renewal_raises_its_reason():
     assert (type(failed), "exit code 1" in failed.message) == (Unauthorized, True)
 
 
-@pytest.mark.asyncio
 async def test_a_line_without_end_is_refused():
     """Memory is bounded."""
     async with scripted(stream(b"x" * (17 << 20))) as script, client_of(script) as client:
@@ -177,7 +170,6 @@ async def test_a_line_without_end_is_refused():
             await lines_of(client)
 
 
-@pytest.mark.asyncio
 async def test_lines_are_whole_and_never_empty():
     """Keep-alive newlines are dropped; a large object is one line."""
     large = b"y" * (9 << 20)
@@ -185,7 +177,6 @@ async def test_lines_are_whole_and_never_empty():
         assert await lines_of(client) == [b"a", large, b"b"]
 
 
-@pytest.mark.asyncio
 async def test_a_stream_that_ends_inside_a_line_raises_unreachable():
     """Even if the server ended it normally."""
     async with scripted(stream(b"a\nb", end=b"")) as script, client_of(script) as client:
@@ -193,7 +184,6 @@ async def test_a_stream_that_ends_inside_a_line_raises_unreachable():
             await lines_of(client)
 
 
-@pytest.mark.asyncio
 async def test_requests_in_flight_leave_connections_for_a_watch():
     """The pools are separate."""
     answers = [silence()] * 2 + [stream(b"line")]
@@ -205,7 +195,6 @@ async def test_requests_in_flight_leave_connections_for_a_watch():
         assert [type(error) for error in await asyncio.gather(*requests)] == [ServerFault] * 3
 
 
-@pytest.mark.asyncio
 async def test_a_stream_can_be_broken_from_outside():
     """The reader gets Unreachable at once; breaking the stream again is harmless."""
     breaks: list[Callable[[], None]] = []
@@ -219,7 +208,6 @@ async def test_a_stream_can_be_broken_from_outside():
         breaks[0]()
 
 
-@pytest.mark.asyncio
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system's kernel asks in its own time")
 async def test_tcp_keepalive_is_enabled_on_streams():
     """A connection to a dead host ends within 30 s."""
@@ -250,7 +238,6 @@ def _leads_to(one, port):
         return False
 
 
-@pytest.mark.asyncio
 async def test_closing_the_client_ends_its_streams():
     """The reader does not wait for a closed connection."""
     async with scripted(stream(b"a", then="silent")) as script, client_of(script) as client:
@@ -261,7 +248,6 @@ async def test_closing_the_client_ends_its_streams():
             await anext(batches)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("line_bytes", "at_most"),
     [pytest.param(10, MAX_LINES_PER_BATCH, id="many lines"), pytest.param(50_000, 8, id="long lines")],
@@ -280,7 +266,6 @@ async def test_lines_that_arrive_together_are_yielded_in_batches(line_bytes, at_
     assert len(set(before)) == len(before)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "line_bytes", [7, 3_001, 400_000], ids=["many lines", "as pods", "longer than a piece"]
 )

@@ -19,7 +19,9 @@ from tests.support.scripted_server import answering
 pytestmark = [
     pytest.mark.asyncio,
     # By aiohttp, about the arguments that kubernetes-asyncio passes.
-    pytest.mark.filterwarnings("ignore:(ssl_context|BasicAuth|The 'auth' parameter) is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:(ssl_context|BasicAuth|The 'auth' parameter) is deprecated:DeprecationWarning"
+    ),
 ]
 
 HOUR_S = 3600.0

@@ -16,12 +16,13 @@ from tests.support.api_bodies import body, bookmark, line, page, pod
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, stream
 from tests.support.waiting import Turns
 
+pytestmark = pytest.mark.asyncio
+
 
 def published_of(name, rv):
     return lambda change: change == up(name, rv)
 
 
-@pytest.mark.asyncio
 async def test_pages_then_a_watch_that_resumes_where_it_ended():
     """Two pages, a watch that ends, and a watch from the last version."""
     answers = [
@@ -42,7 +43,6 @@ async def test_pages_then_a_watch_that_resumes_where_it_ended():
     ]
 
 
-@pytest.mark.asyncio
 async def test_a_silent_stream_is_reopened():
     """A stream without event, bookmark or end."""
     answers = [
@@ -57,22 +57,18 @@ async def test_a_silent_stream_is_reopened():
     assert [request.query["resourceVersion"] for request in script.received[2:4]] == ["11", "11"]
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("failures", "error", "pause_s"),
-    [
-        pytest.param(
-            [reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "3"})],
-            Throttled,
-            3.15,
-            id="429 with Retry-After",
-        ),
-        pytest.param([reply(b"oh no", status=500)], ServerFault, 0.375, id="500 from a proxy"),
-        pytest.param(
-            [lost(), lost()], Unreachable, 0.375, id="connection cut, and again at aiohttp's own retry"
-        ),
-    ],
-)
+FAILURES = {
+    "429 with Retry-After": (
+        [reply(body(429, "TooManyRequests"), status=429, headers={"Retry-After": "3"})],
+        Throttled,
+        3.15,
+    ),
+    "500 from a proxy": ([reply(b"oh no", status=500)], ServerFault, 0.375),
+    "connection cut, and again at aiohttp's own retry": ([lost(), lost()], Unreachable, 0.375),
+}
+
+
+@pytest.mark.parametrize(("failures", "error", "pause_s"), FAILURES.values(), ids=FAILURES)
 async def test_failures_of_list_and_watch_are_published_and_retried(failures, error, pause_s):
     """Before and after the first sync."""
     answers = [*failures, reply(page()), *failures, stream(line("ADDED", pod("a", 11)), then="silent")]
@@ -82,7 +78,6 @@ async def test_failures_of_list_and_watch_are_published_and_retried(failures, er
     assert pauses == pytest.approx([pause_s, pause_s])
 
 
-@pytest.mark.asyncio
 async def test_a_refused_connection_is_retried_with_growing_pauses():
     """Until the server is back."""
     async with scripted() as script:
@@ -92,7 +87,6 @@ async def test_a_refused_connection_is_retried_with_growing_pauses():
     assert {change.error.reason for change in changes} == {"ConnectionRefused"}
 
 
-@pytest.mark.asyncio
 async def test_other_tasks_run_during_thousands_of_events():
     """At least once every 200 events."""
     n_events = 5_000
@@ -103,7 +97,6 @@ async def test_other_tasks_run_during_thousands_of_events():
     assert turns.n >= n_events / 200
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("watch_list", [False, True], ids=["a page", "initial events"])
 async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
     """After a few ms."""
@@ -130,7 +123,6 @@ async def test_other_tasks_run_sooner_if_decoding_is_slow(watch_list):
     assert max(Counter(decoded_at).values()) <= 2 * ITEMS_PER_STEP
 
 
-@pytest.mark.asyncio
 async def test_other_tasks_run_during_a_comparison():
     """Between pieces of a page; here every piece takes a second."""
     pods = [pod(f"p{i:05}", 1) for i in range(10_000)]
@@ -148,7 +140,6 @@ async def test_other_tasks_run_during_a_comparison():
     assert turns.n >= 10_000 / 50
 
 
-@pytest.mark.asyncio
 async def test_a_relist_ends_a_comparison():
     """A repaired object would count as listed by it, though it may be gone."""
     lost_ones = [pod(f"q{i:02}", 5) for i in range(60)]

@@ -238,23 +238,21 @@ def test_a_plugin_is_configured_once():
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "expected"),
-    [
-        pytest.param(
-            "DynamicResources",
-            "{filterTimeout: 10s}",
-            f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
-            id="not built",
-        ),
-        pytest.param(
-            "TaintToleration",
-            "{a: 1}",
-            f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
-            id="takes no arguments",
-        ),
-    ],
-)
+WITHOUT_EFFECT = {
+    "not built": (
+        "DynamicResources",
+        "{filterTimeout: 10s}",
+        f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
+    ),
+    "takes no arguments": (
+        "TaintToleration",
+        "{a: 1}",
+        f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "expected"), WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
 def test_valid_arguments_without_effect_are_noted(name, args, expected):
     assert parse_settings(one_profile(config(name, args)), "f").notes == (expected,)
 

@@ -96,26 +96,21 @@ def on(node_name: str, uid: str) -> object:
 UID = waiting().uid
 
 
-@pytest.mark.parametrize(
-    ("answers", "stimulus"),
-    [
-        pytest.param([reply(status=201)], BindDone(UID), id="bound"),
-        pytest.param(
-            [reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right"), id="refused"
+RESULTS = {
+    "bound": ([reply(status=201)], BindDone(UID)),
+    "refused": ([reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right")),
+    "gone": ([reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found')),
+    "bound elsewhere": (
+        [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
+        BindFailed(
+            UID,
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
         ),
-        pytest.param(
-            [reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found'), id="gone"
-        ),
-        pytest.param(
-            [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
-            BindFailed(
-                UID,
-                'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
-            ),
-            id="bound elsewhere",
-        ),
-    ],
-)
+    ),
+}
+
+
+@pytest.mark.parametrize(("answers", "stimulus"), RESULTS.values(), ids=RESULTS)
 async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
     """With the text of upstream's condition."""
     async with scripted(*answers) as script, bench(script) as made:
