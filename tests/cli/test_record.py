@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.kinds import POD
-from tests.cli.test_commands import SECRET, bind_pod, called, served, web
+from tests.cli.conftest import Called
+from tests.cli.test_commands import SECRET, bind_pod, served, web
 from tests.cli.test_shadow import ROLE
 from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
@@ -40,7 +41,7 @@ def pod(name: str, cpu: str, node: str | None = None) -> build.Json:
     return made
 
 
-async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_was_recorded_is_compared(tmp_path: Path, called: Called) -> None:
     """With the rights of manifests/shadow. A pod is bound while the recording runs."""
     file = tmp_path / "day.jsonl.gz"
     async with served(tmp_path) as (cluster, _):
@@ -64,7 +65,7 @@ async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.Capt
     assert (process.returncode, err.decode().startswith(f"{file}: ")) == (0, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET not in gzip.decompress(file.read_bytes()).decode()
-    code, out, err_text = await called(capsys, "shadow", "--recording", str(file), *OF, "-o", "json")
+    code, out, err_text = await called("shadow", "--recording", str(file), *OF, "-o", "json")
     report = json.loads(out)
     assert (code, err_text) == (0, "")
     assert (report["bound"], report["alike"], report["differences"]) == (1, 1, [])
@@ -76,7 +77,7 @@ def _shows_bind(file: Path) -> bool:
 
 
 async def test_a_recording_answers_what_another_configuration_would_have_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """The node has room for the pod, which another one's rule of one pod per node would have kept out."""
     config = tmp_path / "mine.yaml"
@@ -87,13 +88,13 @@ async def test_a_recording_answers_what_another_configuration_would_have_done(
     (tmp_path / "one_per_node.py").write_text(PLUGIN)
     lines = [pod("a", "100m", "n"), pod("b", "100m"), pod("b", "100m", "n")]
     file = str(recording(tmp_path / "day.jsonl", *lines))
-    assert (await called(capsys, "shadow", "--recording", file, *OF))[0] == 0
+    assert (await called("shadow", "--recording", file, *OF))[0] == 0
     mine = ("--config", str(config), "--plugins", str(tmp_path / "one_per_node.py"))
     for profile in ((), ("--profile", "strict")):
-        code, out, _ = await called(capsys, "shadow", "--recording", file, *OF, *mine, *profile)
+        code, out, _ = await called("shadow", "--recording", file, *OF, *mine, *profile)
         assert code == 1
         assert "n is refused here: node(s) had a pod" in out
-    code, out, err = await called(capsys, "shadow", "--recording", file, *mine, "--profile", "loose")
+    code, out, err = await called("shadow", "--recording", file, *mine, "--profile", "loose")
     assert (code, out, err) == (2, "", "--profile: found loose, expected one of strict\n")
 
 
@@ -112,7 +113,7 @@ class OnePerNode(NodeByNode):
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 async def test_a_recording_that_was_cut_is_compared_up_to_there(
-    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suffix: str, tmp_path: Path, called: Called
 ) -> None:
     whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"), pod("later", "1"))
     cut = tmp_path / f"cut.jsonl{suffix}"
@@ -120,7 +121,7 @@ async def test_a_recording_that_was_cut_is_compared_up_to_there(
     packer = zlib.compressobj(wbits=31)
     packed = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
     cut.write_bytes(packed if suffix else body)
-    code, out, err = await called(capsys, "shadow", "--recording", str(cut), *OF)
+    code, out, err = await called("shadow", "--recording", str(cut), *OF)
     assert (code, out.splitlines()[0]) == (
         0,
         "1 pod bound by affinity-scheduler: 1 as we would (0 among equals), 0 otherwise",
@@ -151,45 +152,41 @@ NOT_RECORDINGS = {
 
 @pytest.mark.parametrize(("content", "message"), NOT_RECORDINGS.values(), ids=NOT_RECORDINGS)
 async def test_what_is_no_recording_is_one_line(
-    content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes, message: str, tmp_path: Path, called: Called
 ) -> None:
     file = tmp_path / "day.jsonl.gz"
     file.write_bytes(content)
-    code, out, err = await called(capsys, "shadow", "--recording", str(file))
+    code, out, err = await called("shadow", "--recording", str(file))
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith(str(file))
     assert message in err
 
 
-async def test_what_a_recording_missed_for_a_while_is_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_a_recording_missed_for_a_while_is_not_compared(tmp_path: Path, called: Called) -> None:
     whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
     lines = whole.read_text().splitlines()
     lines.insert(4, '{"atS":2,"kind":"Interrupted"}')
     whole.write_text("\n".join(lines) + "\n")
-    code, out, err = await called(capsys, "shadow", "--recording", str(whole), *OF)
+    code, out, err = await called("shadow", "--recording", str(whole), *OF)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].startswith("1 bound pod not seen before the bind, or while a watch was")
 
 
 async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     file = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
-    code, out, err = await called(capsys, "shadow", "--recording", str(file), "--of", "affinity-sheduler")
+    code, out, err = await called("shadow", "--recording", str(file), "--of", "affinity-sheduler")
     assert (code, err) == (0, "")
     assert out.splitlines()[2:] == [
         "no pod names affinity-sheduler: the pods that were seen name affinity-scheduler"
     ]
 
 
-async def test_an_object_that_cannot_be_read_is_ignored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_object_that_cannot_be_read_is_ignored(tmp_path: Path, called: Called) -> None:
     broken = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"containers": 3}}
     file = recording(tmp_path / "day.jsonl", broken, {}, [], pod("a", "1"), pod("a", "1", "n"))
-    code, out, err = await called(capsys, "shadow", "--recording", str(file), *OF)
+    code, out, err = await called("shadow", "--recording", str(file), *OF)
     assert (code, err) == (0, "")
     assert out.startswith("1 pod bound by affinity-scheduler: 1 as we would")
 
@@ -215,9 +212,7 @@ async def test_an_object_that_cannot_be_read_is_ignored(
         (("shadow", "--feature-gates", "A"), "A"),
     ],
 )
-async def test_wrong_flags_are_one_line(
-    flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = await called(capsys, *flags)
+async def test_wrong_flags_are_one_line(flags: tuple[str, ...], message: str, called: Called) -> None:
+    code, out, err = await called(*flags)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert message in err
