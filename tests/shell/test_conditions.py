@@ -14,7 +14,7 @@ from scheduler.model.pods import Pod, PodCondition
 from scheduler.shell.conditions import ConditionWriter
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
-from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted
+from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted
 
 pytestmark = pytest.mark.asyncio
 
@@ -71,11 +71,7 @@ async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
     pod, other = driver.pod("p"), driver.pod("q")
     release = asyncio.Event()
 
-    async def slowly(_request: object, _script: object) -> object:
-        await release.wait()
-        return await reply()(_request, _script)
-
-    async with scripted(slowly, reply(), reply()) as script, writing(script) as writer:
+    async with scripted(held(release, reply()), reply(), reply()) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
             writer.write(unschedulable(pod, "first"))
             await script.until_received(1)
@@ -93,11 +89,7 @@ async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_fligh
     pod = Driver().pod("p")
     release = asyncio.Event()
 
-    async def slowly(_request: object, _script: object) -> object:
-        await release.wait()
-        return await reply()(_request, _script)
-
-    async with scripted(slowly) as script, writing(script) as writer:
+    async with scripted(held(release, reply())) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
             writer.write(unschedulable(pod, "under way"))
             await script.until_received(1)

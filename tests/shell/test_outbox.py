@@ -23,7 +23,7 @@ from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.victims import VictimEvictor
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
-from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted, silence
+from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted, silence
 
 pytestmark = pytest.mark.asyncio
 
@@ -134,11 +134,7 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
     """PodScheduled=False is never written after the pod got its node."""
     release = asyncio.Event()
 
-    async def slowly(request: object, script: object) -> object:
-        await release.wait()
-        return await reply()(request, script)
-
-    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+    async with scripted(held(release, reply()), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
             await script.until_received(1)
@@ -152,11 +148,7 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
     """The bind matters more."""
     release = asyncio.Event()
 
-    async def slowly(request: object, script: object) -> object:
-        await release.wait()
-        return await reply(status=201)(request, script)
-
-    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+    async with scripted(held(release, reply(status=201)), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             made.outbox.execute(Bind(waiting(), "a"))
             made.outbox.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
@@ -173,8 +165,7 @@ async def test_an_event_names_its_profile_and_host() -> None:
     """reportingController is the pod's schedulerName."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
         made.outbox.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
-        async with asyncio.timeout(5.0):
-            await script.until_received(1)
+        await script.until_received(1)
     event = json.loads(script.received[0].body)
     assert (event["reportingController"], event["reportingInstance"]) == (NAME, f"{NAME}-host")
     assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")

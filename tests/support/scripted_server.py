@@ -36,9 +36,10 @@ class Script:
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_received(self, n_requests):
-        while len(self.received) < n_requests:
-            self.more.clear()
-            await self.more.wait()
+        async with asyncio.timeout(10.0):
+            while len(self.received) < n_requests:
+                self.more.clear()
+                await self.more.wait()
 
     async def answer(self, request):
         self.received.append(
@@ -78,6 +79,16 @@ def silence():
         return web.Response(status=503)
 
     return answer
+
+
+def held(release, answer):
+    """Give the answer after the event."""
+
+    async def give(request, script):
+        await release.wait()
+        return await answer(request, script)
+
+    return give
 
 
 def stream(*lines, then="end", end=b"\n"):
