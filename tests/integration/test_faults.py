@@ -152,14 +152,11 @@ async def test_a_bind_with_a_fault_is_settled(
     devcluster.faults.add(fault)
     await burst(cluster, 10)
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
     async def n_announced() -> int:
         events = [await cluster.events(f"p{number}", "Scheduled") for number in range(10)]
         return sum(map(len, events))
 
-    await until(n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
+    await until(cluster.n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
     await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
     if fault.code != 429:  # events are dropped after a 429
         await until(n_announced, lambda n: n == 8, what="8 events")
@@ -207,10 +204,7 @@ async def test_bound_pods_count_before_the_watch_shows_them(cluster: Cluster, de
     devcluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=1.5, after_events=12))
     await burst(cluster, 10, "second")
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
-    await until(n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
+    await until(cluster.n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
     await cluster.assert_sound()
 
 
@@ -280,13 +274,10 @@ async def test_the_server_goes_away_while_binds_are_in_flight(
     )
     await burst(cluster, 10)
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
-    await until(n_bound, lambda n: n == 3, what="3 binds that took effect")
+    await until(cluster.n_bound, lambda n: n == 3, what="3 binds that took effect")
     await devcluster.stop()
     await devcluster.start()
-    await until(n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
+    await until(cluster.n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
