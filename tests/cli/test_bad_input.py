@@ -17,30 +17,26 @@ from scheduler.cli.query.terminal import ReadProgress, Style
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.formats.explanation import Explanation, NodeGroup
 
+SNAPSHOTS = {
+    "empty": ("", "expected JSON of a ClusterSnapshot"),
+    "a list": ("[]", "expected JSON of a ClusterSnapshot"),
+    "no version": ("{}", "apiVersion: found nothing, expected affinity-scheduler.io/v1"),
+    "another version": (
+        '{"apiVersion": "affinity-scheduler.io/v2", "kind": "ClusterSnapshot"}',
+        "apiVersion: found 'affinity-scheduler.io/v2', expected affinity-scheduler.io/v1",
+    ),
+    "another kind": (
+        '{"apiVersion": "affinity-scheduler.io/v1", "kind": "Explanation"}',
+        "kind: found 'Explanation', expected ClusterSnapshot",
+    ),
+    "no lists": (
+        '{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "pods": {}}',
+        "expected lists of objects",
+    ),
+}
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param("", "expected JSON of a ClusterSnapshot", id="empty"),
-        pytest.param("[]", "expected JSON of a ClusterSnapshot", id="a list"),
-        pytest.param("{}", "apiVersion: found nothing, expected affinity-scheduler.io/v1", id="no version"),
-        pytest.param(
-            '{"apiVersion": "affinity-scheduler.io/v2", "kind": "ClusterSnapshot"}',
-            "apiVersion: found 'affinity-scheduler.io/v2', expected affinity-scheduler.io/v1",
-            id="another version",
-        ),
-        pytest.param(
-            '{"apiVersion": "affinity-scheduler.io/v1", "kind": "Explanation"}',
-            "kind: found 'Explanation', expected ClusterSnapshot",
-            id="another kind",
-        ),
-        pytest.param(
-            '{"apiVersion": "affinity-scheduler.io/v1", "kind": "ClusterSnapshot", "pods": {}}',
-            "expected lists of objects",
-            id="no lists",
-        ),
-    ],
-)
+
+@pytest.mark.parametrize(("content", "message"), SNAPSHOTS.values(), ids=SNAPSHOTS)
 def test_an_invalid_snapshot_is_one_line(
     content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,37 +50,30 @@ def test_an_invalid_snapshot_is_one_line(
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("manifest", "message"),
-    [
-        pytest.param("", "found nothing, expected at least one manifest", id="empty"),
-        pytest.param("- a\n", "expected a manifest", id="a list"),
-        pytest.param("kind: [Pod", "expected one YAML or JSON document", id="no YAML"),
-        pytest.param(
-            "kind: Secret\napiVersion: v1\n",
-            "kind: found Secret, expected one of Pod, Deployment",
-            id="a secret",
-        ),
-        pytest.param("kind: [Pod]\napiVersion: v1\n", "kind: found a list", id="a kind that is no text"),
-        pytest.param(
-            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
-            "---\nkind: Pod\napiVersion: v1\nmetadata: {name: p, namespace: default}\nspec: {}\n",
-            "Pod default/p: found 2 documents, expected one",
-            id="the same object twice",
-        ),
-        pytest.param(
-            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",
-            "Pod default/p: found a malformed pod: ",
-            id="a quantity that is none",
-        ),
-        pytest.param(
-            "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
-            "---\nkind: Service\napiVersion: v1\nmetadata: {name: s}\nspec: {selector: {app: 3}}\n",
-            "m.yaml: document 2: found a malformed Service: ",
-            id="a Service whose selector is no text",
-        ),
-    ],
-)
+MANIFESTS = {
+    "empty": ("", "found nothing, expected at least one manifest"),
+    "a list": ("- a\n", "expected a manifest"),
+    "no YAML": ("kind: [Pod", "expected one YAML or JSON document"),
+    "a secret": ("kind: Secret\napiVersion: v1\n", "kind: found Secret, expected one of Pod, Deployment"),
+    "a kind that is no text": ("kind: [Pod]\napiVersion: v1\n", "kind: found a list"),
+    "the same object twice": (
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
+        "---\nkind: Pod\napiVersion: v1\nmetadata: {name: p, namespace: default}\nspec: {}\n",
+        "Pod default/p: found 2 documents, expected one",
+    ),
+    "a quantity that is none": (
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: x}}}]}\n",
+        "Pod default/p: found a malformed pod: ",
+    ),
+    "a Service whose selector is no text": (
+        "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"
+        "---\nkind: Service\napiVersion: v1\nmetadata: {name: s}\nspec: {selector: {app: 3}}\n",
+        "m.yaml: document 2: found a malformed Service: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("manifest", "message"), MANIFESTS.values(), ids=MANIFESTS)
 @pytest.mark.parametrize("command", ["explain", "simulate"])
 def test_an_invalid_manifest_is_one_line(
     command: str, manifest: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -186,15 +175,15 @@ class _Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("out", "environ", "coloured", "progress"),
-    [
-        pytest.param(_Terminal(), {"TERM": "xterm"}, True, True, id="a terminal"),
-        pytest.param(_Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False, True, id="NO_COLOR"),
-        pytest.param(_Terminal(), {"TERM": "dumb"}, False, False, id="a dumb terminal"),
-        pytest.param(io.StringIO(), {"TERM": "xterm"}, False, False, id="a file"),
-    ],
-)
+STREAMS = {
+    "a terminal": (_Terminal(), {"TERM": "xterm"}, True, True),
+    "NO_COLOR": (_Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False, True),
+    "a dumb terminal": (_Terminal(), {"TERM": "dumb"}, False, False),
+    "a file": (io.StringIO(), {"TERM": "xterm"}, False, False),
+}
+
+
+@pytest.mark.parametrize(("out", "environ", "coloured", "progress"), STREAMS.values(), ids=STREAMS)
 def test_only_terminals_get_colours_and_progress(
     out: io.StringIO, environ: dict[str, str], coloured: bool, progress: bool
 ) -> None:

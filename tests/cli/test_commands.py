@@ -26,7 +26,8 @@ from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD
 from scheduler.formats.manifests import parse_manifest
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.login import Identity
 from scheduler.kube.requests import bind
 from scheduler.model.instructions import Bind
 from scheduler.model.nodes import decode_node
@@ -35,6 +36,7 @@ from scheduler.model.stimuli import CycleDue, NodeSeen, PodSeen
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
+from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.json_cluster import decoded, encoded, zoned
 from tests.support.messages import refusals
@@ -85,25 +87,14 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         yield cluster, str(kubeconfig)
 
 
-async def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command in a thread with its own event loop. Return exit code, standard output and standard error."""
-    capsys.readouterr()
-    try:
-        code = await asyncio.to_thread(main, list(arguments))
-    except SystemExit as ended:
-        code = int(str(ended.code))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
 @pytest.mark.asyncio
 async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """Nothing is written to the cluster."""
     async with served(tmp_path) as (cluster, kubeconfig):
         version = cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
-        code, out, err = await called(capsys, "explain", "web-3", "--kubeconfig", kubeconfig)
+        code, out, err = await called("explain", "web-3", "--kubeconfig", kubeconfig)
         assert version == cluster.store.revision(POD, "default", "web-3").obj["metadata"]["resourceVersion"]
     assert (code, err) == (1, "")
     lines = out.splitlines()
@@ -117,17 +108,17 @@ async def test_a_pending_pod_is_explained_with_the_pod_that_blocks_each_zone(
 
 
 @pytest.mark.asyncio
-async def test_every_output_format_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_every_output_format_says_the_same(tmp_path: Path, called: Called) -> None:
     """Table, wide and json, for a name or pod/NAME, on the cluster and on a snapshot."""
     async with served(tmp_path) as (_, kubeconfig):
         snapshot = str(tmp_path / "snapshot.json")
-        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
         base = ("explain", "pod/web-3", "-o", "json")
-        live = await called(capsys, *base, "--kubeconfig", kubeconfig)
-    kept = await called(capsys, *base, "--on", snapshot)
+        live = await called(*base, "--kubeconfig", kubeconfig)
+    kept = await called(*base, "--on", snapshot)
     assert (live[0], json.loads(live[1])["suggestions"]) == (1, json.loads(kept[1])["suggestions"])
     assert json.loads(live[1]) == json.loads(kept[1])
-    wide = await called(capsys, "explain", "web-3", "-o", "wide", "--on", snapshot)
+    wide = await called("explain", "web-3", "-o", "wide", "--on", snapshot)
     assert wide[0] == 1
     for row in json.loads(live[1])["rules"][0]["domains"]:
         assert row["domain"] in wide[1]
@@ -135,7 +126,7 @@ async def test_every_output_format_says_the_same(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.asyncio
 async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """The scheduler writes the record into an annotation of the binding."""
     record = {
@@ -148,12 +139,12 @@ async def test_a_bound_pod_shows_its_scores_and_the_record_of_its_decision(
         del pod["spec"]["affinity"]
         created = cluster.store.create(POD, "default", pod)
         await bind_pod(cluster, created, "node-0004", json.dumps(record))
-        code, out, _ = await called(capsys, "explain", "other", "--kubeconfig", kubeconfig)
+        code, out, _ = await called("explain", "other", "--kubeconfig", kubeconfig)
         forged = cluster.store.create(
             POD, "default", {**pod, "metadata": {**pod["metadata"], "name": "forged"}}
         )
         await bind_pod(cluster, forged, "node-0001", json.dumps(record))
-        _, refused, _ = await called(capsys, "explain", "forged", "--kubeconfig", kubeconfig)
+        _, refused, _ = await called("explain", "forged", "--kubeconfig", kubeconfig)
     assert "not written at the bind of this pod, and not shown" in refused
     assert "WHEN IT WAS BOUND" not in refused
     assert code == 0
@@ -179,32 +170,26 @@ async def bind_pod(cluster: DevCluster, pod: build.Json, node: str, annotation: 
 
 
 @pytest.mark.asyncio
-async def test_a_pod_of_another_scheduler_is_explained_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_pod_of_another_scheduler_is_explained_with_a_note(tmp_path: Path, called: Called) -> None:
     """The first profile explains it."""
     async with served(tmp_path) as (cluster, kubeconfig):
         cluster.store.create(NAMESPACE, "", build.namespace("team"))
         pod = build.pod("theirs", namespace="team")
         del pod["metadata"]["uid"]
         cluster.store.create(POD, "team", pod)
-        code, out, _ = await called(capsys, "explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
+        code, out, _ = await called("explain", "-n", "team", "theirs", "--kubeconfig", kubeconfig)
     assert code == 0
     assert "note: its schedulerName is default-scheduler, which is no profile of this scheduler" in out
     assert "can be scheduled" in out
 
 
 @pytest.mark.asyncio
-async def test_manifests_are_explained_before_they_exist(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_manifests_are_explained_before_they_exist(tmp_path: Path, called: Called) -> None:
     """A new revision's pods are kept out only by the old ones' own terms, since matchLabelKeys separates revisions."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT + "---\n" + json.dumps(web("bare")))
     async with served(tmp_path) as (_, kubeconfig):
-        code, out, _ = await called(
-            capsys, "explain", "-f", str(manifest), "-o", "json", "--kubeconfig", kubeconfig
-        )
+        code, out, _ = await called("explain", "-f", str(manifest), "-o", "json", "--kubeconfig", kubeconfig)
     deployed, bare = json.loads(out)
     assert code == 1
     assert (deployed["pod"], deployed["state"]) == ("web-0", "unschedulable")
@@ -213,18 +198,15 @@ async def test_manifests_are_explained_before_they_exist(
 
 
 @pytest.mark.asyncio
-async def test_simulate_places_replicas_until_the_next_does_not_fit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_simulate_places_replicas_until_the_next_does_not_fit(tmp_path: Path, called: Called) -> None:
     """One per zone, and the explanation of the fourth."""
     manifest = tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
-        code, out, _ = await called(capsys, *base)
-        fits = await called(capsys, *base, "--replicas", "3")
-        answered = await called(capsys, *base, "-o", "json")
+    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
+        code, out, _ = await called(*base)
+        fits = await called(*base, "--replicas", "3")
+        answered = await called(*base, "-o", "json")
     assert code == 1
     assert out.startswith("Deployment default/web: 3 of 5 replicas fit\n")
     for zone in ("zone-a", "zone-b", "zone-c"):
@@ -237,19 +219,16 @@ async def test_simulate_places_replicas_until_the_next_does_not_fit(
 
 
 @pytest.mark.asyncio
-async def test_a_bare_pod_in_an_application_file_may_have_replicas(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_bare_pod_in_an_application_file_may_have_replicas(tmp_path: Path, called: Called) -> None:
     """Documents that create no pods are ignored, of whatever kind."""
     manifest = tmp_path / "app.yaml"
     other = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "m"}}
     manifest.write_text(
         "\n---\n".join(map(json.dumps, (other, web("bare"), {**other, "kind": "StorageClass"})))
     )
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
-        code, out, err = await called(capsys, *base, "--replicas", "4")
+    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
+        code, out, err = await called(*base, "--replicas", "4")
     assert (code, err) == (1, "")
     assert out.startswith("Pod default/bare: 3 of 4 replicas fit\n")
     assert "Pod default/bare-3 cannot be scheduled" in out
@@ -257,9 +236,7 @@ async def test_a_bare_pod_in_an_application_file_may_have_replicas(
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("command", ["explain", "simulate"])
-async def test_a_folder_is_read_as_kubectl_reads_it(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_folder_is_read_as_kubectl_reads_it(command: str, tmp_path: Path, called: Called) -> None:
     """A Service without a namespace counts: by its selector the default constraints spread the pods of a bare Pod."""
     folder = tmp_path / "app"
     folder.mkdir()
@@ -276,10 +253,9 @@ async def test_a_folder_is_read_as_kubectl_reads_it(
     # Definitions and dashboards are larger than any other manifest, and not parsed.
     (folder / "crd.yaml").write_text(f"kind: CustomResourceDefinition\nspec: [{'y' * (1 << 20)}")
     (folder / "dashboards.yaml").write_text(f"items: [{'y' * (5 << 20)}\nkind: ConfigMapList\n")
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", str(tmp_path / "kubeconfig"))
-        code, out, err = await called(capsys, *base, "-o", "json")
+    async with embedded(tmp_path, nodes=6, zones=3) as (_, kubeconfig):
+        base = (command, "-f", str(folder), "-n", "team", "--kubeconfig", kubeconfig)
+        code, out, err = await called(*base, "-o", "json")
     assert (code, err) == (0, "")
     (answer,) = json.loads(out)
     if command == "explain":
@@ -287,26 +263,21 @@ async def test_a_folder_is_read_as_kubectl_reads_it(
 
 
 @pytest.mark.asyncio
-async def test_simulate_of_several_manifests_ends_with_their_sum(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path, called: Called) -> None:
     """Nobody has to add up the reports of a folder."""
     for name, cpu in (("small", "1"), ("large", "100")):
         pod = build.pod(name, containers=[build.container(requests={"cpu": cpu})])
         (tmp_path / f"{name}.json").write_text(json.dumps(pod))
-    async with DevCluster(nodes=1, zones=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        base = ("simulate", "--kubeconfig", str(tmp_path / "kubeconfig"), "-f")
-        code, out, _ = await called(capsys, *base, str(tmp_path))
-        one = await called(capsys, *base, str(tmp_path / "small.json"))
+    async with embedded(tmp_path, nodes=1, zones=1) as (_, kubeconfig):
+        base = ("simulate", "--kubeconfig", kubeconfig, "-f")
+        code, out, _ = await called(*base, str(tmp_path))
+        one = await called(*base, str(tmp_path / "small.json"))
     assert (code, out.splitlines()[-1]) == (1, "All 2 manifests: 1 of 2 replicas fit")
     assert "manifests" not in one[1]
 
 
 @pytest.mark.asyncio
-async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(tmp_path: Path, called: Called) -> None:
     """A node without room does not stop the nodes after it; `--replicas` makes no sense."""
     template = build.pod("x", containers=[build.container(requests={"cpu": "3"})], labels={"app": "a"})
     document = {
@@ -317,13 +288,12 @@ async def test_simulate_has_a_pod_of_a_daemon_set_for_each_node(
     }
     manifest = tmp_path / "agent.json"
     manifest.write_text(json.dumps(document))
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
         full = build.pod("full", node="node-0002", containers=[build.container(requests={"cpu": "3"})])
         cluster.store.create(POD, "default", full)
-        base = ("simulate", "-f", str(manifest), "--kubeconfig", str(tmp_path / "kubeconfig"))
-        code, out, _ = await called(capsys, *base)
-        refused = await called(capsys, *base, "--replicas", "2")
+        base = ("simulate", "-f", str(manifest), "--kubeconfig", kubeconfig)
+        code, out, _ = await called(*base)
+        refused = await called(*base, "--replicas", "2")
     assert code == 1
     assert out.startswith("DaemonSet default/agent: 5 of 6 replicas fit\n")
     assert (
@@ -383,14 +353,12 @@ def _nodes_bound_by_machine(pods: list[Any], nodes: list[build.Json], seed: int)
 
 @pytest.mark.asyncio
 async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """Neither environment values nor names of secrets."""
     async with served(tmp_path) as (cluster, kubeconfig):
         stored = json.dumps(cluster.store.revision(POD, "default", "web-0").obj)
-        code, out, err = await called(
-            capsys, "snapshot", "-o", str(tmp_path / "s.json"), "--kubeconfig", kubeconfig
-        )
+        code, out, err = await called("snapshot", "-o", str(tmp_path / "s.json"), "--kubeconfig", kubeconfig)
     assert SECRET in stored
     text = (tmp_path / "s.json").read_text()
     assert (code, out) == (0, "")
@@ -402,9 +370,7 @@ async def test_a_snapshot_has_no_secrets_and_only_its_owner_may_read_it(
 
 
 @pytest.mark.asyncio
-async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(tmp_path: Path, called: Called) -> None:
     """Neither is replaced by a file, or the pipe's reader would wait for ever."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
     os.mkfifo(pipe)
@@ -413,7 +379,7 @@ async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(
     async with served(tmp_path) as (_, kubeconfig):
         reading = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
         for path in (pipe, link):
-            code, *_ = await called(capsys, "snapshot", "-o", str(path), "--kubeconfig", kubeconfig)
+            code, *_ = await called("snapshot", "-o", str(path), "--kubeconfig", kubeconfig)
             assert code == 0
         async with asyncio.timeout(10):
             piped = await reading
@@ -422,26 +388,22 @@ async def test_a_snapshot_is_written_to_a_pipe_and_through_a_link(
 
 
 @pytest.mark.asyncio
-async def test_a_missing_pod_is_one_line_with_namespace_and_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_missing_pod_is_one_line_with_namespace_and_name(tmp_path: Path, called: Called) -> None:
     """The namespace is the context's unless -n names another."""
     async with served(tmp_path) as (_, kubeconfig):
-        found = await called(capsys, "explain", "nobody", "--kubeconfig", kubeconfig)
+        found = await called("explain", "nobody", "--kubeconfig", kubeconfig)
         document = yaml.safe_load(Path(kubeconfig).read_text())
         document["contexts"][0]["context"]["namespace"] = "team"
         Path(kubeconfig).write_text(yaml.safe_dump(document))
-        of_context = await called(capsys, "explain", "nobody", "--kubeconfig", kubeconfig)
-        named = await called(capsys, "explain", "-n", "other", "nobody", "--kubeconfig", kubeconfig)
+        of_context = await called("explain", "nobody", "--kubeconfig", kubeconfig)
+        named = await called("explain", "-n", "other", "nobody", "--kubeconfig", kubeconfig)
     assert found == (2, "", "there is no pod nobody in namespace default\n")
     assert of_context == (2, "", "there is no pod nobody in namespace team\n")
     assert named == (2, "", "there is no pod nobody in namespace other\n")
 
 
 @pytest.mark.asyncio
-async def test_context_selects_cluster_user_and_namespace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_context_selects_cluster_user_and_namespace(tmp_path: Path, called: Called) -> None:
     """As with kubectl."""
     async with served(tmp_path) as (_, kubeconfig):
         document = yaml.safe_load(Path(kubeconfig).read_text())
@@ -450,9 +412,9 @@ async def test_context_selects_cluster_user_and_namespace(
         document["current-context"] = "nowhere"
         Path(kubeconfig).write_text(yaml.safe_dump(document))
         base = ("--kubeconfig", kubeconfig, "--context")
-        of_other = await called(capsys, "explain", "nobody", *base, "other")
-        saved = await called(capsys, "snapshot", "-o", str(tmp_path / "s.json"), *base, "other")
-        wrong = await called(capsys, "explain", "nobody", *base, "third")
+        of_other = await called("explain", "nobody", *base, "other")
+        saved = await called("snapshot", "-o", str(tmp_path / "s.json"), *base, "other")
+        wrong = await called("explain", "nobody", *base, "third")
     assert of_other == (2, "", "there is no pod nobody in namespace team\n")
     assert saved[0] == 0
     assert wrong[:2] == (2, "")
@@ -460,13 +422,12 @@ async def test_context_selects_cluster_user_and_namespace(
 
 
 @pytest.mark.asyncio
-async def test_a_server_that_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_server_that_refuses_is_one_line(tmp_path: Path, called: Called) -> None:
     """With a wrong token, the line has the server's message."""
-    async with DevCluster(token="right") as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        text = (tmp_path / "kubeconfig").read_text()
-        (tmp_path / "kubeconfig").write_text(text.replace("right", "wrong"))
-        code, out, err = await called(capsys, "explain", "p", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    async with embedded(tmp_path, token="right") as (_, kubeconfig):
+        text = Path(kubeconfig).read_text()
+        Path(kubeconfig).write_text(text.replace("right", "wrong"))
+        code, out, err = await called("explain", "p", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     assert err.startswith("API server: ")
     assert len(err.splitlines()) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET
-from tests.cli.test_commands import called
+from tests.cli.conftest import Called, embedded
 from tests.support import build
 
 
@@ -25,8 +25,7 @@ def web(name: str, node: str, *, owner: str = "ReplicaSet") -> build.Json:
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
     """Yield six nodes in three zones; a budget lets two web pods on node-0001 go one at a time."""
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
         for pod in (
             web("web-0", "node-0001"),
             web("web-1", "node-0001"),
@@ -43,19 +42,17 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         cluster.store.create(POD_DISRUPTION_BUDGET, "default", budget)
         allowed = {"status": {"disruptionsAllowed": 1}}
         cluster.store.patch(POD_DISRUPTION_BUDGET, "default", "web", allowed, subresource="status")
-        yield cluster, str(tmp_path / "kubeconfig")
+        yield cluster, kubeconfig
 
 
 @pytest.mark.asyncio
-async def test_a_drain_says_where_pods_go_and_when(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_drain_says_where_pods_go_and_when(tmp_path: Path, called: Called) -> None:
     """A live cluster and its snapshot give the same answer; nothing is written."""
     snapshot = str(tmp_path / "snapshot.json")
     async with served(tmp_path) as (cluster, kubeconfig):
         before = cluster.store.resource_version
-        code, out, err = await called(capsys, "simulate", "--drain", "node-0001", "--kubeconfig", kubeconfig)
-        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        code, out, err = await called("simulate", "--drain", "node-0001", "--kubeconfig", kubeconfig)
+        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
         assert cluster.store.resource_version == before
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -65,20 +62,18 @@ async def test_a_drain_says_where_pods_go_and_when(
         ["1", "default/web-0", "node-0001"],
         ["2", "default/web-1", "node-0001"],
     ]
-    assert await called(capsys, "simulate", "--drain", "node-0001", "--on", snapshot) == (0, out, "")
+    assert await called("simulate", "--drain", "node-0001", "--on", snapshot) == (0, out, "")
 
 
 @pytest.mark.asyncio
-async def test_without_a_zone_its_pods_leave_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_without_a_zone_its_pods_leave_at_once(tmp_path: Path, called: Called) -> None:
     async with served(tmp_path) as (_, kubeconfig):
         base = ("simulate", "--kubeconfig", kubeconfig, "-o", "json")
-        code, out, _ = await called(capsys, *base, "--without-zone", "zone-a")
-        unknown = await called(capsys, *base, "--without-zone", "zone-z")
-        empty = await called(capsys, *base, "--without-zone", "")
-        missing = await called(capsys, *base, "--drain", "node-0009")
-        replicas = await called(capsys, *base, "--drain", "node-0001", "--replicas", "1")
+        code, out, _ = await called(*base, "--without-zone", "zone-a")
+        unknown = await called(*base, "--without-zone", "zone-z")
+        empty = await called(*base, "--without-zone", "")
+        missing = await called(*base, "--drain", "node-0009")
+        replicas = await called(*base, "--drain", "node-0001", "--replicas", "1")
     answer = json.loads(out)
     assert code == 1, "the pod without a controller is lost"
     assert (answer["kind"], answer["zone"], answer["nodes"]) == (

@@ -16,9 +16,11 @@ from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, POD
 from scheduler.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.settings.loading import default_settings
-from tests.cli.test_commands import called
+from tests.cli.conftest import Called, embedded
 from tests.support import build
 from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
+
+pytestmark = pytest.mark.asyncio
 
 GANG = {
     "schedulingPolicy": {"gang": {"minCount": 3}},
@@ -35,8 +37,7 @@ def member(name: str, *, cpu: str, labels: build.Json | None = None, **spec: obj
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
     """Yield six nodes of four CPUs in three zones, and a gang of three, of which no zone takes more than two."""
-    async with DevCluster(nodes=6, zones=3) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=6, zones=3) as (cluster, kubeconfig):
         for api_version in (KUBERNETES, COSCHEDULING):
             cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", definition(api_version))
         kind = cluster.store.kinds.of(KUBERNETES, "PodGroup")
@@ -47,13 +48,10 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
             cluster.store.create(POD, "default", member(f"m-{index}", cpu="3", schedulingGroup=of_gang))
         waiting = {"scheduling.x-k8s.io/pod-group": "later"}
         cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
-        yield cluster, str(tmp_path / "kubeconfig")
+        yield cluster, kubeconfig
 
 
-@pytest.mark.asyncio
-async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, called: Called) -> None:
     snapshot, manifest = str(tmp_path / "snapshot.json"), tmp_path / "job.json"
     job = {
         "apiVersion": "batch/v1",
@@ -72,9 +70,9 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
         ("simulate", "-f", str(manifest), "-o", "json"),
     )
     async with served(tmp_path) as (_, kubeconfig):
-        live = [await called(capsys, *command, "--kubeconfig", kubeconfig) for command in commands]
-        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
-    assert [await called(capsys, *command, "--on", snapshot) for command in commands] == live
+        live = [await called(*command, "--kubeconfig", kubeconfig) for command in commands]
+        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+    assert [await called(*command, "--on", snapshot) for command in commands] == live
     gang, alone, (simulation,) = (json.loads(out) for _, out, _ in live)
     assert gang["group"] == "default/gang"
     assert f"needs 3 places in one {build.ZONE}: zone-a has room for 2" in gang["message"]
@@ -86,14 +84,12 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(
     assert [zone["pods"] for zone in simulation["zones"]].count(3) == 1
 
 
-@pytest.mark.asyncio
-async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with DevCluster(nodes=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+async def test_a_malformed_member_has_no_place(tmp_path: Path, called: Called) -> None:
+    async with embedded(tmp_path, nodes=1) as (cluster, kubeconfig):
         labels = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "many"}
         cluster.store.create(POD, "default", member("odd", cpu="1", labels=labels))
-        base = ("--kubeconfig", str(tmp_path / "kubeconfig"), "-o", "json")
-        code, out, _ = await called(capsys, "explain", "odd", *base)
+        base = ("--kubeconfig", kubeconfig, "-o", "json")
+        code, out, _ = await called("explain", "odd", *base)
     answer = json.loads(out)
     assert (code, answer["state"]) == (1, "unschedulable")
     assert answer["message"] == (
@@ -101,25 +97,22 @@ async def test_a_malformed_member_has_no_place(tmp_path: Path, capsys: pytest.Ca
     )
 
 
-@pytest.mark.asyncio
 async def test_a_snapshot_of_a_cluster_without_the_kind_has_no_list_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """There the label of coscheduling means nothing."""
     snapshot = str(tmp_path / "snapshot.json")
-    async with DevCluster(nodes=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=1) as (cluster, kubeconfig):
         waiting = {"scheduling.x-k8s.io/pod-group": "later"}
         cluster.store.create(POD, "default", member("rank-0", cpu="1", labels=waiting))
-        base = ("--kubeconfig", str(tmp_path / "kubeconfig"))
-        assert (await called(capsys, "snapshot", "-o", snapshot, *base))[0] == 0
-        live = await called(capsys, "explain", "rank-0", "-o", "json", *base)
-    assert await called(capsys, "explain", "rank-0", "-o", "json", "--on", snapshot) == live
+        base = ("--kubeconfig", kubeconfig)
+        assert (await called("snapshot", "-o", snapshot, *base))[0] == 0
+        live = await called("explain", "rank-0", "-o", "json", *base)
+    assert await called("explain", "rank-0", "-o", "json", "--on", snapshot) == live
     assert json.loads(live[1])["state"] == "schedulable"
     assert not [name for name in json.loads(Path(snapshot).read_text()) if "Groups" in name]
 
 
-@pytest.mark.asyncio
 async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
     file = tmp_path / "day.jsonl"
     async with served(tmp_path) as (_, kubeconfig):

@@ -91,18 +91,18 @@ def test_flags_without_effect_are_noted() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "is_secure"),
-    [
-        pytest.param((), False, id="a laptop"),
-        pytest.param(("--port=1",), False, id="another port"),
-        pytest.param(("--secure-port=10259",), True, id="kube-scheduler's port"),
-        pytest.param(("--authentication-kubeconfig=f",), True, id="kubeadm's manifest"),
-        pytest.param(("--authorization-kubeconfig=f",), True, id="half of it"),
-        pytest.param(("--secure-port=0",), False, id="no port"),
-        pytest.param(("--bind-address=0.0.0.0",), True, id="not loopback"),
-    ],
-)
+PORTS = {
+    "a laptop": ((), False),
+    "another port": (("--port=1",), False),
+    "kube-scheduler's port": (("--secure-port=10259",), True),
+    "kubeadm's manifest": (("--authentication-kubeconfig=f",), True),
+    "half of it": (("--authorization-kubeconfig=f",), True),
+    "no port": (("--secure-port=0",), False),
+    "not loopback": (("--bind-address=0.0.0.0",), True),
+}
+
+
+@pytest.mark.parametrize(("arguments", "is_secure"), PORTS.values(), ids=PORTS)
 def test_flags_of_kube_schedulers_port_ask_for_https_on_loopback(
     arguments: tuple[str, ...], is_secure: bool
 ) -> None:

@@ -14,7 +14,7 @@ from scheduler.cli.main import main
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.testing import Cluster, make_node, make_pod
-from tests.cli.test_commands import called
+from tests.cli.conftest import Called
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples" / "plugins"
 FLAGS = ("--plugins", str(EXAMPLES), "--config", str(EXAMPLES / "configuration.yaml"))
@@ -27,9 +27,7 @@ def _pod(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.asyncio
-async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(tmp_path: Path, called: Called) -> None:
     """The snapshot has the annotation that a rule reads, and no other."""
     file, kubeconfig = tmp_path / "snap.json.gz", tmp_path / "kubeconfig"
     async with DevCluster() as cluster:
@@ -42,9 +40,9 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(
             cluster.store.create(POD, "default", _pod(name, node="a"))
         cluster.store.create(POD, "default", _pod("new"))
         base = ("--kubeconfig", str(kubeconfig), *FLAGS)
-        live = await called(capsys, "explain", "new", "-o", "json", *base)
-        assert (await called(capsys, "snapshot", "-o", str(file), *base))[0] == 0
-    kept = await called(capsys, "explain", "new", "-o", "json", "--on", str(file), *FLAGS)
+        live = await called("explain", "new", "-o", "json", *base)
+        assert (await called("snapshot", "-o", str(file), *base))[0] == 0
+    kept = await called("explain", "new", "-o", "json", "--on", str(file), *FLAGS)
     assert (live[0], json.loads(live[1])) == (0, json.loads(kept[1]))
     (best, other) = json.loads(live[1])["scores"]
     assert (best["node"], best["scores"]["CheaperNodes"], other["node"]) == ("b", 1000, "c")
@@ -59,13 +57,13 @@ async def test_a_rule_explains_on_the_cluster_and_on_a_snapshot(
 
 
 @pytest.mark.asyncio
-async def test_mistakes_are_told_by_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_mistakes_are_told_by_every_command(tmp_path: Path, called: Called) -> None:
     """One line each, and exit code 2; before anything is asked of a cluster."""
     broken = tmp_path / "broken.py"
     broken.write_text("import missing")
     flags = ("--plugins", str(broken), "--kubeconfig", str(tmp_path / "absent"))
     for command in (("explain", "p"), ("simulate", "-f", "x"), ("snapshot",), ("run",)):
-        code, _, err = await called(capsys, *command, *flags)
+        code, _, err = await called(*command, *flags)
         assert (code, err) == (2, f"{broken}: line 1: ModuleNotFoundError: No module named 'missing'\n"), (
             command
         )

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from scheduler.devcluster.kinds import POD
-from tests.cli.test_commands import SECRET, bind_pod, called, served, web
+from tests.cli.conftest import Called
+from tests.cli.test_commands import SECRET, bind_pod, served, web
 from tests.cli.test_shadow import ROLE
 from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio
 
 OF = ("--of", "affinity-scheduler")
 
@@ -38,8 +41,7 @@ def pod(name: str, cpu: str, node: str | None = None) -> build.Json:
     return made
 
 
-@pytest.mark.asyncio
-async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_was_recorded_is_compared(tmp_path: Path, called: Called) -> None:
     """With the rights of manifests/shadow. A pod is bound while the recording runs."""
     file = tmp_path / "day.jsonl.gz"
     async with served(tmp_path) as (cluster, _):
@@ -63,7 +65,7 @@ async def test_what_was_recorded_is_compared(tmp_path: Path, capsys: pytest.Capt
     assert (process.returncode, err.decode().startswith(f"{file}: ")) == (0, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET not in gzip.decompress(file.read_bytes()).decode()
-    code, out, err_text = await called(capsys, "shadow", "--recording", str(file), *OF, "-o", "json")
+    code, out, err_text = await called("shadow", "--recording", str(file), *OF, "-o", "json")
     report = json.loads(out)
     assert (code, err_text) == (0, "")
     assert (report["bound"], report["alike"], report["differences"]) == (1, 1, [])
@@ -74,9 +76,8 @@ def _shows_bind(file: Path) -> bool:
     return any(b'"name":"new"' in line and b'"nodeName"' in line for line in body.splitlines())
 
 
-@pytest.mark.asyncio
 async def test_a_recording_answers_what_another_configuration_would_have_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     """The node has room for the pod, which another one's rule of one pod per node would have kept out."""
     config = tmp_path / "mine.yaml"
@@ -87,13 +88,13 @@ async def test_a_recording_answers_what_another_configuration_would_have_done(
     (tmp_path / "one_per_node.py").write_text(PLUGIN)
     lines = [pod("a", "100m", "n"), pod("b", "100m"), pod("b", "100m", "n")]
     file = str(recording(tmp_path / "day.jsonl", *lines))
-    assert (await called(capsys, "shadow", "--recording", file, *OF))[0] == 0
+    assert (await called("shadow", "--recording", file, *OF))[0] == 0
     mine = ("--config", str(config), "--plugins", str(tmp_path / "one_per_node.py"))
     for profile in ((), ("--profile", "strict")):
-        code, out, _ = await called(capsys, "shadow", "--recording", file, *OF, *mine, *profile)
+        code, out, _ = await called("shadow", "--recording", file, *OF, *mine, *profile)
         assert code == 1
         assert "n is refused here: node(s) had a pod" in out
-    code, out, err = await called(capsys, "shadow", "--recording", file, *mine, "--profile", "loose")
+    code, out, err = await called("shadow", "--recording", file, *mine, "--profile", "loose")
     assert (code, out, err) == (2, "", "--profile: found loose, expected one of strict\n")
 
 
@@ -110,10 +111,9 @@ class OnePerNode(NodeByNode):
 """
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 async def test_a_recording_that_was_cut_is_compared_up_to_there(
-    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suffix: str, tmp_path: Path, called: Called
 ) -> None:
     whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"), pod("later", "1"))
     cut = tmp_path / f"cut.jsonl{suffix}"
@@ -121,7 +121,7 @@ async def test_a_recording_that_was_cut_is_compared_up_to_there(
     packer = zlib.compressobj(wbits=31)
     packed = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
     cut.write_bytes(packed if suffix else body)
-    code, out, err = await called(capsys, "shadow", "--recording", str(cut), *OF)
+    code, out, err = await called("shadow", "--recording", str(cut), *OF)
     assert (code, out.splitlines()[0]) == (
         0,
         "1 pod bound by affinity-scheduler: 1 as we would (0 among equals), 0 otherwise",
@@ -132,79 +132,65 @@ async def test_a_recording_that_was_cut_is_compared_up_to_there(
 HEAD = '{"apiVersion":"affinity-scheduler.io/v1","kind":"ClusterRecording"}\n'
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        pytest.param(b"", "expected a ClusterRecording, made by the command record", id="empty"),
-        pytest.param(b"\x00\xff\n", "expected a ClusterRecording, made by the command record", id="no text"),
-        pytest.param(b'{"kind":"Pod"}\n', "apiVersion: found None, expected", id="another object"),
-        pytest.param(HEAD.encode() + b"{}\n", ", line 2: found Object missing", id="no line"),
-        pytest.param(HEAD.encode() + b"\xff\n", ", line 2: found ", id="no text in a line"),
-        pytest.param(
-            HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n",
-            ", line 2: found ",
-            id="deep",
-        ),
-        pytest.param(HEAD.encode() + b"x" * 9_000_000, "a line of more than", id="long"),
-        pytest.param(HEAD.encode(), "expected the line Synced, which ends the first lists", id="nothing"),
-        pytest.param(
-            HEAD.encode() + b'{"atS":2,"kind":"Synced"}\n{"atS":1.5,"kind":"Pod"}\n',
-            ", line 3: atS: found 1.5, expected 2 or more",
-            id="backwards",
-        ),
-        pytest.param(gzip.compress(HEAD.encode()) * 2, "found more data after its end", id="two files"),
-        pytest.param(gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file", id="damaged"),
-    ],
-)
+NOT_RECORDINGS = {
+    "empty": (b"", "expected a ClusterRecording, made by the command record"),
+    "no text": (b"\x00\xff\n", "expected a ClusterRecording, made by the command record"),
+    "another object": (b'{"kind":"Pod"}\n', "apiVersion: found None, expected"),
+    "no line": (HEAD.encode() + b"{}\n", ", line 2: found Object missing"),
+    "no text in a line": (HEAD.encode() + b"\xff\n", ", line 2: found "),
+    "deep": (HEAD.encode() + b'{"atS":1,"kind":"Pod","object":' + b"[" * 100_000 + b"\n", ", line 2: found "),
+    "long": (HEAD.encode() + b"x" * 9_000_000, "a line of more than"),
+    "nothing": (HEAD.encode(), "expected the line Synced, which ends the first lists"),
+    "backwards": (
+        HEAD.encode() + b'{"atS":2,"kind":"Synced"}\n{"atS":1.5,"kind":"Pod"}\n',
+        ", line 3: atS: found 1.5, expected 2 or more",
+    ),
+    "two files": (gzip.compress(HEAD.encode()) * 2, "found more data after its end"),
+    "damaged": (gzip.compress(HEAD.encode())[:12] + b"x" * 30, "a damaged gzip file"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), NOT_RECORDINGS.values(), ids=NOT_RECORDINGS)
 async def test_what_is_no_recording_is_one_line(
-    content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes, message: str, tmp_path: Path, called: Called
 ) -> None:
     file = tmp_path / "day.jsonl.gz"
     file.write_bytes(content)
-    code, out, err = await called(capsys, "shadow", "--recording", str(file))
+    code, out, err = await called("shadow", "--recording", str(file))
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith(str(file))
     assert message in err
 
 
-@pytest.mark.asyncio
-async def test_what_a_recording_missed_for_a_while_is_not_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_a_recording_missed_for_a_while_is_not_compared(tmp_path: Path, called: Called) -> None:
     whole = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
     lines = whole.read_text().splitlines()
     lines.insert(4, '{"atS":2,"kind":"Interrupted"}')
     whole.write_text("\n".join(lines) + "\n")
-    code, out, err = await called(capsys, "shadow", "--recording", str(whole), *OF)
+    code, out, err = await called("shadow", "--recording", str(whole), *OF)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].startswith("1 bound pod not seen before the bind, or while a watch was")
 
 
-@pytest.mark.asyncio
 async def test_a_mistyped_scheduler_is_told_beside_those_that_pods_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     file = recording(tmp_path / "day.jsonl", pod("a", "1"), pod("a", "1", "n"))
-    code, out, err = await called(capsys, "shadow", "--recording", str(file), "--of", "affinity-sheduler")
+    code, out, err = await called("shadow", "--recording", str(file), "--of", "affinity-sheduler")
     assert (code, err) == (0, "")
     assert out.splitlines()[2:] == [
         "no pod names affinity-sheduler: the pods that were seen name affinity-scheduler"
     ]
 
 
-@pytest.mark.asyncio
-async def test_an_object_that_cannot_be_read_is_ignored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_object_that_cannot_be_read_is_ignored(tmp_path: Path, called: Called) -> None:
     broken = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"containers": 3}}
     file = recording(tmp_path / "day.jsonl", broken, {}, [], pod("a", "1"), pod("a", "1", "n"))
-    code, out, err = await called(capsys, "shadow", "--recording", str(file), *OF)
+    code, out, err = await called("shadow", "--recording", str(file), *OF)
     assert (code, err) == (0, "")
     assert out.startswith("1 pod bound by affinity-scheduler: 1 as we would")
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -226,9 +212,7 @@ async def test_an_object_that_cannot_be_read_is_ignored(
         (("shadow", "--feature-gates", "A"), "A"),
     ],
 )
-async def test_wrong_flags_are_one_line(
-    flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = await called(capsys, *flags)
+async def test_wrong_flags_are_one_line(flags: tuple[str, ...], message: str, called: Called) -> None:
+    code, out, err = await called(*flags)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert message in err

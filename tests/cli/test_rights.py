@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.devcluster.access.rbac import Attributes
-from tests.cli.test_commands import DEPLOYMENT, called, served
+from tests.cli.conftest import Called
+from tests.cli.test_commands import DEPLOYMENT, served
 from tests.support import accounts
 from tests.support.cluster import kubeconfig_text
 from tests.support.manifest_files import documents
@@ -17,9 +18,7 @@ from tests.support.rights import granted
 
 
 @pytest.mark.asyncio
-async def test_the_role_has_exactly_the_rights_that_the_commands_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_role_has_exactly_the_rights_that_the_commands_use(tmp_path: Path, called: Called) -> None:
     record, manifest = accounts.Record(), tmp_path / "web.yaml"
     manifest.write_text(DEPLOYMENT)
     async with served(tmp_path) as (cluster, _):
@@ -36,7 +35,7 @@ async def test_the_role_has_exactly_the_rights_that_the_commands_use(
             ("simulate", "--drain", "node-0001"): 1,
             ("snapshot", "-o", str(tmp_path / "snapshot.json")): 0,
         }.items():
-            assert (await called(capsys, *command, "--kubeconfig", str(kubeconfig)))[0] == code
+            assert (await called(*command, "--kubeconfig", str(kubeconfig)))[0] == code
     (user,) = record.granted
     assert record.refused == {}
     (role,) = documents(accounts.EXPLAIN_READER)

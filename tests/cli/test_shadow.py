@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import called, served
+from tests.cli.conftest import Called
+from tests.cli.test_commands import served
 from tests.cli.test_rights import granted_rights, used_rights
 from tests.support import accounts
 from tests.support.cluster import kubeconfig_text
@@ -50,7 +51,7 @@ async def test_the_role_has_exactly_the_rights_that_shadow_uses(tmp_path: Path) 
 @pytest.mark.parametrize(
     "flags", [("--for", "soon"), ("--for", "0s"), ("--percentage-of-nodes-to-score", "101")]
 )
-async def test_wrong_flags_are_one_line(flags: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = await called(capsys, "shadow", *flags)
+async def test_wrong_flags_are_one_line(flags: tuple[str, str], called: Called) -> None:
+    code, out, err = await called("shadow", *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"{flags[0]}: found {flags[1]}, expected ")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NODE
-from tests.cli.test_commands import called
+from tests.cli.conftest import Called, embedded
 from tests.support import build
 
 GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
@@ -35,26 +34,23 @@ def _job(n_pods: int) -> build.Json:
     }
 
 
-async def _simulated(tmp_path: Path, n_pods: int, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str) -> str:
     """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods."""
-    async with DevCluster() as cluster:
+    async with embedded(tmp_path) as (cluster, kubeconfig):
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):
                 node = build.node(f"{rack}-{index}", labels={"rack": rack}, allocatable={"cpu": "1"})
                 cluster.store.create(NODE, "", node)
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
         (tmp_path / "group.json").write_text(json.dumps(_job(n_pods)))
-        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", str(tmp_path / "kubeconfig"))
-        _, out, _ = await called(capsys, "simulate", *arguments, *more)
+        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        _, out, _ = await called("simulate", *arguments, *more)
     return out
 
 
 @pytest.mark.asyncio
-async def test_simulate_says_how_many_more_such_groups_fit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, called: Called) -> None:
     """The first takes the rack with room for four, two more the large rack."""
-    text = await _simulated(tmp_path, 4, capsys)
+    text = await _simulated(tmp_path, 4, called)
     assert text.startswith("StatefulSet default/train: 4 of 4 replicas fit\n")
     assert (
         "  note: 2 more groups like default/train fit; the next does not: pod group default/train-4 needs 4 places in"
@@ -63,10 +59,8 @@ async def test_simulate_says_how_many_more_such_groups_fit(
 
 
 @pytest.mark.asyncio
-async def test_of_a_group_that_does_not_fit_no_more_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (found,) = json.loads(await _simulated(tmp_path, 10, capsys, "-o", "json"))
+async def test_of_a_group_that_does_not_fit_no_more_are_counted(tmp_path: Path, called: Called) -> None:
+    (found,) = json.loads(await _simulated(tmp_path, 10, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (0, None)
-    (found,) = json.loads(await _simulated(tmp_path, 9, capsys, "-o", "json"))
+    (found,) = json.loads(await _simulated(tmp_path, 9, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (9, 0)

@@ -11,8 +11,10 @@ import pytest
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import POD, POD_DISRUPTION_BUDGET, PRIORITY_CLASS
-from tests.cli.test_commands import called
+from tests.cli.conftest import Called, embedded
 from tests.support import build
+
+pytestmark = pytest.mark.asyncio
 
 
 def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
@@ -22,8 +24,7 @@ def _pod(name: str, cpu: str, labels: build.Json | None = None) -> build.Json:
 @asynccontextmanager
 async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
     """Yield two nodes, each full with two pods; a budget protects those on the first."""
-    async with DevCluster(nodes=2, zones=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+    async with embedded(tmp_path, nodes=2, zones=1) as (cluster, kubeconfig):
         for node, app in (("node-0001", "kept"), ("node-0002", "batch")):
             for index in range(2):
                 pod = _pod(f"{app}-{index}", "2", labels={"app": app})
@@ -35,7 +36,7 @@ async def _full(tmp_path: Path) -> AsyncIterator[tuple[DevCluster, str]]:
         gentle = {"metadata": {"name": "gentle"}, "value": 1000, "preemptionPolicy": "Never"}
         cluster.store.create(PRIORITY_CLASS, "", gentle)
         (tmp_path / "urgent.json").write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
-        yield cluster, str(tmp_path / "kubeconfig")
+        yield cluster, kubeconfig
 
 
 def _deployment(**spec: str) -> build.Json:
@@ -54,28 +55,23 @@ def _deployment(**spec: str) -> build.Json:
     }
 
 
-@pytest.mark.asyncio
-async def test_victims_are_named_and_the_budget_that_one_breaks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_victims_are_named_and_the_budget_that_one_breaks(tmp_path: Path, called: Called) -> None:
     """The pods that no budget protects go first; nothing is written. A snapshot gives the same answer for the value."""
     command = ("simulate", "-f", str(tmp_path / "urgent.json"))
     snapshot = str(tmp_path / "snapshot.json")
     async with _full(tmp_path) as (cluster, kubeconfig):
         before = cluster.store.resource_version
-        code, out, err = await called(
-            capsys, *command, "--priority-class", "urgent", "--kubeconfig", kubeconfig
-        )
-        assert (await called(capsys, "snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
-        gentle = await called(capsys, *command, "--priority-class", "gentle", "--kubeconfig", kubeconfig)
-        unknown = await called(capsys, *command, "--priority-class", "none", "--kubeconfig", kubeconfig)
+        code, out, err = await called(*command, "--priority-class", "urgent", "--kubeconfig", kubeconfig)
+        assert (await called("snapshot", "-o", snapshot, "--kubeconfig", kubeconfig))[0] == 0
+        gentle = await called(*command, "--priority-class", "gentle", "--kubeconfig", kubeconfig)
+        unknown = await called(*command, "--priority-class", "none", "--kubeconfig", kubeconfig)
         assert cluster.store.resource_version == before
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["Deployment", "default/urgent:", "2", "of", "2", "replicas", "fit"]
     evicted = lines[lines.index(["EVICTED", "PRIORITY", "NODE", "BREAKS", "BUDGET"]) + 1 :]
     assert [(one[2], one[3]) for one in evicted] == [("node-0002", "-")] * 2 + [("node-0001", "kept")] * 2
-    assert (await called(capsys, *command, "--priority-class", "1000", "--on", snapshot))[:2] == (0, out)
+    assert (await called(*command, "--priority-class", "1000", "--on", snapshot))[:2] == (0, out)
     assert gentle[0] == 1
     assert "0 of 2 replicas fit" in gentle[1]
     assert "EVICTED" not in gentle[1]
@@ -86,13 +82,10 @@ async def test_victims_are_named_and_the_budget_that_one_breaks(
     )
 
 
-@pytest.mark.asyncio
-async def test_without_a_priority_class_nobody_is_evicted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_without_a_priority_class_nobody_is_evicted(tmp_path: Path, called: Called) -> None:
     async with _full(tmp_path) as (_, kubeconfig):
         command = ("simulate", "-f", str(tmp_path / "urgent.json"), "--kubeconfig", kubeconfig)
-        code, out, _ = await called(capsys, *command)
+        code, out, _ = await called(*command)
     assert code == 1
     assert "0 of 2 replicas fit" in out
 
@@ -102,9 +95,8 @@ def _write(path: Path, *documents: build.Json) -> str:
     return str(path)
 
 
-@pytest.mark.asyncio
 async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, called: Called
 ) -> None:
     own = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -121,14 +113,11 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     snapshot = str(tmp_path / "snapshot.json")
     async with _full(tmp_path) as (_, kubeconfig):
         source = ("--kubeconfig", kubeconfig)
-        found = {
-            name: await called(capsys, "simulate", "-f", path, *source) for name, path in manifests.items()
-        }
+        found = {name: await called("simulate", "-f", path, *source) for name, path in manifests.items()}
         explained = {
-            name: (await called(capsys, "explain", "-f", path, *source))[1]
-            for name, path in manifests.items()
+            name: (await called("explain", "-f", path, *source))[1] for name, path in manifests.items()
         }
-        assert (await called(capsys, "snapshot", "-o", snapshot, *source))[0] == 0
+        assert (await called("snapshot", "-o", snapshot, *source))[0] == 0
     for name in ("urgent", "own", "system-node-critical"):
         assert found[name][0] == 0, found[name]
         assert "EVICTED" in found[name][1], name
@@ -138,10 +127,10 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
     line = "Deployment default/urgent: spec.priorityClassName: found none, expected the name of a PriorityClass\n"
     assert found["none"] == (2, "", line)
     for command in ("simulate", "explain"):
-        code, out, err = await called(capsys, command, "-f", manifests["urgent"], "--on", snapshot)
+        code, out, err = await called(command, "-f", manifests["urgent"], "--on", snapshot)
         assert (code, err) == (1, "")
         assert "a snapshot has no PriorityClasses: priority 0 is assumed, not urgent's" in out
-    assert (await called(capsys, "simulate", "-f", manifests["own"], "--on", snapshot))[0] == 0
+    assert (await called("simulate", "-f", manifests["own"], "--on", snapshot))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -151,10 +140,7 @@ async def test_the_class_that_a_manifest_names_is_the_clusters_or_in_the_file(
         pytest.param("urgent", "its value: a snapshot has no PriorityClasses", id="a name for a snapshot"),
     ],
 )
-@pytest.mark.asyncio
-async def test_bad_classes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, expected: str
-) -> None:
+async def test_bad_classes(tmp_path: Path, called: Called, value: str, expected: str) -> None:
     manifest = tmp_path / "pod.json"
     manifest.write_text(json.dumps({**_deployment(), "kind": "Deployment"}))
     command = (
@@ -166,17 +152,14 @@ async def test_bad_classes(
         "--priority-class",
         value,
     )
-    assert await called(capsys, *command) == (
+    assert await called(*command) == (
         2,
         "",
         f"--priority-class: found {value}, expected {expected}\n",
     )
 
 
-@pytest.mark.asyncio
-async def test_replicas_that_a_later_manifest_evicts_are_not_placed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_replicas_that_a_later_manifest_evicts_are_not_placed(tmp_path: Path, called: Called) -> None:
     """Three small replicas fill two nodes of 4 CPUs; one of 3 CPUs takes the place of two, or of the single one."""
     small = _deployment()
     small["metadata"]["name"] = "small"
@@ -185,10 +168,9 @@ async def test_replicas_that_a_later_manifest_evicts_are_not_placed(
     urgent = _deployment(priorityClassName="system-cluster-critical")
     urgent["spec"]["replicas"] = 1
     path = _write(tmp_path / "both.json", *({**one, "kind": "Deployment"} for one in (small, urgent)))
-    async with DevCluster(nodes=2, zones=1) as cluster:
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        command = ("simulate", "-f", path, "--kubeconfig", str(tmp_path / "kubeconfig"))
-        code, out, _ = await called(capsys, *command)
+    async with embedded(tmp_path, nodes=2, zones=1) as (_, kubeconfig):
+        command = ("simulate", "-f", path, "--kubeconfig", kubeconfig)
+        code, out, _ = await called(*command)
     assert code == 1
     assert "Deployment default/small: 2 of 3 replicas fit" in out
     assert "note: 1 replica would be evicted again for a manifest of higher priority" in out

@@ -69,15 +69,15 @@ async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
     await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Fault(action=Action.END_STREAM, after_events=3), id="ended"),
-        pytest.param(Fault(action=Action.CUT_STREAM, after_events=3), id="cut within an object"),
-        pytest.param(Fault(action=Action.EXPIRE_STREAM, after_events=3), id="410 inside"),
-        pytest.param(Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5), id="delayed"),
-    ],
-)
+BROKEN_STREAMS = {
+    "ended": Fault(action=Action.END_STREAM, after_events=3),
+    "cut within an object": Fault(action=Action.CUT_STREAM, after_events=3),
+    "410 inside": Fault(action=Action.EXPIRE_STREAM, after_events=3),
+    "delayed": Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN_STREAMS.values(), ids=BROKEN_STREAMS)
 async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevCluster, fault: Fault) -> None:
     """One watch of each kind breaks in the middle of a burst."""
     for number in range(4):
@@ -135,22 +135,18 @@ async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: Dev
     await cluster.all_bound(5, timeout_s=LONG_S)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(
-            Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5), id="429"
-        ),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5), id="500"),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5), id="503"),
-        pytest.param(Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5), id="504"),
-        pytest.param(Fault(action=Action.DROP, path=BINDINGS, times=5), id="dropped"),
-        pytest.param(Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5), id="answer lost"),
-        pytest.param(
-            Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5), id="answer lost late"
-        ),
-    ],
-)
+BIND_FAULTS = {
+    "429": Fault(action=Action.RESPOND, path=BINDINGS, code=429, retry_after_s=1, times=5),
+    "500": Fault(action=Action.RESPOND, path=BINDINGS, code=500, times=5),
+    "503": Fault(action=Action.RESPOND, path=BINDINGS, code=503, times=5),
+    "504": Fault(action=Action.RESPOND, path=BINDINGS, code=504, times=5),
+    "dropped": Fault(action=Action.DROP, path=BINDINGS, times=5),
+    "answer lost": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5),
+    "answer lost late": Fault(action=Action.LOSE_ANSWER, path=BINDINGS, times=5, delay_s=0.5),
+}
+
+
+@pytest.mark.parametrize("fault", BIND_FAULTS.values(), ids=BIND_FAULTS)
 async def test_a_bind_with_a_fault_is_settled(
     cluster: Cluster, devcluster: DevCluster, daemon: Daemon, fault: Fault
 ) -> None:
@@ -161,14 +157,11 @@ async def test_a_bind_with_a_fault_is_settled(
     devcluster.faults.add(fault)
     await burst(cluster, 10)
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
     async def n_announced() -> int:
         events = [await cluster.events(f"p{number}", "Scheduled") for number in range(10)]
         return sum(map(len, events))
 
-    await until(n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
+    await until(cluster.n_bound, lambda n: n == 8, timeout_s=LONG_S, what="8 pods bound")
     await until(lambda: _attempts(daemon, "scheduled"), lambda n: n - before == 8, what="8 attempts")
     if fault.code != 429:  # events are dropped after a 429
         await until(n_announced, lambda n: n == 8, what="8 events")
@@ -216,10 +209,7 @@ async def test_bound_pods_count_before_the_watch_shows_them(cluster: Cluster, de
     devcluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=1.5, after_events=12))
     await burst(cluster, 10, "second")
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
-    await until(n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
+    await until(cluster.n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
     await cluster.assert_sound()
 
 
@@ -289,13 +279,10 @@ async def test_the_server_goes_away_while_binds_are_in_flight(
     )
     await burst(cluster, 10)
 
-    async def n_bound() -> int:
-        return sum("nodeName" in pod["spec"] for pod in await cluster.pods())
-
-    await until(n_bound, lambda n: n == 3, what="3 binds that took effect")
+    await until(cluster.n_bound, lambda n: n == 3, what="3 binds that took effect")
     await devcluster.stop()
     await devcluster.start()
-    await until(n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
+    await until(cluster.n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from scheduler.devcluster.http.faults import Action, Fault
 from tests.integration.conftest import embedded
-from tests.support import build
+from tests.support import build, storage_objects
 from tests.support.build import Json
 from tests.support.cluster import Cluster
 from tests.support.daemon import running
@@ -182,13 +182,7 @@ async def test_the_podgroup_of_kubernetes_1_37_is_found_by_discovery(tmp_path: P
 async def test_pods_are_evicted_for_a_group_all_or_none(cluster: Cluster) -> None:
     """For three members in one rack: not in the rack with a pod that is as important, and no pod too many."""
     await _racks(cluster, a=3, b=4)
-    made = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "train"},
-        "value": 1000,
-    }
-    (await cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", made)).ok  # noqa: B018
+    await cluster.add_priority_class("train", 1000)
     high = {"priorityClassName": "train"}
     await cluster.add_pod("kept", cpu="1", node="a-0", spec=high)
     lower = {f"low-{node}": node for node in ("a-1", "a-2", "b-0", "b-1", "b-2")}
@@ -210,30 +204,17 @@ async def test_pods_are_evicted_for_a_group_all_or_none(cluster: Cluster) -> Non
 async def test_volumes_of_members_are_made_where_the_members_go(cluster: Cluster) -> None:
     """Claims that wait for their first consumer; the rack with room for both is the one whose volumes are made."""
     await _racks(cluster, a=1, b=2)
-    storage = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "made-late"},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
-    (await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage)).ok  # noqa: B018
+    storage = storage_objects.storage_class("made-late", "kubernetes.io/no-provisioner")
+    await cluster.create("/apis/storage.k8s.io/v1/storageclasses", storage)
     for node in ("a-0", "b-0", "b-1"):
-        (await cluster.api.post("/api/v1/persistentvolumes", _local_volume(node))).ok  # noqa: B018
+        reach = [build.node_term(f"kubernetes.io/hostname in {node}")]
+        local = {"local": {"path": "/mnt/data"}}
+        volume = storage_objects.volume(f"volume-{node}", "made-late", terms=reach, source=local)
+        await cluster.create("/api/v1/persistentvolumes", volume)
     labels = {"job": "db", GROUP: "db", MIN_COUNT: "2"}
     for index in range(2):
-        claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": f"data-{index}"},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "made-late",
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-        claims = cluster.api.in_namespace("persistentvolumeclaims")
-        (await cluster.api.post(claims, claim)).ok  # noqa: B018
+        claim = storage_objects.claim(f"data-{index}", "made-late", namespace=cluster.api.namespace)
+        await cluster.create(cluster.api.in_namespace("persistentvolumeclaims"), claim)
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{index}"}}]
         await cluster.add_pod(
             f"db-{index}", cpu="1", labels=labels, affinity=_together("db"), spec={"volumes": volumes}
@@ -241,20 +222,3 @@ async def test_volumes_of_members_are_made_where_the_members_go(cluster: Cluster
     assert await _racks_of(cluster, 2) == {"b"}
     bound = (await cluster.api.get(cluster.api.in_namespace("persistentvolumeclaims"))).ok["items"]
     assert {one["spec"]["volumeName"] for one in bound} == {"volume-b-0", "volume-b-1"}
-
-
-def _local_volume(node: str) -> Json:
-    """Return a volume that only its node reaches."""
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"volume-{node}"},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "made-late",
-            "local": {"path": "/mnt/data"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
-        },
-    }

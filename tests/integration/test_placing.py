@@ -152,20 +152,14 @@ async def test_a_deletion_frees_the_waiting_pod_at_once(cluster: Cluster) -> Non
     assert time.monotonic() - began_s < 2.0
 
 
-@pytest.mark.parametrize(
-    ("node", "change"),
-    [
-        pytest.param({"labels": {"disk": "hdd"}}, {"metadata": {"labels": {"disk": "ssd"}}}, id="relabelled"),
-        pytest.param(
-            {"labels": {"disk": "ssd"}, "taints": ["x:NoSchedule"]}, {"spec": {"taints": []}}, id="untainted"
-        ),
-        pytest.param(
-            {"labels": {"disk": "ssd"}, "unschedulable": True},
-            {"spec": {"unschedulable": False}},
-            id="uncordoned",
-        ),
-    ],
-)
+CHANGED_NODES = {
+    "relabelled": ({"labels": {"disk": "hdd"}}, {"metadata": {"labels": {"disk": "ssd"}}}),
+    "untainted": ({"labels": {"disk": "ssd"}, "taints": ["x:NoSchedule"]}, {"spec": {"taints": []}}),
+    "uncordoned": ({"labels": {"disk": "ssd"}, "unschedulable": True}, {"spec": {"unschedulable": False}}),
+}
+
+
+@pytest.mark.parametrize(("node", "change"), CHANGED_NODES.values(), ids=CHANGED_NODES)
 async def test_a_node_that_becomes_fit_takes_the_waiting_pod(
     cluster: Cluster, node: build.Json, change: build.Json
 ) -> None:

@@ -13,20 +13,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _BUDGETS = "poddisruptionbudgets"
-
-
-async def _add_class(cluster: Cluster, name: str, value: int, **more: str) -> None:
-    """Create the class, unless an earlier test has."""
-    made = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        **more,
-    }
-    await cluster.api.post(_CLASSES, made)
 
 
 async def _names(cluster: Cluster) -> set[str]:
@@ -56,9 +43,9 @@ async def _add_victim(cluster: Cluster, name: str, node: str, **settings: Any) -
 
 
 async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one(cluster: Cluster) -> None:
-    await _add_class(cluster, "low", 10)
-    await _add_class(cluster, "middle", 100)
-    await _add_class(cluster, "high", 1000)
+    await cluster.add_priority_class("low", 10)
+    await cluster.add_priority_class("middle", 100)
+    await cluster.add_priority_class("high", 1000)
     await cluster.add_node("a", allocatable={"cpu": "2"})
     await _add_victim(cluster, "low", "a", spec={"priorityClassName": "low"})
     await cluster.add_pod("middle", cpu="1", node="a", spec={"priorityClassName": "middle"})
@@ -76,7 +63,7 @@ async def test_a_pod_of_high_priority_takes_the_place_of_the_least_important_one
 
 
 async def test_a_pod_is_nominated_until_its_victims_are_gone(cluster: Cluster) -> None:
-    await _add_class(cluster, "high", 1000)
+    await cluster.add_priority_class("high", 1000)
     await cluster.add_node("a", allocatable={"cpu": "1"})
     await _add_victim(cluster, "low", "a")
     await cluster.add_pod("high", cpu="1", spec={"priorityClassName": "high"})
@@ -92,7 +79,7 @@ async def test_a_pod_is_nominated_until_its_victims_are_gone(cluster: Cluster) -
 
 
 async def test_a_budget_spares_its_pods(cluster: Cluster) -> None:
-    await _add_class(cluster, "high", 1000)
+    await cluster.add_priority_class("high", 1000)
     for node in "ab":
         await cluster.add_node(node, allocatable={"cpu": "1"})
     await cluster.add_pod("web", cpu="1", node="a", labels={"app": "web"})
@@ -107,7 +94,7 @@ async def test_a_budget_spares_its_pods(cluster: Cluster) -> None:
 
 
 async def test_a_pod_that_never_preempts_waits(cluster: Cluster) -> None:
-    await _add_class(cluster, "patient", 1000, preemptionPolicy="Never")
+    await cluster.add_priority_class("patient", 1000, preemptionPolicy="Never")
     await cluster.add_node("a", allocatable={"cpu": "1"})
     await cluster.add_pod("low", cpu="1", node="a")
     await cluster.add_pod("patient", cpu="1", spec={"priorityClassName": "patient"})

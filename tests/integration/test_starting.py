@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 import yaml
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from scheduler.cli.main import main
 from scheduler.devcluster.cluster import DevCluster
@@ -17,6 +16,7 @@ from tests.support.apiserver import Address
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import refused, started
 from tests.support.ports import free_port
+from tests.support.scripted_server import answering
 from tests.support.waiting import until
 
 
@@ -47,43 +47,33 @@ def kubeconfig(tmp_path: Path, devcluster: DevCluster) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        pytest.param(
-            ["run", "--bogus"],
-            "affinity-scheduler: unrecognized arguments: --bogus (see affinity-scheduler --help)",
-            id="unknown flag",
-        ),
-        pytest.param(
-            ["run", "--port", "x"],
-            "affinity-scheduler run: argument --port: invalid int value: 'x' "
-            "(see affinity-scheduler run --help)",
-            id="flag of the wrong type",
-        ),
-        pytest.param(
-            ["run", "--port", "70000"], "--port: found 70000, expected a port from 0 to 65535", id="no port"
-        ),
-        pytest.param(
-            ["run", "-v", "11"], "-v: found 11, expected a verbosity from 0 to 10", id="no verbosity"
-        ),
-        pytest.param(
-            ["run", "--master", "example"],
-            "--master: found 'example', expected a URL such as https://10.0.0.1:6443",
-            id="no URL",
-        ),
-        pytest.param(
-            ["run", "--kubeconfig", "/does/not/exist"],
-            "/does/not/exist: found no such file, expected a kubeconfig file",
-            id="no kubeconfig",
-        ),
-        pytest.param(
-            ["run", "--config", "/does/not/exist"],
-            "/does/not/exist: found no such file, expected a file with a KubeSchedulerConfiguration",
-            id="no configuration",
-        ),
-    ],
-)
+ARGUMENTS = {
+    "unknown flag": (
+        ["run", "--bogus"],
+        "affinity-scheduler: unrecognized arguments: --bogus (see affinity-scheduler --help)",
+    ),
+    "flag of the wrong type": (
+        ["run", "--port", "x"],
+        "affinity-scheduler run: argument --port: invalid int value: 'x' (see affinity-scheduler run --help)",
+    ),
+    "no port": (["run", "--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
+    "no verbosity": (["run", "-v", "11"], "-v: found 11, expected a verbosity from 0 to 10"),
+    "no URL": (
+        ["run", "--master", "example"],
+        "--master: found 'example', expected a URL such as https://10.0.0.1:6443",
+    ),
+    "no kubeconfig": (
+        ["run", "--kubeconfig", "/does/not/exist"],
+        "/does/not/exist: found no such file, expected a kubeconfig file",
+    ),
+    "no configuration": (
+        ["run", "--config", "/does/not/exist"],
+        "/does/not/exist: found no such file, expected a file with a KubeSchedulerConfiguration",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "line"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_wrong_arguments_are_one_line(
     arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,11 +188,9 @@ async def test_a_server_that_is_no_api_server_is_one_line(tmp_path: Path) -> Non
     async def greet(_: web.Request) -> web.Response:
         return web.Response(text="<html>hello</html>", content_type="text/html")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", greet)
-    async with TestServer(app) as server:
+    async with answering(greet) as url:
         path = tmp_path / "kubeconfig"
-        path.write_text(kubeconfig_text(str(server.make_url("")).rstrip("/")))
+        path.write_text(kubeconfig_text(url))
         line = await refused("run", "--kubeconfig", str(path))
     assert "found 200 BadAnswer: not a list: " in line
 
@@ -236,20 +224,16 @@ async def test_a_port_in_use_is_one_line(kubeconfig: Path, taken_port: str, comm
     assert line == f"--port: found {taken_port} in use, expected a free port"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        pytest.param("kind: Pod\n", "kind", id="another kind"),
-        pytest.param("profiles: [{schedulerName: a}, {schedulerName: a}]\n", "profiles", id="a name twice"),
-        pytest.param("parallelism: many\n", "parallelism", id="a wrong type"),
-        pytest.param("colour: red\n", "colour", id="an unknown field"),
-        pytest.param(
-            "profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n",
-            "profiles[0].plugins",
-            id="unknown plugin",
-        ),
-    ],
-)
+CONFIGURATIONS = {
+    "another kind": ("kind: Pod\n", "kind"),
+    "a name twice": ("profiles: [{schedulerName: a}, {schedulerName: a}]\n", "profiles"),
+    "a wrong type": ("parallelism: many\n", "parallelism"),
+    "an unknown field": ("colour: red\n", "colour"),
+    "unknown plugin": ("profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n", "profiles[0].plugins"),
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 def test_a_wrong_configuration_is_one_line(
     tmp_path: Path, text: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

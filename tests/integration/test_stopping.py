@@ -75,13 +75,7 @@ async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> 
     """All pods are known before the first decision, so that age does not matter."""
     await empty.add_node("a", allocatable={"cpu": "1"})
     name = f"{empty.api.namespace}-high"
-    cls = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": 1000,
-    }
-    (await empty.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", cls)).ok  # noqa: B018
+    await empty.add_priority_class(name, 1000)
     for number in range(5):
         await empty.add_pod(f"low-{number}", cpu="1")
     await empty.add_pod("high", cpu="1", spec={"priorityClassName": name})

@@ -35,16 +35,13 @@ def using(*claims: str) -> Json:
 
 async def add_claim(cluster: Cluster, name: str, storage_class: str) -> None:
     made = storage_objects.claim(name, storage_class, namespace=cluster.api.namespace)
-    del made["metadata"]["uid"], made["status"]
-    (await cluster.api.post(cluster.api.in_namespace(_CLAIMS), made)).ok  # noqa: B018
+    await cluster.create(cluster.api.in_namespace(_CLAIMS), made)
 
 
 async def add_local_volume(cluster: Cluster, name: str) -> None:
     storage_class = storage_objects.storage_class("local", "kubernetes.io/no-provisioner")
     await cluster.api.post("/apis/storage.k8s.io/v1/storageclasses", storage_class)
-    made = storage_objects.volume(name, "local")
-    del made["metadata"]["uid"], made["status"]
-    (await cluster.api.post("/api/v1/persistentvolumes", made)).ok  # noqa: B018
+    await cluster.create("/api/v1/persistentvolumes", storage_objects.volume(name, "local"))
 
 
 async def test_the_pods_of_a_stateful_set_run_with_their_claims(cluster: Cluster) -> None:

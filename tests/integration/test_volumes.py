@@ -17,17 +17,10 @@ _CLAIMS = "persistentvolumeclaims"
 _VOLUMES = "/api/v1/persistentvolumes"
 
 
-async def _create(cluster: Cluster, path: str, obj: Json) -> Json:
-    obj["metadata"].pop("uid", None)
-    obj.pop("status", None)
-    stored: Json = (await cluster.api.post(path, obj)).ok
-    return stored
-
-
 async def add_claim(cluster: Cluster, name: str, *args: Any, **settings: Any) -> Json:
     """Create the claim of `storage_objects.claim` in the cluster's namespace."""
     made = storage_objects.claim(name, *args, namespace=cluster.api.namespace, **settings)
-    return await _create(cluster, cluster.api.in_namespace(_CLAIMS), made)
+    return await cluster.create(cluster.api.in_namespace(_CLAIMS), made)
 
 
 async def bind_claim(cluster: Cluster, claim: Json, zone: str) -> None:
@@ -36,8 +29,7 @@ async def bind_claim(cluster: Cluster, claim: Json, zone: str) -> None:
     name = f"{meta['namespace']}-{meta['name']}"
     terms = [build.node_term(f"{ZONE} in {zone}")]
     reference = f"{meta['namespace']}/{meta['name']}"
-    await _create(
-        cluster,
+    await cluster.create(
         _VOLUMES,
         storage_objects.volume(name, terms=terms, claimed_by=reference, claim_uid=meta["uid"]),
     )
@@ -79,8 +71,7 @@ async def test_a_waiting_claim_gets_the_smallest_volume_that_its_pod_can_reach(c
     """The volume is promised to the claim; the pod is bound once the claim is."""
     await cluster.add_node("a", labels={ZONE: "za"})
     name, namespace = f"by-hand-{cluster.api.namespace}", cluster.api.namespace
-    await _create(
-        cluster,
+    await cluster.create(
         "/apis/storage.k8s.io/v1/storageclasses",
         storage_objects.storage_class(name, "kubernetes.io/no-provisioner"),
     )
@@ -92,7 +83,7 @@ async def test_a_waiting_claim_gets_the_smallest_volume_that_its_pod_can_reach(c
     for volume, zone, capacity in (("far", "zb", "1Gi"), ("large", "za", "5Gi"), ("small", "za", "2Gi")):
         terms = [build.node_term(f"{ZONE} in {zone}")]
         made = storage_objects.volume(f"{namespace}-{volume}", name, capacity=capacity, terms=terms)
-        await _create(cluster, _VOLUMES, made)
+        await cluster.create(_VOLUMES, made)
     if cluster.devcluster is None:
         await _as_the_controller(cluster, [f"{namespace}-{one}" for one in ("far", "large", "small")])
     assert await cluster.node_of("p") == "a"

@@ -1,6 +1,8 @@
 """Kubeconfig files for tests."""
 
+import base64
 import copy
+import json
 from typing import Any
 
 import yaml
@@ -28,3 +30,12 @@ def changed(**parts):
         else:
             content[name.replace("_", "-")] = value
     return content
+
+
+def id_token(name, **claims):
+    """Return an unsigned JWT; `exp` is when it expires, in seconds since 1970."""
+
+    def part(content):
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part({'sub': name, **claims})}.signature"

@@ -23,14 +23,17 @@ def raw(name: str, uid: str, version: int) -> msgspec.Raw:
     return msgspec.Raw(json.dumps({"metadata": meta}).encode())
 
 
+def new_store() -> Store[int]:
+    """Return a store of the objects' versions."""
+    return Store(lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"]))
+
+
 def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[int, list[Change[int]]]:
     """
     Return the number of divergent objects and the repairs; `meanwhile` the watch delivers more, version 0 being a
     deletion.
     """
-    store: Store[int] = Store(
-        lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-    )
+    store = new_store()
     for one in stored:
         store.upsert(raw(*one), [])
     comparison = Comparison(store)
@@ -50,39 +53,33 @@ A1, A2, B1 = ("a", "u", 1), ("a", "u", 2), ("a", "v", 3)
 GONE = ("a", "u", 0)
 
 
-@pytest.mark.parametrize(
-    ("stored", "first", "meanwhile", "second"),
-    [
-        pytest.param([A1], [A1], [], [A1], id="equal"),
-        pytest.param([A2], [A1], [], [A2], id="the watch is ahead"),
-        pytest.param([A1], [A2], [A2], [A2], id="an update was late"),
-        pytest.param([], [A1], [A1], [A1], id="an addition was late"),
-        pytest.param([A1], [], [GONE], [], id="a deletion was late"),
-        pytest.param([], [A1], [], [], id="added and deleted between the lists"),
-        pytest.param([A1], [], [], [A1], id="listed only the second time"),
-        pytest.param([A1], [B1], [GONE, B1], [B1], id="recreated, and delivered late"),
-        pytest.param([], [A1], [], [B1], id="recreated again, and not delivered yet"),
-    ],
-)
+LATE_EVENTS = {
+    "equal": ([A1], [A1], [], [A1]),
+    "the watch is ahead": ([A2], [A1], [], [A2]),
+    "an update was late": ([A1], [A2], [A2], [A2]),
+    "an addition was late": ([], [A1], [A1], [A1]),
+    "a deletion was late": ([A1], [], [GONE], []),
+    "added and deleted between the lists": ([], [A1], [], []),
+    "listed only the second time": ([A1], [], [], [A1]),
+    "recreated, and delivered late": ([A1], [B1], [GONE, B1], [B1]),
+    "recreated again, and not delivered yet": ([], [A1], [], [B1]),
+}
+
+
+@pytest.mark.parametrize(("stored", "first", "meanwhile", "second"), LATE_EVENTS.values(), ids=LATE_EVENTS)
 def test_a_late_event_is_not_reported(stored: Told, first: Told, meanwhile: Told, second: Told) -> None:
     assert compared(stored, first, meanwhile, second) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("stored", "first", "second", "mended"),
-    [
-        pytest.param([A1], [A2], [A2], [Upserted(Key("", "a"), "u", 2)], id="a lost update"),
-        pytest.param([], [A1], [A1], [Upserted(Key("", "a"), "u", 1)], id="a lost addition"),
-        pytest.param([A1], [], [], [Deleted(Key("", "a"), "u")], id="a lost deletion"),
-        pytest.param(
-            [A1],
-            [B1],
-            [B1],
-            [Deleted(Key("", "a"), "u"), Upserted(Key("", "a"), "v", 3)],
-            id="a lost recreation",
-        ),
-    ],
-)
+LOST_EVENTS = {
+    "a lost update": ([A1], [A2], [A2], [Upserted(Key("", "a"), "u", 2)]),
+    "a lost addition": ([], [A1], [A1], [Upserted(Key("", "a"), "u", 1)]),
+    "a lost deletion": ([A1], [], [], [Deleted(Key("", "a"), "u")]),
+    "a lost recreation": ([A1], [B1], [B1], [Deleted(Key("", "a"), "u"), Upserted(Key("", "a"), "v", 3)]),
+}
+
+
+@pytest.mark.parametrize(("stored", "first", "second", "mended"), LOST_EVENTS.values(), ids=LOST_EVENTS)
 def test_a_lost_event_is_repaired(stored: Told, first: Told, second: Told, mended: list[Change[int]]) -> None:
     assert compared(stored, first, [], second) == (1, mended)
 
@@ -95,9 +92,7 @@ def test_an_event_between_two_versions_does_not_hide_a_lost_one() -> None:
 
 def test_watch_events_older_than_the_list_change_nothing() -> None:
     """They were on their way when the list overtook them."""
-    store: Store[int] = Store(
-        lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-    )
+    store = new_store()
     changes: list[Change[int]] = []
     store.upsert_listed(raw(*B1), changes)
     for late in (A1, A2):
@@ -135,9 +130,7 @@ class _Collection:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.store: Store[int] = Store(
-            lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
-        )
+        self.store = new_store()
         self.objects: dict[str, tuple[str, int]] = {}
         self._events: deque[tuple[str, str, int, bool]] = deque()
         self._version = 0

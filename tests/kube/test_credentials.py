@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 import ssl
 import sys
 from contextlib import asynccontextmanager
@@ -10,14 +9,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from scheduler.errors import SettingsError, Unauthorized, Unreachable
+from scheduler.kube import login
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import REREAD_S, Credentials, Endpoint, Identity, load_credentials
+from scheduler.kube.credentials import REREAD_S, Credentials, Endpoint, load_credentials
+from scheduler.kube.login import Identity
 from scheduler.kube.requests import get_pod
 from tests.kube.certificates import authority_in
-from tests.kube.kubeconfigs import changed, written
+from tests.kube.kubeconfigs import changed, id_token, written
+from tests.support.scripted_server import answering
 
 GET = get_pod("d", "p")
 
@@ -39,48 +40,59 @@ async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True
         subject = dict(part[0] for part in certificate["subject"]) if certificate else {}
         return web.Response(text=f"{header}|{subject.get('commonName', '')}")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
     context = None
     if authority is not None:
         pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
         context.load_cert_chain(pair.cert, pair.key)
         context.verify_mode = ssl.CERT_OPTIONAL
-    server = TestServer(app, scheme="https" if context else "http")
-    await server.start_server(ssl=context)
-    try:
-        yield str(server.make_url("")).rstrip("/")
-    finally:
-        await server.close()
+    async with answering(answer, context) as url:
+        yield url
 
 
-async def seen(path, **options):
-    """Return the server's response to a client of this kubeconfig."""
-    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+async def loaded(path, **options):
+    return await load_credentials(kubeconfig=str(path), master=None, environ={}, **options)
+
+
+async def answer_to(credentials):
+    """Return the server's response to a new client."""
     async with KubeClient(credentials) as client:
         return (await client.request(GET, timeout_s=5)).decode()
+
+
+async def seen(path):
+    return await answer_to(await loaded(path))
 
 
 def encoded(path):
     return base64.b64encode(path.read_bytes()).decode()
 
 
+VALID = id_token("alice", exp=4e9)
+USERS = {
+    "no user": ({}, "|"),
+    "token": ({"token": "t"}, "Bearer t|"),
+    "token file beside the kubeconfig": ({"tokenFile": "beside"}, "Bearer of-file|"),
+    "the file has precedence": ({"token": "t", "tokenFile": "beside"}, "Bearer of-file|"),
+    "name and password": ({"username": "a", "password": "b"}, "Basic YTpi|"),
+    "ID token": ({"auth-provider": {"name": "oidc", "config": {"id-token": VALID}}}, f"Bearer {VALID}|"),
+    "the token has precedence over a plugin": (
+        {"token": "t", "exec": {"command": "./gone", "apiVersion": "v1"}},
+        "Bearer t|",
+    ),
+}
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("user", "shown"),
-    [
-        pytest.param({}, "|", id="no user"),
-        pytest.param({"token": "t"}, "Bearer t|", id="token"),
-        pytest.param({"tokenFile": "beside"}, "Bearer of-file|", id="token file beside the kubeconfig"),
-        pytest.param(
-            {"token": "t", "tokenFile": "beside"},
-            "Bearer of-file|",
-            id="the file has precedence over the token",
-        ),
-        pytest.param({"username": "a", "password": "b"}, "Basic YTpi|", id="name and password"),
-    ],
-)
+@pytest.mark.parametrize(("user", "shown"), USERS.values(), ids=USERS)
 async def test_the_kubeconfigs_user_is_authenticated(tmp_path, user, shown):
     """Over plain HTTP."""
     written(tmp_path / "beside", "of-file\n")
@@ -106,37 +118,44 @@ async def test_a_client_certificate_is_sent_to_a_trusted_server(tmp_path, author
         assert await seen(path) == "|alice"
 
 
-@pytest.mark.asyncio
-async def test_a_context_with_tls_needs_no_user(tmp_path, authority):
-    """Anonymous access."""
-    cluster = {"certificate-authority": str(authority.pair.cert)}
-    async with guarded(authority) as url:
-        content = changed(cluster={"server": url} | cluster, context={"cluster": "c"})
-        assert await seen(written(tmp_path / "config", content)) == "|"
+CA = {"certificate-authority": "ca.crt"}
+SERVERS = {
+    "a context without a user": ("IP:127.0.0.1", CA, {"context": {"cluster": "c"}}, "|"),
+    "an unknown authority": ("IP:127.0.0.1", {}, {}, Unreachable),
+    "an unknown authority, skipped": ("IP:127.0.0.1", {"insecure-skip-tls-verify": True}, {}, "Bearer t|"),
+    "another name": ("DNS:api.example", CA, {}, Unreachable),
+    "another name, expected": ("DNS:api.example", CA | {"tls-server-name": "api.example"}, {}, "Bearer t|"),
+}
 
 
 @pytest.mark.asyncio
-async def test_an_unknown_authority_is_trusted_only_with_insecure_skip_tls_verify(tmp_path, authority):
-    """The system's CAs do not include ours."""
-    async with guarded(authority) as url:
-        path = written(tmp_path / "config", changed(cluster={"server": url}))
-        with pytest.raises(Unreachable) as caught:
-            await seen(path)
-        assert caught.value.reason == "TLS"
-        skipping = changed(cluster={"server": url, "insecure-skip-tls-verify": True})
-        assert await seen(written(tmp_path / "config", skipping)) == "Bearer t|"
+@pytest.mark.parametrize(("host", "cluster", "parts", "shown"), SERVERS.values(), ids=SERVERS)
+async def test_a_server_is_trusted_by_its_authority_and_name(
+    tmp_path, authority, host, cluster, parts, shown
+):
+    """`tls-server-name` is for servers behind tunnels."""
+    (tmp_path / "ca.crt").write_bytes(authority.pair.cert.read_bytes())
+    async with guarded(authority, host=host) as url:
+        path = written(tmp_path / "config", changed(cluster={"server": url} | cluster, **parts))
+        if shown is Unreachable:
+            with pytest.raises(Unreachable) as caught:
+                await seen(path)
+            assert caught.value.reason == "TLS"
+        else:
+            assert await seen(path) == shown
 
 
 @pytest.mark.asyncio
-async def test_tls_server_name_replaces_the_expected_name(tmp_path, authority):
-    """For servers behind tunnels."""
-    cluster = {"certificate-authority": str(authority.pair.cert)}
-    async with guarded(authority, host="DNS:api.example") as url:
-        path = written(tmp_path / "config", changed(cluster={"server": url} | cluster))
-        with pytest.raises(Unreachable):
-            await seen(path)
-        named = changed(cluster={"server": url, "tls-server-name": "api.example"} | cluster)
-        assert await seen(written(tmp_path / "config", named)) == "Bearer t|"
+async def test_requests_go_through_the_proxy(tmp_path):
+    """It gets the whole address."""
+
+    async def answer(request):
+        return web.Response(text=f"{request.url}|{request.headers['Authorization']}")
+
+    async with answering(answer) as url:
+        cluster = {"server": "http://api.invalid", "proxy-url": url}
+        path = written(tmp_path / "config", changed(cluster=cluster))
+        assert await seen(path) == "http://api.invalid/api/v1/namespaces/d/pods/p|Bearer t"
 
 
 @pytest.mark.asyncio
@@ -146,8 +165,7 @@ async def test_master_replaces_the_server_and_nothing_else(tmp_path):
     async with guarded() as url:
         for kubeconfig, shown in ((str(path), "Bearer t|"), (None, "|")):
             credentials = await load_credentials(kubeconfig=kubeconfig, master=url, environ={})
-            async with KubeClient(credentials) as client:
-                assert (await client.request(GET, timeout_s=5)).decode() == shown
+            assert await answer_to(credentials) == shown
 
 
 def plugin(folder, body):
@@ -184,42 +202,97 @@ async def test_an_exec_plugin_gives_a_token(tmp_path):
 
 @pytest.mark.asyncio
 async def test_an_exec_plugin_may_give_a_certificate(tmp_path, authority):
-    """Instead of a token."""
-    pair = authority.issue("bob", subject="/CN=bob")
-    texts = (
-        f"clientCertificateData=open({str(pair.cert)!r}).read(), clientKeyData=open({str(pair.key)!r}).read()"
-    )
-    user = plugin(tmp_path, f"give({texts})")
+    """Instead of a token. It is renewed before it expires."""
+    clock = Clock()
+    pairs = [authority.issue(name, subject=f"/CN={name}") for name in ("bob", "next")]
+    texts = [
+        {"clientCertificateData": pair.cert.read_text(), "clientKeyData": pair.key.read_text()}
+        for pair in pairs
+    ]
+    expiry = (datetime.now(UTC) + timedelta(seconds=1000)).isoformat()
+    user = plugin(tmp_path, f"give(**{texts!r}[run - 1], expirationTimestamp={expiry!r})")
     async with guarded(authority) as url:
         cluster = {"server": url, "certificate-authority": str(authority.pair.cert)}
-        assert await seen(written(tmp_path / "config", changed(cluster=cluster, user=user))) == "|bob"
+        path = written(tmp_path / "config", changed(cluster=cluster, user=user))
+        credentials = await loaded(path, now_s=clock)
+        assert await answer_to(credentials) == "|bob"
+        clock.now_s += 900.0
+        assert await answer_to(credentials) == "|next"
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        pytest.param("sys.exit('not logged in')", "not logged in", id="it fails"),
-        pytest.param("print('hello')", "failed to decode", id="it says something else"),
-        pytest.param("give()", "neither a token nor a client certificate", id="it gives nothing"),
-    ],
-)
+async def test_a_client_certificate_is_sent_beside_the_token_of_an_exec_plugin(tmp_path, authority):
+    """Unless the plugin gives another certificate."""
+    pair = authority.issue("carol", subject="/CN=carol")
+    user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    async with guarded(authority) as url:
+        cluster = {"server": url, "certificate-authority": str(authority.pair.cert)}
+        content = changed(cluster=cluster, user=user | plugin(tmp_path, "give(token='t')"))
+        assert await seen(written(tmp_path / "config", content)) == "Bearer t|carol"
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_may_write_much_to_stderr(tmp_path):
+    """More than a pipe takes."""
+    user = plugin(tmp_path, "sys.stderr.write('x' * 300_000)\ngive(token='t')")
+    credentials = await loaded(written(tmp_path / "config", changed(user=user)))
+    assert await credentials.authorization() == "Bearer t"
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_that_takes_too_long_is_one_line(tmp_path, monkeypatch):
+    """With the deadline."""
+    monkeypatch.setattr(login, "TIMEOUT_S", 0.1)
+    path = written(tmp_path / "config", changed(user=plugin(tmp_path, "import signal\nsignal.pause()")))
+    with pytest.raises(SettingsError, match=r"user\.exec: found nothing after 0 s"):
+        await loaded(path)
+
+
+@pytest.mark.asyncio
+async def test_an_exec_plugin_is_killed_when_nobody_waits_for_it(tmp_path):
+    """After its deadline and at the end of the command."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def on_connection(reader, writer):
+        started.set()
+        await reader.read()
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(on_connection, "127.0.0.1", 0) as server:
+        address = server.sockets[0].getsockname()
+        body = f"import signal, socket\nopen_until_it_ends = socket.create_connection({address!r})\nsignal.pause()"
+        loading = asyncio.create_task(
+            loaded(written(tmp_path / "config", changed(user=plugin(tmp_path, body))))
+        )
+        async with asyncio.timeout(30):
+            await started.wait()
+            loading.cancel()
+            await asyncio.wait([loading])
+            await ended.wait()
+
+
+FAILURES = {
+    "it fails": ("sys.exit('not logged in')", "exit code 1: not logged in"),
+    "it says something else": ("print('hello')", "output that is no ExecCredential: JSON is malformed"),
+    "it gives nothing": ("give()", "neither a token nor a client certificate with its key"),
+    "it gives no key": ("give(clientCertificateData='c')", "neither a token nor a client certificate"),
+    "another version": (
+        """print('{"apiVersion": "v0", "kind": "ExecCredential", "status": {}}')""",
+        "apiVersion 'v0', not 'client.authentication.k8s.io/v1'",
+    ),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("body", "found"), FAILURES.values(), ids=FAILURES)
 async def test_an_exec_plugin_that_fails_is_one_line(tmp_path, caplog, body, found):
-    """With its error output, and nothing else in the log."""
-    path = written(tmp_path / "config", changed(user=plugin(tmp_path, body)))
+    """With its error output, and nothing in the log."""
     with pytest.raises(SettingsError) as caught:
-        await load_credentials(kubeconfig=str(path), master=None, environ={})
+        await loaded(written(tmp_path / "config", changed(user=plugin(tmp_path, body))))
     assert (caught.value.field, found in caught.value.found) == ("users[u].user.exec", True)
     assert "\n" not in str(caught.value)
     assert caplog.records == []
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
 
 
 @pytest.mark.asyncio
@@ -229,7 +302,7 @@ async def test_an_exec_plugin_runs_again_after_a_401_but_not_too_often(tmp_path)
     user = plugin(tmp_path, "give(token=f't{run}')")
     async with guarded(accepts=lambda header: header == "Bearer t2") as url:
         path = written(tmp_path / "config", changed(cluster={"server": url}, user=user))
-        credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+        credentials = await loaded(path, now_s=clock)
         async with KubeClient(credentials) as client:
             with pytest.raises(Unauthorized):
                 await client.request(GET, timeout_s=5)
@@ -246,7 +319,7 @@ async def test_an_exec_plugin_runs_again_before_its_token_expires(tmp_path):
     expiry = (datetime.now(UTC) + timedelta(seconds=1000)).isoformat()
     user = plugin(tmp_path, f"give(token=f't{{run}}', expirationTimestamp={expiry!r})")
     path = written(tmp_path / "config", changed(user=user))
-    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+    credentials = await loaded(path, now_s=clock)
     clock.now_s += 700.0
     assert await credentials.authorization() == "Bearer t1"
     clock.now_s += 105.0
@@ -262,7 +335,7 @@ async def test_a_failed_renewal_keeps_the_old_token_until_the_server_refuses_it(
     accepted = {"Bearer t1"}
     async with guarded(accepts=lambda header: header in accepted) as url:
         path = written(tmp_path / "config", changed(cluster={"server": url}, user=plugin(tmp_path, failing)))
-        credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+        credentials = await loaded(path, now_s=clock)
         async with KubeClient(credentials) as client:
             clock.now_s += 90.0
             assert (await client.request(GET, timeout_s=5)).decode() == "Bearer t1|"
@@ -278,7 +351,7 @@ async def test_a_rotated_token_file_is_reread(tmp_path):
     clock = Clock()
     file = written(tmp_path / "token", "one")
     path = written(tmp_path / "config", changed(user={"tokenFile": "token"}))
-    credentials = await load_credentials(kubeconfig=str(path), master=None, environ={}, now_s=clock)
+    credentials = await loaded(path, now_s=clock)
     file.write_text("two\n")
     assert await credentials.authorization() == "Bearer one"
     clock.now_s += REREAD_S
@@ -303,13 +376,12 @@ async def test_a_rotated_client_certificate_is_used_for_new_connections(tmp_path
     key.write_bytes(old.key.read_bytes())
     context = ssl.create_default_context(cafile=str(authority.pair.cert))
     async with guarded(authority) as url:
-        identity = Identity(cert_file=str(cert), key_file=str(key))
+        identity = Identity(certificate=cert, key=key)
         credentials = Credentials(Endpoint(url, context), identity, now_s=clock)
 
         async def shown():
             clock.now_s += REREAD_S
-            async with KubeClient(credentials) as client:
-                return (await client.request(GET, timeout_s=5)).decode()
+            return await answer_to(credentials)
 
         assert await shown() == "|old"
         cert.write_bytes(new.cert.read_bytes())
@@ -337,24 +409,23 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(ser
         credentials = await load_credentials(
             kubeconfig=None, master=None, environ=environ, service_account=service_account, now_s=clock
         )
-        async with KubeClient(credentials) as client:
-            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer in-cluster|"
-            (service_account / "token").write_text("rotated")
-            clock.now_s += REREAD_S
-            assert (await client.request(GET, timeout_s=5)).decode() == "Bearer rotated|"
+        assert await answer_to(credentials) == "Bearer in-cluster|"
+        (service_account / "token").write_text("rotated")
+        clock.now_s += REREAD_S
+        assert await answer_to(credentials) == "Bearer rotated|"
+
+
+ACCOUNTS = {
+    "no token": ("token", None, "token: found .*No such file.* expected a file with a bearer token"),
+    "empty token": ("token", "", "token: found no token, expected a file with a bearer token"),
+    "token not a token": ("token", "a\nb", "found a token with characters"),
+    "no CA": ("ca.crt", None, "ca.crt: found .*No such file.*, expected certificates in PEM"),
+    "CA not PEM": ("ca.crt", "rubbish", "ca.crt: found .*, expected certificates in PEM"),
+}
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        pytest.param("token", None, "token file does not exist", id="no token"),
-        pytest.param("token", "", "Token file exists but empty", id="empty token"),
-        pytest.param("token", "a\nb", "found a token with characters", id="token not a token"),
-        pytest.param("ca.crt", None, "certification file does not exist", id="no CA"),
-        pytest.param("ca.crt", "rubbish", "expected certificates in PEM", id="CA not PEM"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), ACCOUNTS.values(), ids=ACCOUNTS)
 async def test_a_broken_service_account_is_one_line(service_account, name, content, message):
     """It names the folder."""
     (service_account / name).unlink()
@@ -371,63 +442,11 @@ def test_repr_contains_no_secret():
     assert "secret" not in repr(Identity("Bearer secret"))
 
 
-def test_kubernetes_asyncio_is_not_imported_before_it_is_needed():
-    """It costs 0.4 s and 66 MB."""
-    import subprocess
-
-    code = "import sys, scheduler.kube.client, scheduler.kube.reflector; print('kubernetes_asyncio' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "False"
-
-
 @pytest.mark.asyncio
-async def test_the_loop_is_free_while_kubernetes_asyncio_is_imported(tmp_path):
-    """In a new interpreter, another task runs at least a hundred times meanwhile."""
-    path = written(tmp_path / "config", changed(user={"token": "t"}))
-    code = """
-import asyncio, sys
-from scheduler.kube.credentials import load_credentials
-
-async def main():
-    loading = asyncio.create_task(load_credentials(kubeconfig=sys.argv[1], master=None, environ={}))
-    turns = 0
-    while not loading.done():
-        await asyncio.sleep(0)
-        turns += 1
-    await loading
-    print(turns >= 100, "kubernetes_asyncio" in sys.modules)
-
-asyncio.run(main())
-"""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(path), stdout=asyncio.subprocess.PIPE
+async def test_the_service_of_the_cluster_may_have_an_ipv6_address(service_account):
+    """In brackets, as Go's net.JoinHostPort writes it."""
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    credentials = await load_credentials(
+        kubeconfig=None, master=None, environ=environ, service_account=service_account
     )
-    shown, _ = await process.communicate()
-    assert shown.split() == [b"True", b"True"]
-
-
-@pytest.mark.parametrize(
-    ("kubeconfig", "shown"),
-    [("{path}", "loaded"), ("~/config", "~/config: found no home directory, expected a path without ~")],
-)
-def test_a_user_without_home_and_passwd_entry_needs_neither(tmp_path, kubeconfig, shown):
-    """As in an image whose user is only a number; the library would fail at its import."""
-    import subprocess
-
-    path = written(tmp_path / "config", changed(user={"token": "t"}))
-    code = """
-import sys
-sys.modules["pwd"] = None  # a platform without users
-import asyncio
-from scheduler.errors import SettingsError
-from scheduler.kube.credentials import load_credentials
-try:
-    asyncio.run(load_credentials(kubeconfig=sys.argv[1], master=None, environ={}))
-    print("loaded")
-except SettingsError as error:
-    print(error)
-"""
-    environ = {key: value for key, value in os.environ.items() if key != "HOME"}
-    command = [sys.executable, "-c", code, kubeconfig.format(path=path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ)
-    assert (done.stdout.strip(), done.stderr) == (shown, "")
+    assert credentials.endpoint.server == "https://[fd00::1]:443"

@@ -171,14 +171,14 @@ def test_an_error_event_other_than_gone_resumes_the_watch():
     assert play(machine, Due()) == [("watch", "11")]
 
 
-@pytest.mark.parametrize(
-    ("asked_s", "pause_s"),
-    [
-        pytest.param(7.0, 7.0 * 1.05, id="Retry-After plus jitter"),
-        pytest.param(100_000.0, 120.0 * 1.05, id="bounded"),
-        pytest.param(0.0, 0.375, id="never less than the backoff"),
-    ],
-)
+PAUSES = {
+    "Retry-After plus jitter": (7.0, 7.0 * 1.05),
+    "bounded": (100_000.0, 120.0 * 1.05),
+    "never less than the backoff": (0.0, 0.375),
+}
+
+
+@pytest.mark.parametrize(("asked_s", "pause_s"), PAUSES.values(), ids=PAUSES)
 def test_retry_after_is_honoured(asked_s, pause_s):
     """A 429 on a watch waits as long as the server asks."""
     machine = synced(list_watch())
@@ -186,14 +186,14 @@ def test_retry_after_is_honoured(asked_s, pause_s):
     assert pytest.approx(pause_s) == step.seconds
 
 
-@pytest.mark.parametrize(
-    ("heard", "lived_s", "pauses"),
-    [
-        pytest.param(False, 0.1, True, id="at once and silent: counts as a failure"),
-        pytest.param(True, 0.1, False, id="at once, but after an event"),
-        pytest.param(False, 5.0, False, id="after a while"),
-    ],
-)
+ENDED_WATCHES = {
+    "at once and silent: counts as a failure": (False, 0.1, True),
+    "at once, but after an event": (True, 0.1, False),
+    "after a while": (False, 5.0, False),
+}
+
+
+@pytest.mark.parametrize(("heard", "lived_s", "pauses"), ENDED_WATCHES.values(), ids=ENDED_WATCHES)
 def test_a_watch_that_ends_is_opened_again_but_never_in_a_hot_loop(heard, lived_s, pauses):
     """A server that closes every watch at once gets growing pauses."""
     machine = synced(list_watch())
@@ -228,15 +228,15 @@ def test_a_malformed_object_is_published_once_per_version():
     assert [[up("b", 21)]] == play(machine, LinesArrived([line("MODIFIED", pod("b", 21))]))
 
 
-@pytest.mark.parametrize(
-    "item",
-    [
-        pytest.param({"metadata": {"name": 7, "resourceVersion": "11"}}, id="name of the wrong type"),
-        pytest.param({"metadata": {"resourceVersion": "11"}}, id="no name"),
-        pytest.param({"kind": "Pod"}, id="no metadata"),
-        pytest.param([], id="not an object"),
-    ],
-)
+NAMELESS = {
+    "name of the wrong type": {"metadata": {"name": 7, "resourceVersion": "11"}},
+    "no name": {"metadata": {"resourceVersion": "11"}},
+    "no metadata": {"kind": "Pod"},
+    "not an object": [],
+}
+
+
+@pytest.mark.parametrize("item", NAMELESS.values(), ids=NAMELESS)
 def test_an_object_without_a_readable_name_is_published_without_a_key(item):
     """The watch continues."""
     machine = synced(list_watch())
@@ -244,15 +244,15 @@ def test_an_object_without_a_readable_name_is_published_without_a_key(item):
     assert (None, up("a", 12)) == (malformed.key, ok)
 
 
-@pytest.mark.parametrize(
-    "rubbish",
-    [
-        pytest.param(b'{"type":"ADDED","object":{"meta', id="cut"),
-        pytest.param(b"<html>", id="not JSON"),
-        pytest.param(b'{"type":"BOOKMARK","object":{}}', id="bookmark without a version"),
-        pytest.param(b"\xff\xfe", id="not text"),
-    ],
-)
+RUBBISH = {
+    "cut": b'{"type":"ADDED","object":{"meta',
+    "not JSON": b"<html>",
+    "bookmark without a version": b'{"type":"BOOKMARK","object":{}}',
+    "not text": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH)
 def test_an_unreadable_line_leads_to_a_relist(rubbish):
     """Its content is lost, and only a list can replace it."""
     machine = synced(list_watch())
@@ -330,14 +330,14 @@ def test_a_server_without_watchlist_is_listed_in_pages_from_then_on(code):
     assert play(machine, RequestFailed(Gone(410, "Expired", "")))[-1] == ("ask", "")
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        pytest.param(StreamEnded(300.0), id="ended"),
-        pytest.param(RequestFailed(Unreachable(0, "Silent", "")), id="silent"),
-        pytest.param(LinesArrived([line("ERROR", status(504, "Timeout"))]), id="error event"),
-    ],
-)
+BREAKS = {
+    "ended": StreamEnded(300.0),
+    "silent": RequestFailed(Unreachable(0, "Silent", "")),
+    "error event": LinesArrived([line("ERROR", status(504, "Timeout"))]),
+}
+
+
+@pytest.mark.parametrize("event", BREAKS.values(), ids=BREAKS)
 def test_initial_events_that_break_off_start_over_after_a_pause(event):
     """Published objects stay; an object that the second stream lacks was deleted."""
     machine = list_watch(watch_list=True)
@@ -368,6 +368,12 @@ def test_requests_carry_selectors_bookmarks_and_a_spread_time_out():
     follow = machine.handle(PageArrived(page()))[-1]
     expected = f"{selector}&watch=true&allowWatchBookmarks=true&resourceVersion=10&timeoutSeconds=450"
     assert f"/api/v1/pods?{expected}" == follow.request.target
+    [begin] = list_watch(watch_list=True, resource=LIVE_PODS).handle(Due())
+    expected = f"{selector}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
+    assert (
+        f"/api/v1/pods?{expected}&resourceVersionMatch=NotOlderThan&timeoutSeconds=450"
+        == begin.request.target
+    )
 
 
 def test_errors_in_streams_keep_the_servers_message():

@@ -10,17 +10,19 @@ from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import EVENT, POD
-from scheduler.errors import Conflict, Invalid, NotFound, Unauthorized
+from scheduler.errors import Invalid, NotFound, Unauthorized
 from scheduler.kube import requests
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Synced, Upserted
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity, load_credentials
+from scheduler.kube.credentials import Credentials, Endpoint, load_credentials
 from scheduler.kube.event_series import EventKey, EventSeries, ObjectReference
+from scheduler.kube.login import Identity
 from scheduler.kube.reflector import Reflector
-from scheduler.kube.requests import LeaseSpec, PodCondition, patch_pod_status
-from scheduler.kube.responses import decode_lease
+from scheduler.kube.requests import PodCondition, patch_pod_status
 from scheduler.shell.binder import Binder, Bound, BoundElsewhere, PodNotFound, WriteFailed
 from tests.support.scripted_server import FakeSleep
+
+pytestmark = pytest.mark.asyncio
 
 
 @asynccontextmanager
@@ -108,7 +110,6 @@ class Mirror:
 BOTH_WAYS = pytest.mark.parametrize("watch_list", [True, False], ids=["streamed list", "paged list"])
 
 
-@pytest.mark.asyncio
 @BOTH_WAYS
 async def test_a_collection_larger_than_a_page_is_mirrored(tmp_path, watch_list):
     """Adds, deletes, and a recreated pod."""
@@ -125,16 +126,15 @@ async def test_a_collection_larger_than_a_page_is_mirrored(tmp_path, watch_list)
         assert mirror.published(Interrupted) == []
 
 
-@pytest.mark.asyncio
+WATCH_FAULTS = {
+    "stream ended": Fault(Action.END_STREAM, kind="pods"),
+    "stream cut inside an object": Fault(Action.CUT_STREAM, kind="pods"),
+    "410 inside the stream": Fault(Action.EXPIRE_STREAM, kind="pods"),
+}
+
+
 @BOTH_WAYS
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Fault(Action.END_STREAM, kind="pods"), id="stream ended"),
-        pytest.param(Fault(Action.CUT_STREAM, kind="pods"), id="stream cut inside an object"),
-        pytest.param(Fault(Action.EXPIRE_STREAM, kind="pods"), id="410 inside the stream"),
-    ],
-)
+@pytest.mark.parametrize("fault", WATCH_FAULTS.values(), ids=WATCH_FAULTS)
 async def test_no_change_is_missed_when_a_watch_breaks(tmp_path, watch_list, fault):
     """Not even deletions in between."""
     async with cluster(tmp_path) as (served, client):
@@ -150,7 +150,6 @@ async def test_no_change_is_missed_when_a_watch_breaks(tmp_path, watch_list, fau
             await mirror.until({"b", "c", "d"})
 
 
-@pytest.mark.asyncio
 @BOTH_WAYS
 async def test_a_relist_makes_up_for_compacted_history(tmp_path, watch_list):
     """The watch gets 410 as a status; the difference includes deletions."""
@@ -169,7 +168,6 @@ async def test_a_relist_makes_up_for_compacted_history(tmp_path, watch_list):
         assert len(mirror.published(Upserted)) == 3, "b is not published twice"
 
 
-@pytest.mark.asyncio
 @BOTH_WAYS
 async def test_throttling_and_failures_are_retried(tmp_path, watch_list):
     """429, 503 and a dropped connection, one after the other."""
@@ -185,7 +183,6 @@ async def test_throttling_and_failures_are_retried(tmp_path, watch_list):
         assert [change.error.status for change in mirror.published(Interrupted)] == [429, 503, 0]
 
 
-@pytest.mark.asyncio
 @BOTH_WAYS
 async def test_a_malformed_pod_affects_no_other(tmp_path, watch_list):
     """A label of the wrong type, which API servers normally refuse."""
@@ -200,7 +197,6 @@ async def test_a_malformed_pod_affects_no_other(tmp_path, watch_list):
         assert [str(change.key) for change in mirror.published(Malformed)] == ["default/bad"]
 
 
-@pytest.mark.asyncio
 async def test_a_wrong_token_is_unauthorized():
     """For every kind of request."""
     async with DevCluster(token="t") as served:
@@ -220,20 +216,17 @@ async def bound(client, name, uid, node_name="n1"):
 LOST = Fault(Action.LOSE_ANSWER, method="post", path="/binding$")
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    "faults",
-    [
-        pytest.param([], id="nothing"),
-        pytest.param([LOST], id="the answer is lost after it took effect"),
-        pytest.param([Fault(Action.DROP, method="post", path="/binding$")], id="the request is lost"),
-        pytest.param([Fault(Action.RESPOND, method="post", path="/binding$", code=429)], id="429"),
-        pytest.param([Fault(Action.RESPOND, method="post", path="/binding$", code=500)], id="500"),
-        pytest.param(
-            [LOST, Fault(Action.RESPOND, verb="get", code=500, times=3)], id="lost, and reading fails too"
-        ),
-    ],
-)
+BIND_FAULTS = {
+    "nothing": [],
+    "the answer is lost after it took effect": [LOST],
+    "the request is lost": [Fault(Action.DROP, method="post", path="/binding$")],
+    "429": [Fault(Action.RESPOND, method="post", path="/binding$", code=429)],
+    "500": [Fault(Action.RESPOND, method="post", path="/binding$", code=500)],
+    "lost, and reading fails too": [LOST, Fault(Action.RESPOND, verb="get", code=500, times=3)],
+}
+
+
+@pytest.mark.parametrize("faults", BIND_FAULTS.values(), ids=BIND_FAULTS)
 async def test_a_bind_happens_exactly_once_whatever_goes_wrong(tmp_path, faults):
     """The pod is on our node with our annotations, and the outcome says so."""
     async with cluster(tmp_path) as (served, client):
@@ -245,7 +238,6 @@ async def test_a_bind_happens_exactly_once_whatever_goes_wrong(tmp_path, faults)
     assert served.faults.pending() == []
 
 
-@pytest.mark.asyncio
 async def test_binds_that_cannot_happen_say_why(tmp_path):
     """Another node, another uid, no pod, gates."""
     async with cluster(tmp_path) as (served, client):
@@ -262,7 +254,6 @@ async def test_binds_that_cannot_happen_say_why(tmp_path):
     assert (refused.status, "has non-empty .spec.schedulingGates" in refused.message) == (409, True)
 
 
-@pytest.mark.asyncio
 async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path):
     """By type: a second patch replaces the first, other conditions stay."""
     async with cluster(tmp_path) as (served, client):
@@ -291,7 +282,6 @@ async def test_a_condition_and_a_nomination_are_merged_into_the_status(tmp_path)
     assert (scheduled["reason"], scheduled["message"]) == ("Unschedulable", "second")
 
 
-@pytest.mark.asyncio
 async def test_events_are_created_and_patched_into_series(tmp_path):
     """As events.k8s.io/v1 requires."""
     async with cluster(tmp_path) as (served, client):
@@ -319,26 +309,3 @@ async def test_events_are_created_and_patched_into_series(tmp_path):
         await client.request(write.on_missing, timeout_s=5)
         [event], _ = served.store.list(EVENT)
         assert event["series"]["count"] == 2
-
-
-@pytest.mark.asyncio
-async def test_a_lease_is_taken_by_one_and_updated_only_as_it_was_read(tmp_path):
-    """Leader election relies on it."""
-    async with cluster(tmp_path) as (_, client):
-
-        async def asked(request):
-            return await client.request(request, timeout_s=5)
-
-        spec = LeaseSpec("one", 15, requests.micro_time(1.0), requests.micro_time(1.0), 0)
-        with pytest.raises(NotFound):
-            await asked(requests.get_lease("kube-system", "s"))
-        await asked(requests.create_lease("kube-system", "s", spec))
-        with pytest.raises(Conflict):
-            await asked(requests.create_lease("kube-system", "s", spec))
-        read = decode_lease(await asked(requests.get_lease("kube-system", "s")))
-        assert read.spec == spec
-        released = LeaseSpec("", 1)
-        await asked(requests.update_lease("kube-system", "s", released, metadata=read.metadata))
-        with pytest.raises(Conflict):
-            await asked(requests.update_lease("kube-system", "s", spec, metadata=read.metadata))
-        assert decode_lease(await asked(requests.get_lease("kube-system", "s"))).spec == released

@@ -51,25 +51,19 @@ CONDITION_SENT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("condition", "nominated", "status"),
-    [
-        pytest.param(CONDITION, None, {"conditions": [CONDITION_SENT]}, id="condition alone"),
-        pytest.param(None, "n", {"nominatedNodeName": "n"}, id="nomination alone"),
-        pytest.param(
-            CONDITION,
-            "",
-            {"conditions": [CONDITION_SENT], "nominatedNodeName": None},
-            id="nomination cleared",
-        ),
-        pytest.param(
-            requests.PodCondition(type="PodScheduled", status="False"),
-            None,
-            {"conditions": [{"type": "PodScheduled", "status": "False"}]},
-            id="status unchanged: no transition time",
-        ),
-    ],
-)
+STATUSES = {
+    "condition alone": (CONDITION, None, {"conditions": [CONDITION_SENT]}),
+    "nomination alone": (None, "n", {"nominatedNodeName": "n"}),
+    "nomination cleared": (CONDITION, "", {"conditions": [CONDITION_SENT], "nominatedNodeName": None}),
+    "status unchanged: no transition time": (
+        requests.PodCondition(type="PodScheduled", status="False"),
+        None,
+        {"conditions": [{"type": "PodScheduled", "status": "False"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("condition", "nominated", "status"), STATUSES.values(), ids=STATUSES)
 def test_a_status_patch_merges_one_condition_and_the_nomination(condition, nominated, status):
     """Strategic merge on pods/status of the pod with this uid."""
     request = requests.patch_pod_status(
@@ -142,31 +136,31 @@ def test_each_status_has_its_error(status, reason, kind, unknown):
     assert str(error) == f"{status} {reason}: why"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(b"<html>busy</html>", "<html>busy</html>", id="HTML of a proxy"),
-        pytest.param(b"x" * 5000, "x" * 2048, id="long text is cut"),
-        pytest.param(b"\xff", "�", id="not even text"),
-    ],
-)
+BODIES = {
+    "HTML of a proxy": (b"<html>busy</html>", "<html>busy</html>"),
+    "long text is cut": (b"x" * 5000, "x" * 2048),
+    "not even text": (b"\xff", "�"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BODIES.values(), ids=BODIES)
 def test_an_error_without_a_status_object_keeps_the_body(text, message):
     """Load balancers send other formats."""
     error = responses.api_error(503, text)
     assert (error.reason, error.message) == ("ServiceUnavailable", message)
 
 
-@pytest.mark.parametrize(
-    ("header", "details", "seconds"),
-    [
-        pytest.param("5", {}, 5.0, id="header"),
-        pytest.param(None, {"retryAfterSeconds": 3}, 3.0, id="details"),
-        pytest.param("5", {"retryAfterSeconds": 3}, 5.0, id="header first"),
-        pytest.param("Wed, 21 Oct 2026 07:28:00 GMT", {}, None, id="a date is not read"),
-        pytest.param("-1", {}, None, id="nonsense"),
-        pytest.param(None, {}, None, id="neither"),
-    ],
-)
+RETRY_AFTER = {
+    "header": ("5", {}, 5.0),
+    "details": (None, {"retryAfterSeconds": 3}, 3.0),
+    "header first": ("5", {"retryAfterSeconds": 3}, 5.0),
+    "a date is not read": ("Wed, 21 Oct 2026 07:28:00 GMT", {}, None),
+    "nonsense": ("-1", {}, None),
+    "neither": (None, {}, None),
+}
+
+
+@pytest.mark.parametrize(("header", "details", "seconds"), RETRY_AFTER.values(), ids=RETRY_AFTER)
 def test_the_requested_pause_is_read(header, details, seconds):
     """From the header, else from the Status."""
     error = responses.api_error(429, body(429, "TooManyRequests", **details), retry_after=header)

@@ -15,6 +15,8 @@ from scheduler.kube.requests import bind, get_pod
 from scheduler.kube.transport import DirectTransport, Response
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.asyncio
+
 GET = get_pod("d", "p")
 POST = bind(namespace="d", name="p", uid="u", node_name="n")
 
@@ -93,7 +95,6 @@ async def failure(transport: DirectTransport, request=POST, timeout_s: float = 5
     return caught.value
 
 
-@pytest.mark.asyncio
 async def test_a_request_is_one_write_with_every_header():
     """The path's prefix once, the length of the body, the token."""
     async with serving(saying(OK)) as (raw, transport):
@@ -112,27 +113,19 @@ async def test_a_request_is_one_write_with_every_header():
     ]
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        pytest.param(OK, Response(200, b"ok", None), id="with a length"),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x=y\r\n!\r\n0\r\nT: 1\r\n\r\n",
-            Response(200, b"ok!", None),
-            id="in chunks",
-        ),
-        pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", Response(204, b"", None), id="without a body"),
-        pytest.param(
-            b"HTTP/1.1 429 Slow\r\nretry-AFTER: 7\r\nContent-Length: 0\r\n\r\n",
-            Response(429, b"", "7"),
-            id="429",
-        ),
-        pytest.param(
-            b"HTTP/1.1 100 Continue\r\n\r\n" + OK, Response(200, b"ok", None), id="after an interim one"
-        ),
-    ],
-)
+FRAMES = {
+    "with a length": (OK, Response(200, b"ok", None)),
+    "in chunks": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;x=y\r\n!\r\n0\r\nT: 1\r\n\r\n",
+        Response(200, b"ok!", None),
+    ),
+    "without a body": (b"HTTP/1.1 204 No Content\r\n\r\n", Response(204, b"", None)),
+    "429": (b"HTTP/1.1 429 Slow\r\nretry-AFTER: 7\r\nContent-Length: 0\r\n\r\n", Response(429, b"", "7")),
+    "after an interim one": (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, Response(200, b"ok", None)),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), FRAMES.values(), ids=FRAMES)
 async def test_the_connection_is_reused(answer: bytes, expected: Response):
     """However the response is framed."""
     async with serving(saying(answer)) as (raw, transport):
@@ -141,20 +134,15 @@ async def test_the_connection_is_reused(answer: bytes, expected: Response):
         assert raw.n_connections == 1
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answer", "stays"),
-    [
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
-            True,
-            id="Connection: close",
-        ),
-        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", True, id="old protocol"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nok", False, id="the body ends with the connection"),
-        pytest.param(OK + b"HTTP/1.1 200 OK\r\n", True, id="a second response"),
-    ],
-)
+CLOSING = {
+    "Connection: close": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", True),
+    "old protocol": (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", True),
+    "the body ends with the connection": (b"HTTP/1.1 200 OK\r\n\r\nok", False),
+    "a second response": (OK + b"HTTP/1.1 200 OK\r\n", True),
+}
+
+
+@pytest.mark.parametrize(("answer", "stays"), CLOSING.values(), ids=CLOSING)
 async def test_a_closing_connection_is_not_reused(answer: bytes, stays: bool):
     """No byte left on it reaches the next request."""
     async with serving(saying(answer, stays=stays)) as (raw, transport):
@@ -163,23 +151,18 @@ async def test_a_closing_connection_is_not_reused(answer: bytes, stays: bool):
             assert raw.n_connections == number
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Len", id="half a header"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", id="half a body"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok", id="half a chunk"),
-        pytest.param(b"SSH-2.0-OpenSSH\r\n", id="another protocol"),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", id="two lengths"
-        ),
-        pytest.param(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", id="an upgrade"
-        ),
-    ],
-)
+INCOMPLETE = {
+    "nothing": b"",
+    "half a header": b"HTTP/1.1 200 OK\r\nContent-Len",
+    "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
+    "half a chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
+    "another protocol": b"SSH-2.0-OpenSSH\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+    "an upgrade": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", INCOMPLETE.values(), ids=INCOMPLETE)
 async def test_a_write_without_a_complete_response_may_have_taken_effect(answer: bytes):
     """It is not sent again."""
     async with serving(saying(answer, stays=False)) as (raw, transport):
@@ -188,7 +171,6 @@ async def test_a_write_without_a_complete_response_may_have_taken_effect(answer:
         assert (error.reason, error.took_effect_unknown, len(raw.asked)) == ("ConnectionLost", True, 1)
 
 
-@pytest.mark.asyncio
 async def test_a_read_is_sent_once_more():
     """Only once."""
     async with serving(saying(b"", stays=False)) as (raw, transport):
@@ -196,13 +178,12 @@ async def test_a_read_is_sent_once_more():
         assert (type(error), error.took_effect_unknown, len(raw.asked)) == (Unreachable, False, 2)
 
 
-@pytest.mark.asyncio
 async def test_a_late_response_reaches_no_other_request():
-    """The connection is closed on timeout, and the next request gets a new one."""
+    """The connection is closed on timeout, and the next request gets a new one. A read had no effect."""
     late = asyncio.Event()
 
     async def server(number: int, _head: bytes, writer: asyncio.StreamWriter) -> bool:
-        if number == 1:
+        if number <= 2:
             await late.wait()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst")
         else:
@@ -210,14 +191,14 @@ async def test_a_late_response_reaches_no_other_request():
         return True
 
     async with serving(server, n_most=1) as (raw, transport):
-        error = await failure(transport, timeout_s=0.05)
-        assert (error.reason, error.took_effect_unknown) == ("Timeout", True)
+        for request, unknown in ((POST, True), (GET, False)):
+            error = await failure(transport, request, timeout_s=0.05)
+            assert (error.reason, error.took_effect_unknown) == ("Timeout", unknown)
         late.set()
         assert (await transport.send(POST, None, 5.0)).body == b"second"
-        assert [number for number, _ in raw.asked] == [1, 2]
+        assert [number for number, _ in raw.asked] == [1, 2, 3]
 
 
-@pytest.mark.asyncio
 async def test_a_request_that_never_got_a_connection_took_no_effect():
     """Another request keeps the only connection busy."""
     release = asyncio.Event()
@@ -237,7 +218,6 @@ async def test_a_request_that_never_got_a_connection_took_no_effect():
         assert (await transport.send(POST, None, 5.0)).body == b"ok"
 
 
-@pytest.mark.asyncio
 async def test_a_connection_closed_by_the_server_is_noticed():
     """A write then uses a new one; only a close that crosses the request can lose it."""
     async with serving(saying(OK, stays=False)) as (raw, transport):
@@ -251,7 +231,6 @@ async def test_a_connection_closed_by_the_server_is_noticed():
             assert raw.n_connections == number
 
 
-@pytest.mark.asyncio
 async def test_an_old_idle_connection_is_replaced():
     """Before the server closes it."""
     clock = [0.0]
@@ -273,7 +252,6 @@ async def test_an_old_idle_connection_is_replaced():
         await transport.close()
 
 
-@pytest.mark.asyncio
 async def test_a_body_without_end_is_refused_and_its_connection_closed(monkeypatch):
     """Memory is bounded."""
     monkeypatch.setattr(transport_module, "BODY_LIMIT_BYTES", 1000)
@@ -284,7 +262,6 @@ async def test_a_body_without_end_is_refused_and_its_connection_closed(monkeypat
         assert raw.n_connections == 2
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("token", ["Bearer a\r\nX: y", "Bearer a\n", "Bearer \x00", "Bearer ä"])
 async def test_a_token_cannot_inject_headers(token: str):
     """It is refused before anything is sent, and not repeated in the error."""
@@ -295,7 +272,6 @@ async def test_a_token_cannot_inject_headers(token: str):
         assert "Bearer" not in str(caught.value)
 
 
-@pytest.mark.asyncio
 async def test_closing_ends_requests_in_flight():
     """A write that was sent may have taken effect."""
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+
+from tests.support.scripted_server import answering
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -70,9 +71,6 @@ class Reviewer:
 @asynccontextmanager
 async def reviewing() -> AsyncIterator[Reviewer]:
     reviewer = Reviewer()
-    app = web.Application()
-    app.router.add_post("/{path:.*}", reviewer.answer)
-    async with TestServer(app) as server:
-        reviewer.url = str(server.make_url("")).rstrip("/")
+    async with answering(reviewer.answer) as reviewer.url:
         yield reviewer
         reviewer.open.set()

@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.login import Identity
 from scheduler.observe.logs import Logger
 from scheduler.serving import delegated_auth
 from scheduler.serving.delegated_auth import DelegatedAuth, Rejection

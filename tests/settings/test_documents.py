@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.settings.documents import MAX_CHARS, read_document, write_document
 from scheduler.settings.problems import Problems
+from tests.support.case_blocks import case_blocks
 
 
 def read(text):
@@ -44,73 +45,63 @@ def test_values_read_as_kubernetes_reads_them(text, expected):
     assert read(text) == (expected, [])
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param(
-            "a: 1\nb: 2\na: 3",
-            "f: a: found the field again in line 3 (first in line 1), expected it once",
-            id="a repeated field",
-        ),
-        pytest.param(
-            '{"p": [{"a": 1, "a": 1}]}',
-            "f: p[0].a: found the field again in line 1 (first in line 1), expected it once",
-            id="a repeated field in nested JSON",
-        ),
-        pytest.param(
-            "a: &x [*x]",
-            "f: a[0]: found an alias to a value that contains it, expected a value",
-            id="an endless alias",
-        ),
-        pytest.param(
-            "? [1]\n: 2",
-            "f: found a list or an object as a field name in line 1, expected text",
-            id="list as key",
-        ),
-        pytest.param(
-            "a: !!int x", 'f: a: found the tag "tag:yaml.org,2002:int", expected plain YAML', id="false tag"
-        ),
-        pytest.param(
-            "a: !!python/object/apply:os.system [x]",
-            'f: a: found the tag "tag:yaml.org,2002:python/object/apply:os.system", expected plain YAML',
-            id="python tag",
-        ),
-        pytest.param(
-            "a: !!set {x}", 'f: a: found the tag "tag:yaml.org,2002:set", expected plain YAML', id="set"
-        ),
-        pytest.param(
-            "a: {<<: 1}", "f: a.<<: found something else to merge, expected an object", id="merged scalar"
-        ),
-        pytest.param(
-            "a: b: c",
-            'f: found "mapping values are not allowed here" in line 1, column 5, expected one YAML or JSON document',
-            id="no YAML",
-        ),
-        pytest.param(
-            "a: 1\n---\nb: 2",
-            'f: found "but found another document" in line 2, column 1, expected one YAML or JSON document',
-            id="two documents",
-        ),
-        pytest.param(
-            "\0",
-            "f: found a character that YAML does not allow at position 0, expected one YAML or JSON document",
-            id="NUL",
-        ),
-        pytest.param(
-            'a: "\\ud800"', 'f: a: found half a character in "\\ud800", expected text', id="half a character"
-        ),
-        pytest.param(
-            "[" * 65,
-            'f: found "more than 64 levels" in line 1, column 65, expected one YAML or JSON document',
-            id="too deep",
-        ),
-        pytest.param(
-            " " * (MAX_CHARS + 1), "f: found 1048577 characters, expected at most 1048576", id="too long"
-        ),
-    ],
-)
+UNREADABLE = r"""
+# a repeated field
+a: 1
+b: 2
+a: 3
+=> a: found the field again in line 3 (first in line 1), expected it once
+# a repeated field in nested JSON
+{"p": [{"a": 1, "a": 1}]}
+=> p[0].a: found the field again in line 1 (first in line 1), expected it once
+# an endless alias
+a: &x [*x]
+=> a[0]: found an alias to a value that contains it, expected a value
+# list as key
+? [1]
+: 2
+=> found a list or an object as a field name in line 1, expected text
+# false tag
+a: !!int x
+=> a: found the tag "tag:yaml.org,2002:int", expected plain YAML
+# python tag
+a: !!python/object/apply:os.system [x]
+=> a: found the tag "tag:yaml.org,2002:python/object/apply:os.system", expected plain YAML
+# set
+a: !!set {x}
+=> a: found the tag "tag:yaml.org,2002:set", expected plain YAML
+# merged scalar
+a: {<<: 1}
+=> a.<<: found something else to merge, expected an object
+# no YAML
+a: b: c
+=> found "mapping values are not allowed here" in line 1, column 5, expected one YAML or JSON document
+# two documents
+a: 1
+---
+b: 2
+=> found "but found another document" in line 2, column 1, expected one YAML or JSON document
+# half a character
+a: "\ud800"
+=> a: found half a character in "\ud800", expected text
+"""
+
+
+LIMITS = {
+    "NUL": ("\0", "a character that YAML does not allow at position 0, expected one YAML or JSON document"),
+    "too deep": ("[" * 65, '"more than 64 levels" in line 1, column 65, expected one YAML or JSON document'),
+    "too long": (" " * (MAX_CHARS + 1), "1048577 characters, expected at most 1048576"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LIMITS.values(), ids=LIMITS)
+def test_a_document_beyond_the_limits_is_one_line(text, expected):
+    assert read(text)[1] == [f"f: found {expected}"]
+
+
+@pytest.mark.parametrize(("text", "expected"), case_blocks(UNREADABLE))
 def test_an_unreadable_document_is_one_line(text, expected):
-    assert read(text)[1] == [expected]
+    assert read(text)[1] == [f"f: {line}" for line in expected]
 
 
 def test_of_a_repeated_field_the_first_is_kept():

@@ -15,16 +15,16 @@ KNOWN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "changed"),
-    [
-        pytest.param("", {}, id="nothing"),
-        pytest.param(f"{AFFINITY}=false", {AFFINITY: False}, id="one off"),
-        pytest.param(f"{AFFINITY}=false,{SPREAD}=F", {AFFINITY: False, SPREAD: False}, id="two off"),
-        pytest.param(f" {AFFINITY} = false , ", {AFFINITY: False}, id="spaces and a stray comma"),
-        pytest.param(f"{AFFINITY}=0,{AFFINITY}=1", {}, id="the last counts"),
-    ],
-)
+GATES = {
+    "nothing": ("", {}),
+    "one off": (f"{AFFINITY}=false", {AFFINITY: False}),
+    "two off": (f"{AFFINITY}=false,{SPREAD}=F", {AFFINITY: False, SPREAD: False}),
+    "spaces and a stray comma": (f" {AFFINITY} = false , ", {AFFINITY: False}),
+    "the last counts": (f"{AFFINITY}=0,{AFFINITY}=1", {}),
+}
+
+
+@pytest.mark.parametrize(("text", "changed"), GATES.values(), ids=GATES)
 def test_gates_not_named_keep_upstreams_defaults(text, changed):
     assert parse_feature_gates(text) == semantics_of(DEFAULT_SEMANTICS.version, changed)
 

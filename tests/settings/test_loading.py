@@ -11,6 +11,7 @@ from scheduler.settings.loading import default_settings, load_settings, parse_se
 from scheduler.settings.problems import MAX_LINES, InvalidSettingsError
 from scheduler.settings.resolved import ClientConnection, LeaderElection
 from tests.settings.configurations import HEAD, lines_of, one_profile, with_head
+from tests.support.case_blocks import case_blocks
 
 DEFAULT_FILE = Path(__file__).parents[2] / "config" / "affinity-scheduler.yaml"
 
@@ -108,202 +109,158 @@ def test_json_reads_like_yaml():
     assert parse_settings(json.dumps(document, indent="\t"), "f").parallelism == 2
 
 
-BACKOFF = "must be greater than or equal to PodInitialBackoffSeconds"
-TOP_FIELDS = (
-    "apiVersion, clientConnection, delayCacheUntilActive, enableContentionProfiling, enableProfiling, extenders, kind, "
-    "leaderElection, parallelism, percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles"
-)
+PROBLEMS = """
+# empty file
+=> found nothing, expected a KubeSchedulerConfiguration
+# a list
+[]
+=> found a list, expected a KubeSchedulerConfiguration
+# a word
+hello
+=> found "hello", expected a KubeSchedulerConfiguration
+# no type
+{}
+=> apiVersion: found nothing, expected "kubescheduler.config.k8s.io/v1"
+=> kind: found nothing, expected "KubeSchedulerConfiguration"
+# another type: its fields are not worth a line
+apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: Pod
+spec: {}
+=> apiVersion: found "kubescheduler.config.k8s.io/v1beta3", expected "kubescheduler.config.k8s.io/v1"
+=> kind: found "Pod", expected "KubeSchedulerConfiguration"
+# unknown field
+HEAD
+foo: 1
+=> foo: found an unknown field, expected one of apiVersion, clientConnection, delayCacheUntilActive,
+   enableContentionProfiling, enableProfiling, extenders, kind, leaderElection, parallelism,
+   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles
+# field names are case-sensitive
+HEAD
+Parallelism: 1
+=> Parallelism: found an unknown field, expected one of apiVersion, clientConnection, delayCacheUntilActive,
+   enableContentionProfiling, enableProfiling, extenders, kind, leaderElection, parallelism,
+   percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles
+# field twice
+HEAD
+parallelism: 1
+parallelism: 2
+=> parallelism: found the field again in line 4 (first in line 3), expected it once
+# wrong types
+HEAD
+parallelism: '16'
+enableProfiling: 1
+profiles: {}
+clientConnection: []
+podMaxBackoffSeconds: 1.5
+=> clientConnection: found a list, expected an object
+=> parallelism: found "16", expected an integer
+=> profiles: found an object, expected a list
+=> podMaxBackoffSeconds: found 1.5, expected an integer
+=> enableProfiling: found 1, expected true or false
+# out of the type's range
+HEAD
+parallelism: 2147483648
+clientConnection: {qps: .inf, burst: true, kubeconfig: 1}
+=> clientConnection.burst: found true, expected an integer
+=> clientConnection.kubeconfig: found 1, expected a string
+=> clientConnection.qps: found Infinity, expected a number
+=> parallelism: found 2147483648, expected an integer of 32 bits
+# profiles of the wrong type
+HEAD
+profiles: [null, 1]
+=> profiles[0]: found null, expected an object
+=> profiles[1]: found 1, expected an object
+=> profiles[0].schedulerName: Required value
+=> profiles[1].schedulerName: Required value
+# parallelism
+HEAD
+parallelism: 0
+=> parallelism: Invalid value: 0: should be an integer value greater than zero
+# percentages
+HEAD
+percentageOfNodesToScore: 101
+profiles: [{percentageOfNodesToScore: -1}]
+=> profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]
+=> percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]
+# backoff
+HEAD
+podInitialBackoffSeconds: 0
+podMaxBackoffSeconds: -1
+=> podInitialBackoffSeconds: Invalid value: 0: must be greater than 0
+=> podMaxBackoffSeconds: Invalid value: -1: must be greater than or equal to PodInitialBackoffSeconds
+# burst
+HEAD
+clientConnection: {burst: -1}
+=> clientConnection.burst: Invalid value: -1: must be non-negative
+# leader election
+HEAD
+leaderElection: {leaseDuration: -1s, renewDeadline: -2s, retryPeriod: -3s, resourceLock: x}
+=> leaderElection.leaseDuration: Invalid value: "-1s": must be greater than zero
+=> leaderElection.renewDeadline: Invalid value: "-2s": must be greater than zero
+=> leaderElection.retryPeriod: Invalid value: "-3s": must be greater than zero
+=> leaderElection.resourceLock: Invalid value: "x": resourceLock value must be "leases"
+# lease no longer than the renew deadline
+HEAD
+leaderElection: {leaseDuration: 10s}
+=> leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`
+# renew deadline no longer than a jittered retry
+HEAD
+leaderElection: {renewDeadline: 2400ms}
+=> leaderElection.renewDeadline: Invalid value: "2.4s": must be greater than retryPeriod*JitterFactor
+# duration without a unit
+HEAD
+leaderElection: {leaseDuration: 15}
+=> leaderElection.leaseDuration: found 15, expected a duration such as "15s" or "1m30s"
+# names of several profiles
+HEAD
+profiles: [{schedulerName: a}, {schedulerName: a}, {}]
+=> profiles[2].schedulerName: Required value
+=> profiles[1].schedulerName: Duplicate value: "profiles[0].schedulerName"
+# empty name
+HEAD
+profiles: [{schedulerName: ''}]
+=> profiles[0].schedulerName: Required value
+# queue sort differs
+HEAD
+profiles: [{schedulerName: a, plugins: {queueSort: {enabled: [{name: PrioritySort}]}}}, {schedulerName: b}]
+=> profiles[1].plugins.queueSort: Invalid value: {"enabled": [], "disabled": []}: must be the same for all profiles
+# annotation namespaces differ
+HEAD
+profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: InterPodAffinity,
+  args: {annotationNamespaces: {names: [one]}}}]}]
+=> profiles[1].pluginConfig[InterPodAffinity].args.annotationNamespaces: Invalid value: ["one"]: must be the same
+   for all profiles
+# plugins of another shape
+HEAD
+profiles:
+- schedulerName: p
+  plugins: {filter: {enabled: [NodeName], foo: 1}, bar: {}}
+=> profiles[0].plugins.filter.enabled[0]: found "NodeName", expected an object
+=> profiles[0].plugins.filter.foo: found an unknown field, expected one of disabled, enabled
+=> profiles[0].plugins.filter.enabled[0].name: FilterPlugin "" does not exist
+=> profiles[0].plugins.bar: found an unknown field, expected one of bind, filter, multiPoint, permit,
+   placementGenerate, placementScore, postBind, postFilter, preBind, preEnqueue, preFilter, preScore, queueSort,
+   reserve, score
+# extenders
+HEAD
+extenders: [{urlPrefix: 'http://a', prioritizeVerb: p, bindVerb: b, managedResources: [{name: cpu},
+  {name: example.com/a}, {name: example.com/a, x: 1}]}, {urlPrefix: 'http://b', bindVerb: b, tlsConfig: {caFile: c,
+  d: 1}, httpTimeout: 5s}]
+=> extenders[0].weight: Invalid value: 0: must have a positive weight applied to it
+=> extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name
+=> extenders[0].managedResources[2].x: found an unknown field, expected one of ignoredByScheduler, name
+=> extenders[0].managedResources[2].name: Invalid value: "example.com/a": duplicate extender managed resource name
+=> extenders[1].tlsConfig.d: found an unknown field, expected one of caData, caFile, certData, certFile, insecure,
+   keyData, keyFile, serverName
+=> extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind
+=> extenders[0]: found an extender at "http://a", expected none (extenders are not supported yet)
+=> extenders[1]: found an extender at "http://b", expected none (extenders are not supported yet)
+"""
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("", ["found nothing, expected a KubeSchedulerConfiguration"], id="empty file"),
-        pytest.param("[]", ["found a list, expected a KubeSchedulerConfiguration"], id="a list"),
-        pytest.param("hello", ['found "hello", expected a KubeSchedulerConfiguration'], id="a word"),
-        pytest.param(
-            "{}",
-            [
-                'apiVersion: found nothing, expected "kubescheduler.config.k8s.io/v1"',
-                'kind: found nothing, expected "KubeSchedulerConfiguration"',
-            ],
-            id="no type",
-        ),
-        pytest.param(
-            "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: Pod\nspec: {}",
-            [
-                'apiVersion: found "kubescheduler.config.k8s.io/v1beta3", expected "kubescheduler.config.k8s.io/v1"',
-                'kind: found "Pod", expected "KubeSchedulerConfiguration"',
-            ],
-            id="another type: its fields are not worth a line",
-        ),
-        pytest.param(
-            HEAD + "foo: 1",
-            [f"foo: found an unknown field, expected one of {TOP_FIELDS}"],
-            id="unknown field",
-        ),
-        pytest.param(
-            HEAD + "Parallelism: 1",
-            [f"Parallelism: found an unknown field, expected one of {TOP_FIELDS}"],
-            id="field names are case-sensitive",
-        ),
-        pytest.param(
-            HEAD + "parallelism: 1\nparallelism: 2",
-            ["parallelism: found the field again in line 4 (first in line 3), expected it once"],
-            id="field twice",
-        ),
-        pytest.param(
-            HEAD
-            + "parallelism: '16'\nenableProfiling: 1\nprofiles: {}\nclientConnection: []\npodMaxBackoffSeconds: 1.5",
-            [
-                "clientConnection: found a list, expected an object",
-                'parallelism: found "16", expected an integer',
-                "profiles: found an object, expected a list",
-                "podMaxBackoffSeconds: found 1.5, expected an integer",
-                "enableProfiling: found 1, expected true or false",
-            ],
-            id="wrong types",
-        ),
-        pytest.param(
-            HEAD + "parallelism: 2147483648\nclientConnection: {qps: .inf, burst: true, kubeconfig: 1}",
-            [
-                "clientConnection.burst: found true, expected an integer",
-                "clientConnection.kubeconfig: found 1, expected a string",
-                "clientConnection.qps: found Infinity, expected a number",
-                "parallelism: found 2147483648, expected an integer of 32 bits",
-            ],
-            id="out of the type's range",
-        ),
-        pytest.param(
-            HEAD + "profiles: [null, 1]",
-            [
-                "profiles[0]: found null, expected an object",
-                "profiles[1]: found 1, expected an object",
-                "profiles[0].schedulerName: Required value",
-                "profiles[1].schedulerName: Required value",
-            ],
-            id="profiles of the wrong type",
-        ),
-        pytest.param(
-            HEAD + "parallelism: 0",
-            ["parallelism: Invalid value: 0: should be an integer value greater than zero"],
-            id="parallelism",
-        ),
-        pytest.param(
-            HEAD + "percentageOfNodesToScore: 101\nprofiles: [{percentageOfNodesToScore: -1}]",
-            [
-                "profiles[0].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100]",
-                "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]",
-            ],
-            id="percentages",
-        ),
-        pytest.param(
-            HEAD + "podInitialBackoffSeconds: 0\npodMaxBackoffSeconds: -1",
-            [
-                "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
-                f"podMaxBackoffSeconds: Invalid value: -1: {BACKOFF}",
-            ],
-            id="backoff",
-        ),
-        pytest.param(
-            HEAD + "clientConnection: {burst: -1}",
-            ["clientConnection.burst: Invalid value: -1: must be non-negative"],
-            id="burst",
-        ),
-        pytest.param(
-            HEAD
-            + "leaderElection: {leaseDuration: -1s, renewDeadline: -2s, retryPeriod: -3s, resourceLock: x}",
-            [
-                'leaderElection.leaseDuration: Invalid value: "-1s": must be greater than zero',
-                'leaderElection.renewDeadline: Invalid value: "-2s": must be greater than zero',
-                'leaderElection.retryPeriod: Invalid value: "-3s": must be greater than zero',
-                'leaderElection.resourceLock: Invalid value: "x": resourceLock value must be "leases"',
-            ],
-            id="leader election",
-        ),
-        pytest.param(
-            HEAD + "leaderElection: {leaseDuration: 10s}",
-            ['leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`'],
-            id="lease no longer than the renew deadline",
-        ),
-        pytest.param(
-            HEAD + "leaderElection: {renewDeadline: 2400ms}",
-            [
-                'leaderElection.renewDeadline: Invalid value: "2.4s": must be greater than retryPeriod*JitterFactor'
-            ],
-            id="renew deadline no longer than a jittered retry",
-        ),
-        pytest.param(
-            HEAD + "leaderElection: {leaseDuration: 15}",
-            ['leaderElection.leaseDuration: found 15, expected a duration such as "15s" or "1m30s"'],
-            id="duration without a unit",
-        ),
-        pytest.param(
-            HEAD + "profiles: [{schedulerName: a}, {schedulerName: a}, {}]",
-            [
-                "profiles[2].schedulerName: Required value",
-                'profiles[1].schedulerName: Duplicate value: "profiles[0].schedulerName"',
-            ],
-            id="names of several profiles",
-        ),
-        pytest.param(
-            HEAD + "profiles: [{schedulerName: ''}]",
-            ["profiles[0].schedulerName: Required value"],
-            id="empty name",
-        ),
-        pytest.param(
-            HEAD + "profiles: [{schedulerName: a, plugins: {queueSort: {enabled: [{name: PrioritySort}]}}}, "
-            "{schedulerName: b}]",
-            [
-                'profiles[1].plugins.queueSort: Invalid value: {"enabled": [], "disabled": []}: '
-                "must be the same for all profiles"
-            ],
-            id="queue sort differs",
-        ),
-        pytest.param(
-            HEAD
-            + "profiles: [{schedulerName: a}, {schedulerName: b, pluginConfig: [{name: InterPodAffinity, "
-            "args: {annotationNamespaces: {names: [one]}}}]}]",
-            [
-                'profiles[1].pluginConfig[InterPodAffinity].args.annotationNamespaces: Invalid value: ["one"]: '
-                "must be the same for all profiles"
-            ],
-            id="annotation namespaces differ",
-        ),
-        pytest.param(
-            one_profile("plugins: {filter: {enabled: [NodeName], foo: 1}, bar: {}}"),
-            [
-                'profiles[0].plugins.filter.enabled[0]: found "NodeName", expected an object',
-                "profiles[0].plugins.filter.foo: found an unknown field, expected one of disabled, enabled",
-                'profiles[0].plugins.filter.enabled[0].name: FilterPlugin "" does not exist',
-                "profiles[0].plugins.bar: found an unknown field, expected one of bind, filter, multiPoint, permit, "
-                "placementGenerate, placementScore, postBind, postFilter, preBind, preEnqueue, preFilter, preScore, "
-                "queueSort, reserve, score",
-            ],
-            id="plugins of another shape",
-        ),
-        pytest.param(
-            HEAD + "extenders: [{urlPrefix: 'http://a', prioritizeVerb: p, bindVerb: b, managedResources: "
-            "[{name: cpu}, {name: example.com/a}, {name: example.com/a, x: 1}]}, "
-            "{urlPrefix: 'http://b', bindVerb: b, tlsConfig: {caFile: c, d: 1}, httpTimeout: 5s}]",
-            [
-                "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
-                'extenders[0].managedResources[0].name: Invalid value: "cpu": is an invalid extended resource name',
-                "extenders[0].managedResources[2].x: found an unknown field, expected one of ignoredByScheduler, name",
-                'extenders[0].managedResources[2].name: Invalid value: "example.com/a": '
-                "duplicate extender managed resource name",
-                "extenders[1].tlsConfig.d: found an unknown field, expected one of "
-                "caData, caFile, certData, certFile, insecure, keyData, keyFile, serverName",
-                'extenders: Invalid value: "found 2 extenders implementing bind": only one extender can implement bind',
-                'extenders[0]: found an extender at "http://a", expected none (extenders are not supported yet)',
-                'extenders[1]: found an extender at "http://b", expected none (extenders are not supported yet)',
-            ],
-            id="extenders",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), case_blocks(PROBLEMS))
 def test_every_problem_has_a_line(text, expected):
-    assert lines_of(text) == expected
+    assert lines_of(text.replace("HEAD\n", HEAD)) == expected
 
 
 def test_the_error_prints_every_line_up_to_a_limit():
@@ -320,31 +277,21 @@ def test_a_value_cannot_break_its_line_or_the_terminal():
     assert line == r'parallelism: found "\n\u001b[31m\u202e", expected an integer'
 
 
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        pytest.param(
-            lambda _path: None,
-            "found no such file, expected a file with a KubeSchedulerConfiguration",
-            id="absent",
-        ),
-        pytest.param(
-            lambda path: path.mkdir(),
-            "found a file that cannot be read (Is a directory), expected a file with a KubeSchedulerConfiguration",
-            id="directory",
-        ),
-        pytest.param(
-            lambda path: path.write_bytes(b"a: \xff"),
-            "found no UTF-8 at byte 3, expected UTF-8 text",
-            id="bytes",
-        ),
-        pytest.param(
-            lambda path: path.write_bytes(b" " * (1 << 21)),
-            "found more than 1048576 bytes, expected fewer",
-            id="huge",
-        ),
-    ],
-)
+UNREADABLE_FILES = {
+    "absent": (lambda _: None, "found no such file, expected a file with a KubeSchedulerConfiguration"),
+    "directory": (
+        Path.mkdir,
+        "found a file that cannot be read (Is a directory), expected a file with a KubeSchedulerConfiguration",
+    ),
+    "bytes": (lambda path: path.write_bytes(b"a: \xff"), "found no UTF-8 at byte 3, expected UTF-8 text"),
+    "huge": (
+        lambda path: path.write_bytes(b" " * (1 << 21)),
+        "found more than 1048576 bytes, expected fewer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), UNREADABLE_FILES.values(), ids=UNREADABLE_FILES)
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, make, expected):
     path = tmp_path / "c.yaml"
     make(path)

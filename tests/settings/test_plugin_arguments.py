@@ -1,5 +1,7 @@
 """pluginConfig: defaulting and validation of arguments."""
 
+import json
+
 import pytest
 
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
@@ -22,6 +24,7 @@ from scheduler.plugins.pod_topology_spread.args import (
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.loading import parse_settings
 from tests.settings.configurations import lines_of, one_profile, profile_of
+from tests.support.case_blocks import case_blocks
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -50,335 +53,183 @@ def test_system_defaulting_spreads_over_hosts_and_zones():
     assert PodTopologySpreadArgs("List").effective_default_constraints == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "expected"),
-    [
-        pytest.param("InterPodAffinity", "", InterPodAffinityArgs(), id="no args"),
-        pytest.param("VolumeBinding", "{bindTimeoutSeconds: 0}", VolumeBindingArgs(0), id="no time to bind"),
-        pytest.param(
-            "InterPodAffinity", "{hardPodAffinityWeight: 0}", InterPodAffinityArgs(0), id="zero is not unset"
+SHAPE = (ShapePoint(0, 0), ShapePoint(70, 10))
+WEIGHTED = (ResourceWeight("cpu", 3), ResourceWeight("memory", 1))
+COMPLETED = {
+    "no args": ("", InterPodAffinityArgs()),
+    "no time to bind": ("{bindTimeoutSeconds: 0}", VolumeBindingArgs(0)),
+    "zero is not unset": ("{hardPodAffinityWeight: 0}", InterPodAffinityArgs(0)),
+    "null is unset": (
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: InterPodAffinityArgs, "
+        "hardPodAffinityWeight: null, ignorePreferredTermsOfExistingPods: true}",
+        InterPodAffinityArgs(1, True),
+    ),
+    "ignored resources": (
+        "{ignoredResources: [example.com/gpu], ignoredResourceGroups: [example.org]}",
+        NodeResourcesFitArgs(("example.com/gpu",), ("example.org",)),
+    ),
+    "weight 0 is 1": (
+        "{scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]}}",
+        NodeResourcesFitArgs((), (), ScoringStrategy("MostAllocated", WEIGHTED)),
+    ),
+    "shape": (
+        "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: "
+        "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}}}",
+        NodeResourcesFitArgs((), (), ScoringStrategy("RequestedToCapacityRatio", CPU_AND_MEMORY, SHAPE)),
+    ),
+    "balanced resources": (
+        "{resources: [{name: cpu}, {name: example.com/gpu, weight: 1}]}",
+        NodeResourcesBalancedAllocationArgs((ResourceWeight("cpu"), ResourceWeight("example.com/gpu"))),
+    ),
+    "default constraints": (
+        "{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, "
+        "whenUnsatisfiable: DoNotSchedule, minDomains: 2, nodeTaintsPolicy: Honor, matchLabelKeys: [a]}]}",
+        PodTopologySpreadArgs(
+            "List", (DefaultConstraint(1, "zone", "DoNotSchedule", 2, None, "Honor", ("a",)),)
         ),
-        pytest.param(
-            "InterPodAffinity",
-            "{apiVersion: kubescheduler.config.k8s.io/v1, kind: InterPodAffinityArgs, "
-            "hardPodAffinityWeight: null, ignorePreferredTermsOfExistingPods: true}",
-            InterPodAffinityArgs(1, True),
-            id="null is unset",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{ignoredResources: [example.com/gpu], ignoredResourceGroups: [example.org]}",
-            NodeResourcesFitArgs(("example.com/gpu",), ("example.org",)),
-            id="ignored resources",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 3}, {name: memory, weight: 0}]}}",
-            NodeResourcesFitArgs(
-                (),
-                (),
-                ScoringStrategy("MostAllocated", (ResourceWeight("cpu", 3), ResourceWeight("memory", 1))),
-            ),
-            id="weight 0 is 1",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: "
-            "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}}}",
-            NodeResourcesFitArgs(
-                (),
-                (),
-                ScoringStrategy(
-                    "RequestedToCapacityRatio", CPU_AND_MEMORY, (ShapePoint(0, 0), ShapePoint(70, 10))
-                ),
-            ),
-            id="shape",
-        ),
-        pytest.param(
-            "NodeResourcesBalancedAllocation",
-            "{resources: [{name: cpu}, {name: example.com/gpu, weight: 1}]}",
-            NodeResourcesBalancedAllocationArgs((ResourceWeight("cpu"), ResourceWeight("example.com/gpu"))),
-            id="balanced resources",
-        ),
-        pytest.param(
-            "PodTopologySpread",
-            "{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, "
-            "whenUnsatisfiable: DoNotSchedule, minDomains: 2, nodeTaintsPolicy: Honor, matchLabelKeys: [a]}]}",
-            PodTopologySpreadArgs(
-                "List",
-                (DefaultConstraint(1, "zone", "DoNotSchedule", 2, None, "Honor", ("a",)),),
-            ),
-            id="default constraints",
-        ),
-        pytest.param(
-            "NodeAffinity",
-            f"{{addedAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: "
-            "[{key: pool, operator: In, values: [a, b]}, {key: old, operator: DoesNotExist}]}]}}}",
-            NodeAffinityArgs(
-                {
-                    REQUIRED: {
-                        "nodeSelectorTerms": [
-                            {
-                                "matchExpressions": [
-                                    {"key": "pool", "operator": "In", "values": ["a", "b"]},
-                                    {"key": "old", "operator": "DoesNotExist"},
-                                ]
-                            }
-                        ]
-                    }
-                }
-            ),
-            id="added required affinity",
-        ),
-        pytest.param(
-            "NodeAffinity",
-            f"{{addedAffinity: {{{PREFERRED}: [{{weight: 5, preference: {{matchFields: "
-            "[{key: metadata.name, operator: In, values: [n]}]}}]}}",
-            NodeAffinityArgs(
-                {
-                    PREFERRED: [
-                        {
-                            "weight": 5,
-                            "preference": {
-                                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
-                            },
-                        }
-                    ]
-                }
-            ),
-            id="added preferred affinity",
-        ),
-    ],
-)
-def test_arguments_are_completed(name, args, expected):
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "expected"), COMPLETED.values(), ids=COMPLETED)
+def test_arguments_are_completed(args, expected):
+    name = type(expected).__name__.removesuffix("Args")
     assert profile_of(config(name, args)).args_by_plugin[name] == expected
 
 
+IN = {"key": "pool", "operator": "In", "values": ["a", "b"]}
+TERM = {"matchExpressions": [IN, {"key": "old", "operator": "DoesNotExist"}]}
+FIELDS = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+
+
 @pytest.mark.parametrize(
-    ("name", "args", "expected"),
-    [
-        pytest.param(
-            "InterPodAffinity",
-            "{hardPodAffinityWeight: 101}",
-            [f"{ARGS}.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]"],
-            id="weight too large",
-        ),
-        pytest.param(
-            "InterPodAffinity",
-            "{hardPodAffinityWeight: 'much', foo: 1}",
-            [
-                f'{ARGS}.hardPodAffinityWeight: found "much", expected an integer',
-                f"{ARGS}.foo: found an unknown field, expected one of "
-                "annotationNamespaces, apiVersion, exemptNamespaces, hardPodAffinityWeight, "
-                "ignorePreferredTermsOfExistingPods, kind",
-            ],
-            id="wrong type, unknown field",
-        ),
-        pytest.param(
-            "InterPodAffinity",
-            "{annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}",
-            [
-                f'{ARGS}.annotationNamespaces.selector: "Near" is not a valid label selector operator',
-                f"{ARGS}.annotationNamespaces.name: found an unknown field, expected one of names, selector",
-            ],
-            id="annotation namespaces",
-        ),
-        pytest.param(
-            "InterPodAffinity",
-            "{kind: NodeAffinityArgs}",
-            [
-                f'{ARGS}: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": '
-                "has to match plugin args"
-            ],
-            id="args of another plugin",
-        ),
-        pytest.param(
-            "InterPodAffinity", "[1]", [f"{ARGS}: found a list, expected an object"], id="args are a list"
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {}}",
-            [
-                f'{ARGS}.scoringStrategy.type: Unsupported value: "": supported values: '
-                '"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"'
-            ],
-            id="no strategy type",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 101}, {name: b, weight: -1}]}}",
-            [
-                f"{ARGS}.scoringStrategy.resources[0].weight: Invalid value: 101: "
-                "resource weight of cpu not in valid range (0, 100]",
-                f"{ARGS}.scoringStrategy.resources[1].weight: Invalid value: -1: "
-                "resource weight of b not in valid range (0, 100]",
-            ],
-            id="weights out of range",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: RequestedToCapacityRatio}}",
-            [
-                f"{ARGS}.scoringStrategy.requestedToCapacityRatio: Required value: "
-                "must be specified when type is RequestedToCapacityRatio"
-            ],
-            id="shape missing",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: LeastAllocated, requestedToCapacityRatio: {}}}",
-            [
-                f"{ARGS}.scoringStrategy.requestedToCapacityRatio: Forbidden: "
-                "must be nil when type is not RequestedToCapacityRatio"
-            ],
-            id="shape with another type",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {}}}",
-            [
-                f"{ARGS}.scoringStrategy.requestedToCapacityRatio.shape: Required value: "
-                "at least one point must be specified"
-            ],
-            id="empty shape",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: "
-            "[{utilization: 5, score: 11}, {utilization: 5, score: -1}, {utilization: 101}]}}}",
-            [
-                f"{ARGS}.scoringStrategy.requestedToCapacityRatio.shape{rest}"
-                for rest in (
-                    "[1].utilization: Invalid value: 5: values must be sorted in increasing order",
-                    "[0].score: Invalid value: 11: not in valid range [0, 10]",
-                    "[1].score: Invalid value: -1: not in valid range [0, 10]",
-                    "[2].utilization: Invalid value: 101: not in valid range [0, 100]",
-                )
-            ],
-            id="bad shape",
-        ),
-        pytest.param(
-            "NodeResourcesFit",
-            "{ignoredResourceGroups: [a/b]}",
-            [
-                f"{ARGS}.ignoredResourceGroups[0]: Invalid value: \"a/b\": resource group name can't contain '/'"
-            ],
-            id="group with a slash",
-        ),
-        pytest.param(
-            "NodeResourcesBalancedAllocation",
-            "{resources: [{name: cpu, weight: 2}, {name: cpu}]}",
-            [
-                f"{ARGS}.resources[0].weight: Invalid value: 2: must be 1",
-                f'{ARGS}.resources[1].name: Duplicate value: "cpu"',
-            ],
-            id="balanced: weight and repeated name",
-        ),
-        pytest.param(
-            "PodTopologySpread",
-            "{defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}",
-            [f'{ARGS}.defaultingType: Invalid value: "System": when .defaultConstraints are not empty'],
-            id="System with constraints",
-        ),
-        pytest.param(
-            "PodTopologySpread",
-            "{defaultingType: Zone}",
-            [f'{ARGS}.defaultingType: Unsupported value: "Zone": supported values: "System", "List"'],
-            id="unknown defaulting type",
-        ),
-        pytest.param(
-            "PodTopologySpread",
-            "{defaultingType: List, defaultConstraints: [{labelSelector: {}}, "
-            "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: Never}, "
-            "{maxSkew: 1, topologyKey: b, whenUnsatisfiable: DoNotSchedule}, "
-            "{maxSkew: 2, topologyKey: b, whenUnsatisfiable: DoNotSchedule}]}",
-            [
-                f"{ARGS}.defaultConstraints[0].maxSkew: Invalid value: 0: not in valid range (0, inf)",
-                f"{ARGS}.defaultConstraints[0].topologyKey: Required value: can not be empty",
-                f"{ARGS}.defaultConstraints[0].whenUnsatisfiable: Required value: can not be empty",
-                f"{ARGS}.defaultConstraints[0].labelSelector: Forbidden: "
-                "constraint must not define a selector, as they deduced for each pod",
-                f'{ARGS}.defaultConstraints[1].whenUnsatisfiable: Unsupported value: "Never": '
-                'supported values: "DoNotSchedule", "ScheduleAnyway"',
-                f'{ARGS}.defaultConstraints[3]: Duplicate value: "{{b, DoNotSchedule}}"',
-            ],
-            id="bad constraints",
-        ),
-        pytest.param(
-            "NodeAffinity",
-            f"{{addedAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{}}, {{matchExpressions: "
-            "[{key: a, operator: Is}], matchFields: [{key: metadata.name, operator: In}]}]}, "
-            f"{PREFERRED}: [{{weight: 1, preference: {{matchExpressions: [{{key: a, operator: Gt, values: [x]}}]}}}}, "
-            "{preference: {matchExpressions: [{key: a, operator: Is}]}}]}}",
-            [
-                f"{ARGS}.addedAffinity.{REQUIRED}.nodeSelectorTerms[1].matchExpressions[0].operator: "
-                'Unsupported value: "Is"',
-                f"{ARGS}.addedAffinity.{REQUIRED}.nodeSelectorTerms[1].matchFields[0].values: "
-                "Invalid value: must have one element",
-                f"{ARGS}.addedAffinity.{PREFERRED}[0].matchExpressions[0].values[0]: "
-                "Invalid value: for 'Gt', 'Lt' operators, the value must be an integer",
-            ],
-            id="added affinity that does not parse; a term of weight 0 is never parsed",
-        ),
-        pytest.param(
-            "DefaultPreemption",
-            "{minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}",
-            [
-                f"{ARGS}.minCandidateNodesPercentage: Invalid value: 0: "
-                "cannot be zero at the same time as minCandidateNodesAbsolute",
-                f"{ARGS}.minCandidateNodesAbsolute: Invalid value: 0: "
-                "cannot be zero at the same time as minCandidateNodesPercentage",
-            ],
-            id="preemption without candidates",
-        ),
-        pytest.param(
-            "DefaultPreemption",
-            "{minCandidateNodesPercentage: 101, minCandidateNodesAbsolute: -1}",
-            [
-                f"{ARGS}.minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
-                f"{ARGS}.minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)",
-            ],
-            id="preemption out of range",
-        ),
-        pytest.param(
-            "VolumeBinding",
-            "{bindTimeoutSeconds: -1, shape: []}",
-            [
-                f"{ARGS}.bindTimeoutSeconds: Invalid value: -1: "
-                "invalid BindTimeoutSeconds, should not be a negative value",
-                f"{ARGS}.shape: Invalid value: []: unexpected field `shape`, "
-                "remove it or turn on the feature gate StorageCapacityScoring",
-            ],
-            id="volume binding",
-        ),
-        pytest.param(
-            "DynamicResources",
-            "{filterTimeout: -1s, bindingTimeout: 500ms}",
-            [
-                f'{ARGS}.filterTimeout: Invalid value: "-1s": must be zero or positive',
-                f'{ARGS}.bindingTimeout: Invalid value: "500ms": must be at least 1 second',
-            ],
-            id="dynamic resources",
-        ),
-        pytest.param(
-            "Foo",
-            "{}",
-            ['profiles[0].pluginConfig[0].name: plugin "Foo" does not exist'],
-            id="unknown plugin",
-        ),
-        pytest.param(
-            "EBSLimits",
-            "{}",
-            [
-                'profiles[0].pluginConfig[0]: Invalid value: "EBSLimits": was invalid in version "v1" '
-                '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
-            ],
-            id="removed plugin",
-        ),
-    ],
+    "affinity",
+    [{REQUIRED: {"nodeSelectorTerms": [TERM]}}, {PREFERRED: [{"weight": 5, "preference": FIELDS}]}],
+    ids=["required", "preferred"],
 )
-def test_arguments_are_refused_with_upstreams_messages(name, args, expected):
-    assert lines_of(one_profile(config(name, args))) == expected
+def test_added_affinity_stays_as_it_is(affinity):
+    args = json.dumps({"addedAffinity": affinity})
+    assert profile_of(config("NodeAffinity", args)).args_by_plugin["NodeAffinity"] == NodeAffinityArgs(
+        affinity
+    )
+
+
+REFUSED = """
+# weight too large
+InterPodAffinity {hardPodAffinityWeight: 101}
+=> .args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]
+# wrong type, unknown field
+InterPodAffinity {hardPodAffinityWeight: 'much', foo: 1}
+=> .args.hardPodAffinityWeight: found "much", expected an integer
+=> .args.foo: found an unknown field, expected one of annotationNamespaces, apiVersion, exemptNamespaces,
+   hardPodAffinityWeight, ignorePreferredTermsOfExistingPods, kind
+# annotation namespaces
+InterPodAffinity {annotationNamespaces: {selector: {matchExpressions: [{key: a, operator: Near}]}, name: x}}
+=> .args.annotationNamespaces.selector: "Near" is not a valid label selector operator
+=> .args.annotationNamespaces.name: found an unknown field, expected one of names, selector
+# args of another plugin
+InterPodAffinity {kind: NodeAffinityArgs}
+=> .args: Invalid value: "kubescheduler.config.k8s.io/v1, Kind=NodeAffinityArgs": has to match plugin args
+# args are a list
+InterPodAffinity [1]
+=> .args: found a list, expected an object
+# no strategy type
+NodeResourcesFit {scoringStrategy: {}}
+=> .args.scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", "MostAllocated",
+   "RequestedToCapacityRatio"
+# weights out of range
+NodeResourcesFit {scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 101}, {name: b,
+  weight: -1}]}}
+=> .args.scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not in valid range (0, 100]
+=> .args.scoringStrategy.resources[1].weight: Invalid value: -1: resource weight of b not in valid range (0, 100]
+# shape missing
+NodeResourcesFit {scoringStrategy: {type: RequestedToCapacityRatio}}
+=> .args.scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is
+   RequestedToCapacityRatio
+# shape with another type
+NodeResourcesFit {scoringStrategy: {type: LeastAllocated, requestedToCapacityRatio: {}}}
+=> .args.scoringStrategy.requestedToCapacityRatio: Forbidden: must be nil when type is not RequestedToCapacityRatio
+# empty shape
+NodeResourcesFit {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {}}}
+=> .args.scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point must be specified
+# bad shape
+NodeResourcesFit {scoringStrategy: {type: RequestedToCapacityRatio,
+  requestedToCapacityRatio: {shape: [{utilization: 5, score: 11}, {utilization: 5, score: -1}, {utilization: 101}]}}}
+=> .args.scoringStrategy.requestedToCapacityRatio.shape[1].utilization: Invalid value: 5: values must be sorted in
+   increasing order
+=> .args.scoringStrategy.requestedToCapacityRatio.shape[0].score: Invalid value: 11: not in valid range [0, 10]
+=> .args.scoringStrategy.requestedToCapacityRatio.shape[1].score: Invalid value: -1: not in valid range [0, 10]
+=> .args.scoringStrategy.requestedToCapacityRatio.shape[2].utilization: Invalid value: 101: not in valid range [0,
+   100]
+# group with a slash
+NodeResourcesFit {ignoredResourceGroups: [a/b]}
+=> .args.ignoredResourceGroups[0]: Invalid value: "a/b": resource group name can't contain '/'
+# balanced: weight and repeated name
+NodeResourcesBalancedAllocation {resources: [{name: cpu, weight: 2}, {name: cpu}]}
+=> .args.resources[0].weight: Invalid value: 2: must be 1
+=> .args.resources[1].name: Duplicate value: "cpu"
+# System with constraints
+PodTopologySpread {defaultConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway}]}
+=> .args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty
+# unknown defaulting type
+PodTopologySpread {defaultingType: Zone}
+=> .args.defaultingType: Unsupported value: "Zone": supported values: "System", "List"
+# bad constraints
+PodTopologySpread {defaultingType: List, defaultConstraints: [{labelSelector: {}}, {maxSkew: 1, topologyKey: a,
+  whenUnsatisfiable: Never}, {maxSkew: 1, topologyKey: b, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 2,
+  topologyKey: b, whenUnsatisfiable: DoNotSchedule}]}
+=> .args.defaultConstraints[0].maxSkew: Invalid value: 0: not in valid range (0, inf)
+=> .args.defaultConstraints[0].topologyKey: Required value: can not be empty
+=> .args.defaultConstraints[0].whenUnsatisfiable: Required value: can not be empty
+=> .args.defaultConstraints[0].labelSelector: Forbidden: constraint must not define a selector, as they deduced for
+   each pod
+=> .args.defaultConstraints[1].whenUnsatisfiable: Unsupported value: "Never": supported values: "DoNotSchedule",
+   "ScheduleAnyway"
+=> .args.defaultConstraints[3]: Duplicate value: "{b, DoNotSchedule}"
+# added affinity that does not parse; a term of weight 0 is never parsed
+NodeAffinity {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{},
+  {matchExpressions: [{key: a, operator: Is}], matchFields: [{key: metadata.name, operator: In}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a,
+  operator: Gt, values: [x]}]}}, {preference: {matchExpressions: [{key: a, operator: Is}]}}]}}
+=> .args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1].matchExpressions[0].operator:
+   Unsupported value: "Is"
+=> .args.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1].matchFields[0].values:
+   Invalid value: must have one element
+=> .args.addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].matchExpressions[0].values[0]: Invalid
+   value: for 'Gt', 'Lt' operators, the value must be an integer
+# preemption without candidates
+DefaultPreemption {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}
+=> .args.minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute
+=> .args.minCandidateNodesAbsolute: Invalid value: 0: cannot be zero at the same time as minCandidateNodesPercentage
+# preemption out of range
+DefaultPreemption {minCandidateNodesPercentage: 101, minCandidateNodesAbsolute: -1}
+=> .args.minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]
+=> .args.minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)
+# volume binding
+VolumeBinding {bindTimeoutSeconds: -1, shape: []}
+=> .args.bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value
+=> .args.shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate
+   StorageCapacityScoring
+# dynamic resources
+DynamicResources {filterTimeout: -1s, bindingTimeout: 500ms}
+=> .args.filterTimeout: Invalid value: "-1s": must be zero or positive
+=> .args.bindingTimeout: Invalid value: "500ms": must be at least 1 second
+# unknown plugin
+Foo {}
+=> .name: plugin "Foo" does not exist
+# removed plugin
+EBSLimits {}
+=> : Invalid value: "EBSLimits": was invalid in version "v1" (KubeSchedulerConfiguration is version
+   "kubescheduler.config.k8s.io/v1")
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), case_blocks(REFUSED))
+def test_arguments_are_refused_with_upstreams_messages(text, expected):
+    name, args = text.split(maxsplit=1)
+    assert lines_of(one_profile(config(name, args))) == [
+        f"profiles[0].pluginConfig[0]{line}" for line in expected
+    ]
 
 
 def test_a_plugin_is_configured_once():
@@ -387,23 +238,21 @@ def test_a_plugin_is_configured_once():
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "expected"),
-    [
-        pytest.param(
-            "DynamicResources",
-            "{filterTimeout: 10s}",
-            f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
-            id="not built",
-        ),
-        pytest.param(
-            "TaintToleration",
-            "{a: 1}",
-            f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
-            id="takes no arguments",
-        ),
-    ],
-)
+WITHOUT_EFFECT = {
+    "not built": (
+        "DynamicResources",
+        "{filterTimeout: 10s}",
+        f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
+    ),
+    "takes no arguments": (
+        "TaintToleration",
+        "{a: 1}",
+        f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "expected"), WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
 def test_valid_arguments_without_effect_are_noted(name, args, expected):
     assert parse_settings(one_profile(config(name, args)), "f").notes == (expected,)
 

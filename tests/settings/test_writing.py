@@ -12,30 +12,19 @@ from tests.settings.configurations import HEAD, one_profile
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(HEAD, id="defaults"),
-        pytest.param(
-            HEAD + "profiles: [{schedulerName: 'yes', percentageOfNodesToScore: 5}, {schedulerName: '1e3'}]",
-            id="names that look like other things",
-        ),
-        pytest.param(
-            HEAD
-            + "clientConnection: {qps: 0.1, burst: 7}\nleaderElection: {leaseDuration: 2562047h47m16.854775807s}",
-            id="odd numbers",
-        ),
-        pytest.param(
-            one_profile("""
+COMPLETED = {
+    "defaults": HEAD,
+    "names that look like other things": HEAD
+    + "profiles: [{schedulerName: 'yes', percentageOfNodesToScore: 5}, {schedulerName: '1e3'}]",
+    "odd numbers": HEAD
+    + "clientConnection: {qps: 0.1, burst: 7}\nleaderElection: {leaseDuration: 2562047h47m16.854775807s}",
+    "plugins": one_profile("""
             plugins:
               multiPoint: {enabled: [{name: NodePorts, weight: 3}], disabled: [{name: NodeName}]}
               filter: {enabled: [{name: InterPodAffinity}]}
               score: {enabled: [{name: ImageLocality, weight: 20}, {name: NodeAffinity, weight: -4}]}
             """),
-            id="plugins",
-        ),
-        pytest.param(
-            one_profile(f"""
+    "arguments": one_profile(f"""
             pluginConfig:
             - {{name: NodeAffinity, args: {{addedAffinity: {{{REQUIRED}: {{nodeSelectorTerms:
                 [{{matchExpressions: [{{key: a, operator: Exists}}]}}]}}}}}}}}
@@ -48,10 +37,10 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
             - {{name: InterPodAffinity, args: {{hardPodAffinityWeight: 0}}}}
             - {{name: DefaultPreemption, args: {{minCandidateNodesAbsolute: 7}}}}
             """),
-            id="arguments",
-        ),
-    ],
-)
+}
+
+
+@pytest.mark.parametrize("text", COMPLETED.values(), ids=COMPLETED)
 def test_the_completed_configuration_reads_back_equal(text):
     settings = parse_settings(text, "f")
     again = parse_settings(resolved_yaml(settings), "again")

@@ -15,6 +15,8 @@ from scheduler.shell.binder import (
 from tests.support.api_bodies import body, pod
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
 
+pytestmark = pytest.mark.asyncio
+
 POSTED = ("POST", "/api/v1/namespaces/default/pods/p/binding")
 READ = ("GET", "/api/v1/namespaces/default/pods/p")
 LISTED = ("GET", "/api/v1/namespaces/default/pods")
@@ -48,53 +50,39 @@ def requests_of(script):
 ASSIGNED = refusal(409, "Conflict", "already assigned")
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answers", "outcome", "requests"),
-    [
-        pytest.param([reply(status=201)], Bound(), [POSTED], id="accepted"),
-        pytest.param([refusal(404)], PodNotFound(), [POSTED], id="pod missing"),
-        pytest.param([refusal(403)], WriteFailed(403, "no"), [POSTED], id="forbidden"),
-        pytest.param([refusal(422)], WriteFailed(422, "no"), [POSTED], id="invalid"),
-        pytest.param([ASSIGNED, on("n1")], Bound(), [POSTED, READ], id="conflict with ourselves"),
-        pytest.param(
-            [ASSIGNED, on("n2")], BoundElsewhere("n2"), [POSTED, READ], id="another scheduler was faster"
-        ),
-        pytest.param(
-            [ASSIGNED, on("n1", uid="new")], PodNotFound(), [POSTED, READ], id="conflict with a new uid"
-        ),
-        pytest.param(
-            [refusal(409, "Conflict", "being deleted"), on("")],
-            WriteFailed(409, "being deleted"),
-            [POSTED, READ],
-            id="terminating",
-        ),
-        pytest.param([lost(), on("n1")], Bound(), [POSTED, READ], id="answer lost, bound"),
-        pytest.param([lost(), on("n2")], BoundElsewhere("n2"), [POSTED, READ], id="answer lost, other node"),
-        pytest.param([lost(), refusal(404)], PodNotFound(), [POSTED, READ], id="answer lost, pod gone"),
-        pytest.param(
-            [lost(), on("n1", uid="new")], PodNotFound(), [POSTED, READ], id="answer lost, recreated"
-        ),
-        pytest.param(
-            [lost(), on(""), reply()], Bound(), [POSTED, READ, POSTED], id="answer lost, unbound: sent again"
-        ),
-        pytest.param(
-            [lost(), on(""), ASSIGNED, on("n1")],
-            Bound(),
-            [POSTED, READ, POSTED, READ],
-            id="the lost bind takes effect late: conflict with ourselves",
-        ),
-        pytest.param(
-            [refusal(504), on("n1")], Bound(), [POSTED, READ], id="timeout of the server after the bind"
-        ),
-        pytest.param(
-            [lost(), refusal(500), reply(b"rubbish"), lost(), lost(), on("n1")],
-            Bound(),
-            [POSTED, READ, READ, READ, READ, READ],
-            id="read until there is an answer",
-        ),
-    ],
-)
+OUTCOMES = {
+    "accepted": ([reply(status=201)], Bound(), [POSTED]),
+    "pod missing": ([refusal(404)], PodNotFound(), [POSTED]),
+    "forbidden": ([refusal(403)], WriteFailed(403, "no"), [POSTED]),
+    "invalid": ([refusal(422)], WriteFailed(422, "no"), [POSTED]),
+    "conflict with ourselves": ([ASSIGNED, on("n1")], Bound(), [POSTED, READ]),
+    "another scheduler was faster": ([ASSIGNED, on("n2")], BoundElsewhere("n2"), [POSTED, READ]),
+    "conflict with a new uid": ([ASSIGNED, on("n1", uid="new")], PodNotFound(), [POSTED, READ]),
+    "terminating": (
+        [refusal(409, "Conflict", "being deleted"), on("")],
+        WriteFailed(409, "being deleted"),
+        [POSTED, READ],
+    ),
+    "answer lost, bound": ([lost(), on("n1")], Bound(), [POSTED, READ]),
+    "answer lost, other node": ([lost(), on("n2")], BoundElsewhere("n2"), [POSTED, READ]),
+    "answer lost, pod gone": ([lost(), refusal(404)], PodNotFound(), [POSTED, READ]),
+    "answer lost, recreated": ([lost(), on("n1", uid="new")], PodNotFound(), [POSTED, READ]),
+    "answer lost, unbound: sent again": ([lost(), on(""), reply()], Bound(), [POSTED, READ, POSTED]),
+    "the lost bind takes effect late: conflict with ourselves": (
+        [lost(), on(""), ASSIGNED, on("n1")],
+        Bound(),
+        [POSTED, READ, POSTED, READ],
+    ),
+    "timeout of the server after the bind": ([refusal(504), on("n1")], Bound(), [POSTED, READ]),
+    "read until there is an answer": (
+        [lost(), refusal(500), reply(b"rubbish"), lost(), lost(), on("n1")],
+        Bound(),
+        [POSTED, READ, READ, READ, READ, READ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("answers", "outcome", "requests"), OUTCOMES.values(), ids=OUTCOMES)
 async def test_a_bind_always_has_one_outcome(answers, outcome, requests):
     """It is never forgotten and never repeated blindly."""
     async with scripted(*answers) as script:
@@ -105,23 +93,17 @@ async def test_a_bind_always_has_one_outcome(answers, outcome, requests):
 FORBIDDEN = refusal(403, "Forbidden", "cannot get pods")
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answers", "outcome", "requests"),
-    [
-        pytest.param([listed("n1")], Bound(), [], id="done"),
-        pytest.param([listed("n2")], BoundElsewhere("n2"), [], id="another scheduler was faster"),
-        pytest.param([listed()], PodNotFound(), [], id="gone"),
-        pytest.param([listed("n1", uid="new")], PodNotFound(), [], id="recreated"),
-        pytest.param([listed(""), reply()], Bound(), [POSTED], id="unbound: sent again"),
-        pytest.param(
-            [refusal(503), FORBIDDEN, listed("n1")],
-            Bound(),
-            [READ, LISTED],
-            id="the first list fails: listed again",
-        ),
-    ],
-)
+LISTED_OUTCOMES = {
+    "done": ([listed("n1")], Bound(), []),
+    "another scheduler was faster": ([listed("n2")], BoundElsewhere("n2"), []),
+    "gone": ([listed()], PodNotFound(), []),
+    "recreated": ([listed("n1", uid="new")], PodNotFound(), []),
+    "unbound: sent again": ([listed(""), reply()], Bound(), [POSTED]),
+    "the first list fails: listed again": ([refusal(503), FORBIDDEN, listed("n1")], Bound(), [READ, LISTED]),
+}
+
+
+@pytest.mark.parametrize(("answers", "outcome", "requests"), LISTED_OUTCOMES.values(), ids=LISTED_OUTCOMES)
 async def test_a_bind_in_doubt_whose_pod_may_not_be_read_is_settled_by_a_list(answers, outcome, requests):
     """Of that one pod; the missing right to read is reported once."""
     told: list[tuple[str, str]] = []
@@ -132,15 +114,14 @@ async def test_a_bind_in_doubt_whose_pod_may_not_be_read_is_settled_by_a_list(an
     assert told == [("default/p", "403 Forbidden: cannot get pods")]
 
 
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("shown", "outcome"),
-    [
-        pytest.param("n1", Bound(), id="on our node"),
-        pytest.param("n2", BoundElsewhere("n2"), id="on another"),
-        pytest.param(None, PodNotFound(), id="gone"),
-    ],
-)
+WATCHED_OUTCOMES = {
+    "on our node": ("n1", Bound()),
+    "on another": ("n2", BoundElsewhere("n2")),
+    "gone": (None, PodNotFound()),
+}
+
+
+@pytest.mark.parametrize(("shown", "outcome"), WATCHED_OUTCOMES.values(), ids=WATCHED_OUTCOMES)
 async def test_a_bind_in_doubt_is_settled_by_the_watch_without_the_right_to_read_or_list(shown, outcome):
     """The watch shows the pod unbound for a while, then its end."""
     showing = iter(["", "", shown])
@@ -151,7 +132,6 @@ async def test_a_bind_in_doubt_is_settled_by_the_watch_without_the_right_to_read
     assert requests_of(script) == [POSTED, *[READ, LISTED] * 3]
 
 
-@pytest.mark.asyncio
 async def test_a_bind_in_doubt_is_sent_again_if_the_watch_shows_the_pod_unbound_for_minutes():
     """Without that limit it would wait for ever, and 64 such binds block all others."""
     sleep = FakeSleep()
@@ -161,7 +141,6 @@ async def test_a_bind_in_doubt_is_sent_again_if_the_watch_shows_the_pod_unbound_
     assert UNREADABLE_S < sum(sleep.slept_s) < UNREADABLE_S + 11.0
 
 
-@pytest.mark.asyncio
 async def test_a_pod_in_doubt_keeps_its_room_until_the_server_answers():
     """However long that takes."""
     sleep = FakeSleep()
@@ -171,7 +150,6 @@ async def test_a_pod_in_doubt_keeps_its_room_until_the_server_answers():
     assert requests_of(script) == [POSTED, *[READ] * 61]
 
 
-@pytest.mark.asyncio
 async def test_a_bind_carries_the_uid():
     """A pod recreated under the same name is never bound."""
     async with scripted(reply()) as script:
@@ -179,7 +157,6 @@ async def test_a_bind_carries_the_uid():
     assert json.loads(script.received[0].body)["metadata"]["uid"] == "uid-p"
 
 
-@pytest.mark.asyncio
 async def test_without_the_lease_nothing_is_sent():
     """Another instance may be the leader."""
     async with scripted(reply()) as script:
@@ -188,7 +165,6 @@ async def test_without_the_lease_nothing_is_sent():
     assert script.received == []
 
 
-@pytest.mark.asyncio
 async def test_a_bind_is_withdrawn_if_the_lease_is_lost_during_the_rate_limit():
     """Another instance may bind the pod by then."""
     holds = True
@@ -206,7 +182,6 @@ async def test_a_bind_is_withdrawn_if_the_lease_is_lost_during_the_rate_limit():
     assert len(script.received) == 1
 
 
-@pytest.mark.asyncio
 async def test_a_throttled_bind_honours_retry_after_and_reports_it():
     """Up to a limit."""
     sleep = FakeSleep()
@@ -218,7 +193,6 @@ async def test_a_throttled_bind_honours_retry_after_and_reports_it():
     assert told == [2.0, 9000.0]
 
 
-@pytest.mark.asyncio
 async def test_a_bind_that_cannot_be_sent_fails_after_five_attempts():
     """With growing pauses; it took no effect."""
     async with scripted() as script:
@@ -230,7 +204,6 @@ async def test_a_bind_that_cannot_be_sent_fails_after_five_attempts():
     assert sleep.slept_s == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
-@pytest.mark.asyncio
 async def test_a_bind_that_is_lost_five_times_fails():
     """The pod is read as unbound each time."""
     async with scripted(*[refusal(500, "InternalError", "etcd"), on("")] * 5) as script:

@@ -17,7 +17,7 @@ from scheduler.observe.logs import configure
 from scheduler.shell.conditions import ConditionWriter
 from tests.support.api_bodies import body
 from tests.support.driving import Driver
-from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted
+from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted
 
 pytestmark = pytest.mark.asyncio
 
@@ -76,11 +76,7 @@ async def test_conditions_of_one_pod_are_written_one_after_the_other() -> None:
     pod, other = driver.pod("p"), driver.pod("q")
     release = asyncio.Event()
 
-    async def slowly(_request: object, _script: object) -> object:
-        await release.wait()
-        return await reply()(_request, _script)
-
-    async with scripted(slowly, reply(), reply()) as script, writing(script) as writer:
+    async with scripted(held(release, reply()), reply(), reply()) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
             writer.write(unschedulable(pod, "first"))
             await script.until_received(1)
@@ -98,11 +94,7 @@ async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_fligh
     pod = Driver().pod("p")
     release = asyncio.Event()
 
-    async def slowly(_request: object, _script: object) -> object:
-        await release.wait()
-        return await reply()(_request, _script)
-
-    async with scripted(slowly) as script, writing(script) as writer:
+    async with scripted(held(release, reply())) as script, writing(script) as writer:
         async with asyncio.timeout(5.0):
             writer.write(unschedulable(pod, "under way"))
             await script.until_received(1)
@@ -116,14 +108,14 @@ async def test_cancel_drops_the_waiting_condition_and_waits_for_the_one_in_fligh
     assert sent(script) == [("p", "under way")]
 
 
-@pytest.mark.parametrize(
-    ("known", "time"),
-    [
-        pytest.param(None, "1970-01-01T00:16:40Z", id="the first condition"),
-        pytest.param(PodCondition("True", "", ""), "1970-01-01T00:16:40Z", id="from true to false"),
-        pytest.param(PodCondition("False", "SchedulingGated", "x"), None, id="false before and after"),
-    ],
-)
+TRANSITIONS = {
+    "the first condition": (None, "1970-01-01T00:16:40Z"),
+    "from true to false": (PodCondition("True", "", ""), "1970-01-01T00:16:40Z"),
+    "false before and after": (PodCondition("False", "SchedulingGated", "x"), None),
+}
+
+
+@pytest.mark.parametrize(("known", "time"), TRANSITIONS.values(), ids=TRANSITIONS)
 async def test_the_transition_time_is_sent_only_with_a_transition(
     known: PodCondition | None, time: str | None
 ) -> None:
@@ -139,14 +131,14 @@ async def test_the_transition_time_is_sent_only_with_a_transition(
     assert (condition["observedGeneration"], patch["metadata"]) == (3, {"uid": pod.uid})
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "failures"),
-    [
-        pytest.param(403, "no right", ["no right"], id="refused"),
-        pytest.param(404, "not found", [], id="the pod is gone"),
-        pytest.param(422, "metadata.uid: Invalid value", [], id="another pod has its name"),
-    ],
-)
+ENDS = {
+    "refused": (403, "no right", ["no right"]),
+    "the pod is gone": (404, "not found", []),
+    "another pod has its name": (422, "metadata.uid: Invalid value", []),
+}
+
+
+@pytest.mark.parametrize(("status", "text", "failures"), ENDS.values(), ids=ENDS)
 async def test_failures_are_logged_unless_the_pod_is_gone(
     status: int, text: str, failures: list[str]
 ) -> None:
@@ -179,19 +171,19 @@ def refusal(code: int, reason: str = "X", message: str = "no") -> object:
     return reply(body(code, reason, message), status=code)
 
 
-@pytest.mark.parametrize(
-    ("answers", "failures", "n_attempts"),
-    [
-        pytest.param([reply()], [], 1, id="written"),
-        pytest.param([refusal(500, "InternalError"), reply()], [], 2, id="internal error"),
-        pytest.param([refusal(503), reply()], [], 2, id="unavailable"),
-        pytest.param([refusal(409), refusal(409), reply()], [], 3, id="conflicts"),
-        pytest.param([refusal(429), reply()], [], 2, id="throttled"),
-        pytest.param([refusal(409)] * 4, ["no"], 4, id="at most four attempts"),
-        pytest.param([refusal(422)], ["no"], 1, id="invalid"),
-        pytest.param([refusal(504, "Timeout")], ["no"], 1, id="timeout of the server"),
-    ],
-)
+ATTEMPTS = {
+    "written": ([reply()], [], 1),
+    "internal error": ([refusal(500, "InternalError"), reply()], [], 2),
+    "unavailable": ([refusal(503), reply()], [], 2),
+    "conflicts": ([refusal(409), refusal(409), reply()], [], 3),
+    "throttled": ([refusal(429), reply()], [], 2),
+    "at most four attempts": ([refusal(409)] * 4, ["no"], 4),
+    "invalid": ([refusal(422)], ["no"], 1),
+    "timeout of the server": ([refusal(504, "Timeout")], ["no"], 1),
+}
+
+
+@pytest.mark.parametrize(("answers", "failures", "n_attempts"), ATTEMPTS.values(), ids=ATTEMPTS)
 async def test_a_condition_is_retried_as_upstream_does(
     answers: list[object], failures: list[str], n_attempts: int
 ) -> None:

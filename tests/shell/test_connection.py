@@ -12,6 +12,8 @@ from scheduler.observe.logs import configure
 from scheduler.shell.connection import check_answer
 from tests.support.scripted_server import anonymous
 
+pytestmark = pytest.mark.asyncio
+
 
 async def answered(*codes: int) -> tuple[list[float], str]:
     """Let the server answer with these codes, then well. Return the pauses between requests, and the log."""
@@ -29,7 +31,6 @@ async def answered(*codes: int) -> tuple[list[float], str]:
     return pauses, written.getvalue()
 
 
-@pytest.mark.asyncio
 async def test_roles_that_come_late_are_waited_for() -> None:
     """Each refusal costs a pause; only the first is logged."""
     pauses, log = await answered(403, 403, 403)
@@ -38,7 +39,6 @@ async def test_roles_that_come_late_are_waited_for() -> None:
     assert "The API server forbids the list of pods; trying again" in line
 
 
-@pytest.mark.asyncio
 async def test_a_server_that_ends_while_its_roles_are_late_is_waited_for() -> None:
     """As at any other time: informers try again."""
     pauses, log = await answered(403, 503)
@@ -46,14 +46,12 @@ async def test_a_server_that_ends_while_its_roles_are_late_is_waited_for() -> No
     assert "The API server does not answer yet; trying again" in log
 
 
-@pytest.mark.asyncio
 async def test_a_right_that_stays_missing_ends_the_start_after_a_minute() -> None:
     """With the answer in one line."""
     with pytest.raises(SettingsError, match="found 403 Forbidden: "):
         await answered(*[403] * 31)
 
 
-@pytest.mark.asyncio
 async def test_a_credential_that_turns_out_wrong_ends_the_start() -> None:
     """401 is not waited for."""
     with pytest.raises(SettingsError, match="found 401 Unauthorized"):

@@ -24,61 +24,39 @@ def found(uid: str = "u1", *, leaving: bool = False) -> Any:
     return reply(json.dumps(build.pod("p", uid=uid, terminating=leaving)).encode())
 
 
+RESPONSES = {
+    "accepted": ([reply(status=201)], EvictionOutcome(EvictionResult.EVICTED)),
+    "no such pod": ([refusal(404)], EvictionOutcome(EvictionResult.GONE)),
+    "a disruption budget forbids it": (
+        [refusal(429, "budget", **{"Retry-After": "10"})],
+        EvictionOutcome(EvictionResult.BLOCKED, "budget", 10.0),
+    ),
+    "not allowed to": ([refusal(403, "rbac")], EvictionOutcome(EvictionResult.FAILED, "403 X: rbac")),
+    "another pod of that name": ([refusal(409), found("u2")], EvictionOutcome(EvictionResult.GONE)),
+    "gone before the read": ([refusal(409), refusal(404)], EvictionOutcome(EvictionResult.GONE)),
+    "conflict, still there": ([refusal(409), found()], EvictionOutcome(EvictionResult.FAILED, "409 X: no")),
+    "answer lost, pod terminating": ([lost(), found(leaving=True)], EvictionOutcome(EvictionResult.EVICTED)),
+    "answer lost, pod gone": ([lost(), refusal(404)], EvictionOutcome(EvictionResult.EVICTED)),
+    "more than one budget": (
+        [refusal(500, "two budgets"), found()],
+        EvictionOutcome(EvictionResult.FAILED, "500 X: two budgets"),
+    ),
+    "the read fails too": (
+        [refusal(500, "a"), refusal(503, "b")],
+        EvictionOutcome(EvictionResult.FAILED, "500 X: a; then: 503 X: b"),
+    ),
+    "an unreadable answer": (
+        [refusal(500, "a"), reply(b"[]")],
+        EvictionOutcome(
+            EvictionResult.FAILED,
+            "500 X: a; then: 200 BadAnswer: not a Pod: Expected `object`, got `array`",
+        ),
+    ),
+}
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("answers", "outcome"),
-    [
-        pytest.param([reply(status=201)], EvictionOutcome(EvictionResult.EVICTED), id="accepted"),
-        pytest.param([refusal(404)], EvictionOutcome(EvictionResult.GONE), id="no such pod"),
-        pytest.param(
-            [refusal(429, "budget", **{"Retry-After": "10"})],
-            EvictionOutcome(EvictionResult.BLOCKED, "budget", 10.0),
-            id="a disruption budget forbids it",
-        ),
-        pytest.param(
-            [refusal(403, "rbac")], EvictionOutcome(EvictionResult.FAILED, "403 X: rbac"), id="not allowed to"
-        ),
-        pytest.param(
-            [refusal(409), found("u2")], EvictionOutcome(EvictionResult.GONE), id="another pod of that name"
-        ),
-        pytest.param(
-            [refusal(409), refusal(404)], EvictionOutcome(EvictionResult.GONE), id="gone before the read"
-        ),
-        pytest.param(
-            [refusal(409), found()],
-            EvictionOutcome(EvictionResult.FAILED, "409 X: no"),
-            id="conflict, still there",
-        ),
-        pytest.param(
-            [lost(), found(leaving=True)],
-            EvictionOutcome(EvictionResult.EVICTED),
-            id="answer lost, pod terminating",
-        ),
-        pytest.param(
-            [lost(), refusal(404)],
-            EvictionOutcome(EvictionResult.EVICTED),
-            id="answer lost, pod gone",
-        ),
-        pytest.param(
-            [refusal(500, "two budgets"), found()],
-            EvictionOutcome(EvictionResult.FAILED, "500 X: two budgets"),
-            id="more than one budget",
-        ),
-        pytest.param(
-            [refusal(500, "a"), refusal(503, "b")],
-            EvictionOutcome(EvictionResult.FAILED, "500 X: a; then: 503 X: b"),
-            id="the read fails too",
-        ),
-        pytest.param(
-            [refusal(500, "a"), reply(b"[]")],
-            EvictionOutcome(
-                EvictionResult.FAILED,
-                "500 X: a; then: 200 BadAnswer: not a Pod: Expected `object`, got `array`",
-            ),
-            id="an unreadable answer",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answers", "outcome"), RESPONSES.values(), ids=RESPONSES)
 async def test_every_response_has_its_outcome(answers: list[Any], outcome: EvictionOutcome) -> None:
     """A lost eviction is settled by reading the pod once."""
     pod = PodDecoder().decode(json.dumps(build.pod("p", uid="u1", node="n")).encode())

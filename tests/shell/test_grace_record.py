@@ -19,6 +19,8 @@ from scheduler.shell import grace_record
 from scheduler.shell.grace_record import MAX_PODS, REFRESH_S, STALE_S, GraceRecord
 from tests.support.scripted_server import anonymous
 
+pytestmark = pytest.mark.asyncio
+
 NAME = "affinity-scheduler-enforcer"
 
 
@@ -71,7 +73,6 @@ async def scene() -> AsyncIterator[Scene]:
         yield Scene(server, client, Clocks(), log, written)
 
 
-@pytest.mark.asyncio
 async def test_a_successor_reads_the_times_on_its_own_clock() -> None:
     async with scene() as given:
         await given.record().save({"a": 20.0, "b": 49.5})
@@ -79,7 +80,6 @@ async def test_a_successor_reads_the_times_on_its_own_clock() -> None:
         assert await given.record(successor).load() == {"a": 6960.0, "b": 6989.5}
 
 
-@pytest.mark.asyncio
 async def test_an_unchanged_record_is_not_rewritten() -> None:
     """Except now and then, so that a record with pods does not become stale."""
     async with scene() as given:
@@ -96,7 +96,6 @@ async def test_an_unchanged_record_is_not_rewritten() -> None:
         assert given.version() != version
 
 
-@pytest.mark.asyncio
 async def test_a_predecessors_record_is_overwritten_even_if_no_pod_is_unmatched() -> None:
     """Otherwise a pod that loses its match later could count as unmatched since then."""
     async with scene() as given:
@@ -107,7 +106,6 @@ async def test_a_predecessors_record_is_overwritten_even_if_no_pod_is_unmatched(
         assert await given.record().load() == {}
 
 
-@pytest.mark.asyncio
 async def test_a_stale_record_is_ignored() -> None:
     async with scene() as given:
         await given.record().save({"a": 20.0})
@@ -115,7 +113,6 @@ async def test_a_stale_record_is_ignored() -> None:
         assert await given.record().load() == {}
 
 
-@pytest.mark.asyncio
 async def test_a_clock_that_was_set_back_yields_no_time_in_the_future() -> None:
     async with scene() as given:
         await given.record().save({"a": 20.0})
@@ -123,7 +120,6 @@ async def test_a_clock_that_was_set_back_yields_no_time_in_the_future() -> None:
         assert await given.record().load() == {"a": given.clocks.now_s}
 
 
-@pytest.mark.asyncio
 async def test_after_a_conflict_the_record_is_overwritten() -> None:
     async with scene() as given:
         ours, theirs = given.record(), given.record()
@@ -134,7 +130,6 @@ async def test_after_a_conflict_the_record_is_overwritten() -> None:
         assert await given.record().load() == {"a": 20.0, "c": 40.0}
 
 
-@pytest.mark.asyncio
 async def test_a_paused_former_leader_does_not_overwrite_the_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,7 +152,6 @@ async def test_a_paused_former_leader_does_not_overwrite_the_record(
         assert await given.record().load() == {"b": 30.0}
 
 
-@pytest.mark.asyncio
 async def test_a_deleted_record_is_recreated() -> None:
     async with scene() as given:
         record = given.record()
@@ -167,7 +161,6 @@ async def test_a_deleted_record_is_recreated() -> None:
         assert await given.record().load() == {"b": 20.0}
 
 
-@pytest.mark.asyncio
 async def test_it_is_bounded_and_keeps_the_pods_unmatched_for_longest() -> None:
     async with scene() as given:
         await given.record().save({f"p{number}": float(-number) for number in range(MAX_PODS + 10)})
@@ -177,7 +170,6 @@ async def test_it_is_bounded_and_keeps_the_pods_unmatched_for_longest() -> None:
         assert f"p{MAX_PODS + 9}" in kept
 
 
-@pytest.mark.asyncio
 async def test_an_unreadable_record_is_logged_and_ignored() -> None:
     async with scene() as given:
         broken = {"metadata": {"name": NAME}, "data": {"lost-since.json": '{"savedAt": "yesterday"}'}}
@@ -188,7 +180,6 @@ async def test_an_unreadable_record_is_logged_and_ignored() -> None:
         assert "Unreadable record ignored" in given.written.getvalue()
 
 
-@pytest.mark.asyncio
 async def test_a_failed_write_is_logged_and_retried() -> None:
     async with scene() as given:
         record = given.record()

@@ -23,7 +23,7 @@ from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.shell.victims import VictimEvictor
 from tests.support.api_bodies import body
 from tests.support.driving import NAME, Driver
-from tests.support.scripted_server import FakeSleep, Script, client_of, reply, scripted, silence
+from tests.support.scripted_server import FakeSleep, Script, client_of, held, reply, scripted, silence
 
 pytestmark = pytest.mark.asyncio
 
@@ -94,26 +94,21 @@ def on(node_name: str, uid: str) -> object:
 UID = waiting().uid
 
 
-@pytest.mark.parametrize(
-    ("answers", "stimulus"),
-    [
-        pytest.param([reply(status=201)], BindDone(UID), id="bound"),
-        pytest.param(
-            [reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right"), id="refused"
+RESULTS = {
+    "bound": ([reply(status=201)], BindDone(UID)),
+    "refused": ([reply(body(403, "Forbidden", "no right"), status=403)], BindFailed(UID, "no right")),
+    "gone": ([reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found')),
+    "bound elsewhere": (
+        [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
+        BindFailed(
+            UID,
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
         ),
-        pytest.param(
-            [reply(body(404, "NotFound", "x"), status=404)], BindFailed(UID, 'pods "p" not found'), id="gone"
-        ),
-        pytest.param(
-            [reply(body(409, "Conflict", "x"), status=409), on("b", UID)],
-            BindFailed(
-                UID,
-                'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "b"',
-            ),
-            id="bound elsewhere",
-        ),
-    ],
-)
+    ),
+}
+
+
+@pytest.mark.parametrize(("answers", "stimulus"), RESULTS.values(), ids=RESULTS)
 async def test_a_bind_has_one_result(answers: list[object], stimulus: Stimulus) -> None:
     """With the text of upstream's condition."""
     async with scripted(*answers) as script, bench(script) as made:
@@ -137,11 +132,7 @@ async def test_a_bind_waits_for_the_condition_in_flight() -> None:
     """PodScheduled=False is never written after the pod got its node."""
     release = asyncio.Event()
 
-    async def slowly(request: object, script: object) -> object:
-        await release.wait()
-        return await reply()(request, script)
-
-    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+    async with scripted(held(release, reply()), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             made.outbox.execute(PatchCondition(waiting(), "Unschedulable", "m"))
             await script.until_received(1)
@@ -155,11 +146,7 @@ async def test_events_are_written_when_no_bind_is_in_flight() -> None:
     """The bind matters more."""
     release = asyncio.Event()
 
-    async def slowly(request: object, script: object) -> object:
-        await release.wait()
-        return await reply(status=201)(request, script)
-
-    async with scripted(slowly, reply(status=201)) as script, bench(script) as made:
+    async with scripted(held(release, reply(status=201)), reply(status=201)) as script, bench(script) as made:
         async with asyncio.timeout(5.0):
             made.outbox.execute(Bind(waiting(), "a"))
             made.outbox.execute(EmitEvent(waiting(), "Normal", "Scheduled", "Binding", "why"))
@@ -176,8 +163,7 @@ async def test_an_event_names_its_profile_and_host() -> None:
     """reportingController is the pod's schedulerName."""
     async with scripted(reply(status=201)) as script, bench(script) as made:
         made.outbox.execute(EmitEvent(waiting(), "Warning", "FailedScheduling", "Scheduling", "why"))
-        async with asyncio.timeout(5.0):
-            await script.until_received(1)
+        await script.until_received(1)
     event = json.loads(script.received[0].body)
     assert (event["reportingController"], event["reportingInstance"]) == (NAME, f"{NAME}-host")
     assert (event["regarding"]["uid"], event["regarding"]["apiVersion"], event["note"]) == (UID, "v1", "why")

@@ -88,18 +88,18 @@ def test_the_second_patches_a_series_and_further_ones_are_only_counted():
     assert [json.loads(write.request.body)["series"]["count"] for write in series.refresh()] == [7]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(key_of(rv="6"), id="another version of the pod"),
-        pytest.param(key_of(name="q"), id="another pod"),
-        pytest.param(key_of(type="Normal"), id="another type"),
-        pytest.param(key_of(reason="Scheduled"), id="another reason"),
-        pytest.param(key_of(action="Binding"), id="another action"),
-        pytest.param(key_of(reporting_controller="b"), id="another profile"),
-        pytest.param(key_of(related=ObjectReference("Node", "", "n", "v")), id="another related object"),
-    ],
-)
+OTHERS = {
+    "another version of the pod": key_of(rv="6"),
+    "another pod": key_of(name="q"),
+    "another type": key_of(type="Normal"),
+    "another reason": key_of(reason="Scheduled"),
+    "another action": key_of(action="Binding"),
+    "another profile": key_of(reporting_controller="b"),
+    "another related object": key_of(related=ObjectReference("Node", "", "n", "v")),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_a_difference_in_more_than_the_note_is_another_event(other):
     """Two creations with two names, even in the same nanosecond."""
     series = EventSeries()
@@ -148,14 +148,14 @@ def test_the_table_is_bounded():
     assert observed(series, key_of("a"), "note", 2.0).request.method == "POST"
 
 
-@pytest.mark.parametrize(
-    ("name", "namespace"),
-    [
-        pytest.param("a" * 250, "default", id="too long with its time"),
-        pytest.param("A_b", "default", id="no DNS subdomain"),
-        pytest.param("n1", "", id="an object outside namespaces"),
-    ],
-)
+NAMES = {
+    "too long with its time": ("a" * 250, "default"),
+    "no DNS subdomain": ("A_b", "default"),
+    "an object outside namespaces": ("n1", ""),
+}
+
+
+@pytest.mark.parametrize(("name", "namespace"), NAMES.values(), ids=NAMES)
 def test_names_and_namespaces_are_always_valid(name, namespace):
     """A UUID if the object's name is unsuitable; `default` if it has no namespace."""
     write = observed(EventSeries(), key_of(name, namespace=namespace), "note", 1.0)
@@ -164,15 +164,15 @@ def test_names_and_namespaces_are_always_valid(name, namespace):
     assert len(metadata["name"]) == (36 if namespace else len("n1.3b9aca00"))
 
 
-@pytest.mark.parametrize(
-    ("text", "bounded"),
-    [
-        pytest.param("x" * 1024, "x" * 1024, id="fits"),
-        pytest.param("x" * 1025, "x" * 1020 + " ...", id="cut"),
-        pytest.param("é" * 513, "é" * 510 + " ...", id="counted in bytes"),
-        pytest.param("x" + "é" * 512, "x" + "é" * 509 + " ...", id="never inside a character"),
-    ],
-)
+NOTES = {
+    "fits": ("x" * 1024, "x" * 1024),
+    "cut": ("x" * 1025, "x" * 1020 + " ..."),
+    "counted in bytes": ("é" * 513, "é" * 510 + " ..."),
+    "never inside a character": ("x" + "é" * 512, "x" + "é" * 509 + " ..."),
+}
+
+
+@pytest.mark.parametrize(("text", "bounded"), NOTES.values(), ids=NOTES)
 def test_notes_fit_the_api(text, bounded):
     """1024 bytes."""
     assert bounded_text(text, 1024) == bounded

@@ -64,74 +64,61 @@ async def written(script: Script, instruction: WriteReservation, **options: Any)
         return await ReservationWriter(client, pause=binder.pause, **options).write(instruction)
 
 
-@pytest.mark.parametrize(
-    ("answers", "versions", "problem", "requests"),
-    [
-        pytest.param([DONE, TAKEN], ("9", "10"), "", f"PATCH {V} PATCH {C}", id="all written"),
-        pytest.param([MODIFIED, stored("7")], (), "modified", f"PATCH {V} GET {V}", id="another was faster"),
-        pytest.param(
-            [MODIFIED, stored("7", ref={**OURS, "uid": "old"})],
-            (),
-            "modified",
-            f"PATCH {V} GET {V}",
-            id="another claim of that name was faster",
-        ),
-        pytest.param(
-            [MODIFIED, stored("7", ref=OURS), TAKEN],
-            ("7", "10"),
-            "",
-            f"PATCH {V} GET {V} PATCH {C}",
-            id="conflict with ourselves",
-        ),
-        pytest.param(
-            [DONE, MODIFIED, stored("8", annotations={}, uid="default-d")],
-            ("9",),
-            "modified",
-            f"PATCH {V} PATCH {C} GET {C}",
-            id="the second fails",
-        ),
-        pytest.param(
-            [DONE, MODIFIED, stored("8", annotations=SELECTED, uid="another")],
-            ("9",),
-            "modified",
-            f"PATCH {V} PATCH {C} GET {C}",
-            id="a claim made anew",
-        ),
-        pytest.param(
-            [lost(), stored("6", ref=OURS), TAKEN],
-            ("6", "10"),
-            "",
-            f"PATCH {V} GET {V} PATCH {C}",
-            id="answer lost, written",
-        ),
-        pytest.param(
-            [lost(), stored("5"), DONE, TAKEN],
-            ("9", "10"),
-            "",
-            f"PATCH {V} GET {V} PATCH {V} PATCH {C}",
-            id="answer lost, as before: sent again",
-        ),
-        pytest.param(
-            [refusal(500), refusal(503), stored("5"), DONE, TAKEN],
-            ("9", "10"),
-            "",
-            f"PATCH {V} GET {V} GET {V} PATCH {V} PATCH {C}",
-            id="read until it is answered",
-        ),
-        pytest.param([refusal(404, message="gone")], (), "gone", f"PATCH {V}", id="deleted"),
-        pytest.param(
-            [lost(), refusal(404, message="gone")], (), "gone", f"PATCH {V} GET {V}", id="lost, deleted"
-        ),
-        pytest.param([refusal(403)], (), "no", f"PATCH {V}", id="forbidden"),
-        pytest.param(
-            [refusal(500, message="down"), refusal(403)], (), "down", f"PATCH {V} GET {V}", id="unreadable"
-        ),
-        pytest.param(
-            [refusal(429), DONE, TAKEN], ("9", "10"), "", f"PATCH {V} PATCH {V} PATCH {C}", id="throttled"
-        ),
-        pytest.param([refusal(429)] * MAX_POSTS, (), "no", " ".join([f"PATCH {V}"] * MAX_POSTS), id="busy"),
-    ],
-)
+ANSWERS = {
+    "all written": ([DONE, TAKEN], ("9", "10"), "", f"PATCH {V} PATCH {C}"),
+    "another was faster": ([MODIFIED, stored("7")], (), "modified", f"PATCH {V} GET {V}"),
+    "another claim of that name was faster": (
+        [MODIFIED, stored("7", ref={**OURS, "uid": "old"})],
+        (),
+        "modified",
+        f"PATCH {V} GET {V}",
+    ),
+    "conflict with ourselves": (
+        [MODIFIED, stored("7", ref=OURS), TAKEN],
+        ("7", "10"),
+        "",
+        f"PATCH {V} GET {V} PATCH {C}",
+    ),
+    "the second fails": (
+        [DONE, MODIFIED, stored("8", annotations={}, uid="default-d")],
+        ("9",),
+        "modified",
+        f"PATCH {V} PATCH {C} GET {C}",
+    ),
+    "a claim made anew": (
+        [DONE, MODIFIED, stored("8", annotations=SELECTED, uid="another")],
+        ("9",),
+        "modified",
+        f"PATCH {V} PATCH {C} GET {C}",
+    ),
+    "answer lost, written": (
+        [lost(), stored("6", ref=OURS), TAKEN],
+        ("6", "10"),
+        "",
+        f"PATCH {V} GET {V} PATCH {C}",
+    ),
+    "answer lost, as before: sent again": (
+        [lost(), stored("5"), DONE, TAKEN],
+        ("9", "10"),
+        "",
+        f"PATCH {V} GET {V} PATCH {V} PATCH {C}",
+    ),
+    "read until it is answered": (
+        [refusal(500), refusal(503), stored("5"), DONE, TAKEN],
+        ("9", "10"),
+        "",
+        f"PATCH {V} GET {V} GET {V} PATCH {V} PATCH {C}",
+    ),
+    "deleted": ([refusal(404, message="gone")], (), "gone", f"PATCH {V}"),
+    "lost, deleted": ([lost(), refusal(404, message="gone")], (), "gone", f"PATCH {V} GET {V}"),
+    "forbidden": ([refusal(403)], (), "no", f"PATCH {V}"),
+    "unreadable": ([refusal(500, message="down"), refusal(403)], (), "down", f"PATCH {V} GET {V}"),
+    "throttled": ([refusal(429), DONE, TAKEN], ("9", "10"), "", f"PATCH {V} PATCH {V} PATCH {C}"),
+    "busy": ([refusal(429)] * MAX_POSTS, (), "no", " ".join([f"PATCH {V}"] * MAX_POSTS)),
+}
+
+
+@pytest.mark.parametrize(("answers", "versions", "problem", "requests"), ANSWERS.values(), ids=ANSWERS)
 async def test_a_write_ends_once(
     answers: list[Any], versions: tuple[str, ...], problem: str, requests: str
 ) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -75,6 +76,14 @@ class Bench:
         self.driver.now_s += self.tick_s
         return self.driver.now_s
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the loop, and stop it at the end without grace."""
+        task = asyncio.create_task(self.loop.run())
+        yield
+        self.loop.stop(0.0)
+        await task
+
     async def turns(self) -> None:
         """Let the loop run until it waits."""
         for _ in range(20):
@@ -86,15 +95,13 @@ async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    assert bench.kept.bound() == []
-    bench.is_ready = True
-    bench.inbox.nudge()
-    await bench.turns()
-    assert bench.kept.bound() == ["p"]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == []
+        bench.is_ready = True
+        bench.inbox.nudge()
+        await bench.turns()
+        assert bench.kept.bound() == ["p"]
 
 
 async def test_readiness_without_a_nudge_is_found_within_a_second() -> None:
@@ -102,30 +109,26 @@ async def test_readiness_without_a_nudge_is_found_within_a_second() -> None:
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.is_ready = True
+    async with bench.running():
+        await bench.turns()
+        bench.is_ready = True
 
-    async def bound() -> list[str]:
-        return bench.kept.bound()
+        async def bound() -> list[str]:
+            return bench.kept.bound()
 
-    assert await until(bound, timeout_s=5.0) == ["p"]
-    bench.loop.stop(0.0)
-    await running
+        assert await until(bound, timeout_s=5.0) == ["p"]
 
 
 async def test_binds_in_flight_are_bounded() -> None:
     """At the limit, the next cycle waits for an answer."""
     bench = Bench(max_binding=2)
     pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    assert bench.kept.bound() == ["a", "b"]
-    bench.inbox.put_now(BindDone(pods[0].uid))
-    await bench.turns()
-    assert bench.kept.bound() == ["a", "b", "c"]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == ["a", "b"]
+        bench.inbox.put_now(BindDone(pods[0].uid))
+        await bench.turns()
+        assert bench.kept.bound() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(("namespace_share", "is_behind"), [(0.05, True), (0.0, False)])
@@ -136,15 +139,13 @@ async def test_what_a_namespace_uses_is_held_against_it(namespace_share: float, 
         bench.driver.pod(f"first-{number}", namespace="many")
     bench.driver.pod("last", namespace="few")
     bench.tick_s = 0.2
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bound = bench.kept.bound()
-    assert len(bound) == 11
-    assert [name for name in bound if name != "last"] == [f"first-{number}" for number in range(10)]
-    assert (bound.index("last") < 5) is is_behind
-    assert bound[0] == "first-0"
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        bound = bench.kept.bound()
+        assert len(bound) == 11
+        assert [name for name in bound if name != "last"] == [f"first-{number}" for number in range(10)]
+        assert (bound.index("last") < 5) is is_behind
+        assert bound[0] == "first-0"
 
 
 async def test_a_sweep_goes_on_until_it_has_ended() -> None:
@@ -153,19 +154,17 @@ async def test_a_sweep_goes_on_until_it_has_ended() -> None:
     label_sets = bench.driver.state.label_sets
     for number in range(1300):
         label_sets.of("default", {"job": str(number)})
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    for _ in range(3):
-        bench.driver.now_s += 60.0
-        bench.inbox.nudge()
+    async with bench.running():
         await bench.turns()
-        while bench.driver.machine.is_sweeping:
-            bench.driver.now_s += 0.05
+        for _ in range(3):
+            bench.driver.now_s += 60.0
             bench.inbox.nudge()
             await bench.turns()
-    assert len(label_sets) == 0
-    bench.loop.stop(0.0)
-    await running
+            while bench.driver.machine.is_sweeping:
+                bench.driver.now_s += 0.05
+                bench.inbox.nudge()
+                await bench.turns()
+        assert len(label_sets) == 0
 
 
 async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
@@ -173,14 +172,12 @@ async def test_a_burst_has_few_cycles_and_other_tasks_run_after_it() -> None:
     bench = Bench(max_binding=100)
     for number in range(40):
         bench.driver.pod(f"p{number}")
-    running = asyncio.create_task(bench.loop.run())
-    n_bound = [0]
-    while n_bound[-1] < 40:
-        await asyncio.sleep(0)
-        n_bound.append(len(bench.kept.bound()))
-    assert [b - a for a, b in pairwise(n_bound) if b > a] == [16, 16, 8]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        n_bound = [0]
+        while n_bound[-1] < 40:
+            await asyncio.sleep(0)
+            n_bound.append(len(bench.kept.bound()))
+        assert [b - a for a, b in pairwise(n_bound) if b > a] == [16, 16, 8]
 
 
 async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None:
@@ -192,11 +189,9 @@ async def test_a_burst_ends_after_milliseconds_however_slow_cycles_are() -> None
 
     bench.on_asked = take_a_millisecond
     pods = [bench.driver.pod(name) for name in "abcdefgh"]
-    running = asyncio.create_task(bench.loop.run())
-    await asyncio.sleep(0)
-    assert 4 <= len(bench.kept.bound()) < len(pods)
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert 4 <= len(bench.kept.bound()) < len(pods)
 
 
 async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> None:
@@ -209,19 +204,17 @@ async def test_failed_attempts_end_at_once_and_binds_start_after_the_burst() -> 
     bench.on_asked = take_a_millisecond
     for name in "abc":
         bench.driver.pod(name, containers=[container(requests={"cpu": "64" if name == "b" else "0"})])
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    told = [
-        one.pod.name
-        for one in bench.kept.ordered
-        if isinstance(one, Bind | Attempted | EmitEvent | PatchCondition)
-    ]
-    assert told == ["b"] * (len(told) - 2) + ["a", "c"]
-    (attempt,) = [one for one in bench.kept.ordered if isinstance(one, Attempted)]
-    # The cycle begins before the readiness check, and the next one a millisecond later.
-    assert bench.kept.at_s[bench.kept.ordered.index(attempt)] == pytest.approx(attempt.started_s + 0.001)
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        told = [
+            one.pod.name
+            for one in bench.kept.ordered
+            if isinstance(one, Bind | Attempted | EmitEvent | PatchCondition)
+        ]
+        assert told == ["b"] * (len(told) - 2) + ["a", "c"]
+        (attempt,) = [one for one in bench.kept.ordered if isinstance(one, Attempted)]
+        # The cycle begins before the readiness check, and the next one a millisecond later.
+        assert bench.kept.at_s[bench.kept.ordered.index(attempt)] == pytest.approx(attempt.started_s + 0.001)
 
 
 async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it() -> None:
@@ -239,12 +232,10 @@ async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it(
             bench.driver.node("larger", allocatable={"cpu": "65"})
 
     bench.on_asked = wake_all_behind_the_first
-    running = asyncio.create_task(bench.loop.run())
-    await asyncio.sleep(0)
-    assert bench.driver.machine.has_backlog
-    assert bench.kept.bound() == ["a"]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert bench.driver.machine.has_backlog
+        assert bench.kept.bound() == ["a"]
 
 
 async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
@@ -257,11 +248,9 @@ async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
     bench.on_asked = lose_the_lease_after_one
     for name in "abc":
         bench.driver.pod(name)
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    assert bench.kept.bound() == ["a"]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        assert bench.kept.bound() == ["a"]
 
 
 async def test_stop_waits_for_the_answers_and_no_longer() -> None:
@@ -311,14 +300,12 @@ async def test_other_tasks_run_during_a_flood_of_stimuli() -> None:
     """A thousand changes are handled in slices."""
     bench = Bench()
     await bench.inbox.put(PodGone(f"uid-{number}") for number in range(1000))
-    running = asyncio.create_task(bench.loop.run())
-    lengths: set[int] = set()
-    while len(bench.inbox):
-        lengths.add(len(bench.inbox))
-        await asyncio.sleep(0)
-    assert len(lengths) >= 10
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        lengths: set[int] = set()
+        while len(bench.inbox):
+            lengths.add(len(bench.inbox))
+            await asyncio.sleep(0)
+        assert len(lengths) >= 10
 
 
 async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
@@ -326,17 +313,15 @@ async def test_a_loop_that_misses_its_wake_up_is_stalled() -> None:
     bench = Bench()
     bench.is_ready = False
     bench.driver.pod("p")
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    bench.driver.now_s += 1000.0
-    assert not bench.loop.is_stalled(180.0), "nothing can be tried yet"
-    bench.is_ready = True
-    assert bench.loop.is_stalled(180.0)
-    bench.inbox.nudge()
-    await bench.turns()
-    assert not bench.loop.is_stalled(180.0)
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        bench.driver.now_s += 1000.0
+        assert not bench.loop.is_stalled(180.0), "nothing can be tried yet"
+        bench.is_ready = True
+        assert bench.loop.is_stalled(180.0)
+        bench.inbox.nudge()
+        await bench.turns()
+        assert not bench.loop.is_stalled(180.0)
 
 
 async def test_other_tasks_run_while_an_event_wakes_thousands_of_pods() -> None:
@@ -348,20 +333,18 @@ async def test_other_tasks_run_while_an_event_wakes_thousands_of_pods() -> None:
     while bench.driver.machine.has_work():
         bench.driver.cycle()
     bench.driver.now_s += 60.0
-    running = asyncio.create_task(bench.loop.run())
-    await bench.turns()
-    big = decode_node(json.dumps(node("big", allocatable={"cpu": "64"})).encode())
-    await bench.inbox.put([NodeSeen(big), PodGone("nobody")])
-    awake: list[int] = []
-    while not bench.kept.bound():
-        awake.append(bench.driver.machine.queue.depths()["active"])
-        await asyncio.sleep(0)
-    steps = sorted(set(awake))
-    assert len(steps) >= 8
-    assert max(after - before for before, after in pairwise(steps)) <= UNITS_PER_STEP
-    assert bench.kept.bound() == ["p1999"]
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await bench.turns()
+        big = decode_node(json.dumps(node("big", allocatable={"cpu": "64"})).encode())
+        await bench.inbox.put([NodeSeen(big), PodGone("nobody")])
+        awake: list[int] = []
+        while not bench.kept.bound():
+            awake.append(bench.driver.machine.queue.depths()["active"])
+            await asyncio.sleep(0)
+        steps = sorted(set(awake))
+        assert len(steps) >= 8
+        assert max(after - before for before, after in pairwise(steps)) <= UNITS_PER_STEP
+        assert bench.kept.bound() == ["p1999"]
 
 
 async def test_a_slice_ends_after_milliseconds_however_slow_stimuli_are() -> None:
@@ -375,11 +358,9 @@ async def test_a_slice_ends_after_milliseconds_however_slow_stimuli_are() -> Non
 
     bench.loop._on_handled = handle
     await bench.inbox.put(PodGone(f"uid-{number}") for number in range(50))
-    running = asyncio.create_task(bench.loop.run())
-    await asyncio.sleep(0)
-    assert 1 <= len(gone) <= 6
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        await asyncio.sleep(0)
+        assert 1 <= len(gone) <= 6
 
 
 async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
@@ -404,20 +385,18 @@ async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
 
     disable_full_collections()
     gc.callbacks.append(note)
-    running = asyncio.create_task(bench.loop.run())
-    try:
-        big = decode_node(json.dumps(node("big", allocatable={"cpu": "65"})).encode())
-        await bench.inbox.put([NodeSeen(big)])
-        await until(lambda: _is_idle(bench), what="every pod was tried again", timeout_s=30.0)
-    finally:
-        gc.callbacks.remove(note)
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-    assert bench.driver.machine.n_binding == 1
-    assert max(young) < 2_500
-    assert max(middle) < 5_000
-    bench.loop.stop(0.0)
-    await running
+    async with bench.running():
+        try:
+            big = decode_node(json.dumps(node("big", allocatable={"cpu": "65"})).encode())
+            await bench.inbox.put([NodeSeen(big)])
+            await until(lambda: _is_idle(bench), what="every pod was tried again", timeout_s=30.0)
+        finally:
+            gc.callbacks.remove(note)
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
+        assert bench.driver.machine.n_binding == 1
+        assert max(young) < 2_500
+        assert max(middle) < 5_000
 
 
 async def _is_idle(bench: Bench) -> bool:

@@ -67,66 +67,53 @@ async def _evicted(
 PATCH, DELETE = f"PATCH {PATH}/status", f"DELETE {PATH}"
 
 
-@pytest.mark.parametrize(
-    ("answers", "fate", "requests"),
-    [
-        pytest.param([reply(), reply()], VictimFate.DELETED, [PATCH, DELETE], id="deleted"),
-        pytest.param([refusal(404)], VictimFate.GONE, [PATCH], id="gone before"),
-        pytest.param([reply(), refusal(404)], VictimFate.GONE, [PATCH, DELETE], id="gone meanwhile"),
-        pytest.param(
-            [reply(), refusal(409, OTHER_UID)], VictimFate.GONE, [PATCH, DELETE], id="another pod of its name"
-        ),
-        pytest.param(
-            [reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE], id="a lost answer: again"
-        ),
-        pytest.param(
-            [reply(), lost(), refusal(404)],
-            VictimFate.DELETED,
-            [PATCH, DELETE, DELETE],
-            id="a lost answer to what deleted it",
-        ),
-        pytest.param(
-            [reply(), refusal(504), refusal(409, OTHER_UID)],
-            VictimFate.DELETED,
-            [PATCH, DELETE, DELETE],
-            id="a late answer, and another pod of its name",
-        ),
-        pytest.param(
-            [reply(), refusal(429, "busy"), refusal(404)],
-            VictimFate.GONE,
-            [PATCH, DELETE, DELETE],
-            id="gone while the server was busy",
-        ),
-        pytest.param(
-            [lost(), refusal(404)], VictimFate.GONE, [PATCH, PATCH], id="gone after a lost condition"
-        ),
-        pytest.param(
-            [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
-            VictimFate.DELETED,
-            [PATCH, PATCH, DELETE],
-            id="a busy server",
-        ),
-        pytest.param(
-            [refusal(409, "the object has been modified"), reply(), reply()],
-            VictimFate.DELETED,
-            [PATCH, PATCH, DELETE],
-            id="another writer of the status",
-        ),
-        pytest.param(
-            [reply(), refusal(500), refusal(409, "a webhook is in the way")],
-            VictimFate.FAILED,
-            [PATCH, DELETE, DELETE],
-            id="a conflict that is not about the uid",
-        ),
-        pytest.param([refusal(403, "rbac")], VictimFate.FAILED, [PATCH], id="not allowed to"),
-        pytest.param(
-            [reply(), *[refusal(500)] * MAX_POSTS],
-            VictimFate.FAILED,
-            [PATCH, *[DELETE] * MAX_POSTS],
-            id="a server that fails",
-        ),
-    ],
-)
+ANSWERS = {
+    "deleted": ([reply(), reply()], VictimFate.DELETED, [PATCH, DELETE]),
+    "gone before": ([refusal(404)], VictimFate.GONE, [PATCH]),
+    "gone meanwhile": ([reply(), refusal(404)], VictimFate.GONE, [PATCH, DELETE]),
+    "another pod of its name": ([reply(), refusal(409, OTHER_UID)], VictimFate.GONE, [PATCH, DELETE]),
+    "a lost answer: again": ([reply(), lost(), reply()], VictimFate.DELETED, [PATCH, DELETE, DELETE]),
+    "a lost answer to what deleted it": (
+        [reply(), lost(), refusal(404)],
+        VictimFate.DELETED,
+        [PATCH, DELETE, DELETE],
+    ),
+    "a late answer, and another pod of its name": (
+        [reply(), refusal(504), refusal(409, OTHER_UID)],
+        VictimFate.DELETED,
+        [PATCH, DELETE, DELETE],
+    ),
+    "gone while the server was busy": (
+        [reply(), refusal(429, "busy"), refusal(404)],
+        VictimFate.GONE,
+        [PATCH, DELETE, DELETE],
+    ),
+    "gone after a lost condition": ([lost(), refusal(404)], VictimFate.GONE, [PATCH, PATCH]),
+    "a busy server": (
+        [refusal(429, "busy", **{"Retry-After": "1"}), reply(), reply()],
+        VictimFate.DELETED,
+        [PATCH, PATCH, DELETE],
+    ),
+    "another writer of the status": (
+        [refusal(409, "the object has been modified"), reply(), reply()],
+        VictimFate.DELETED,
+        [PATCH, PATCH, DELETE],
+    ),
+    "a conflict that is not about the uid": (
+        [reply(), refusal(500), refusal(409, "a webhook is in the way")],
+        VictimFate.FAILED,
+        [PATCH, DELETE, DELETE],
+    ),
+    "not allowed to": ([refusal(403, "rbac")], VictimFate.FAILED, [PATCH]),
+    "a server that fails": (
+        [reply(), *[refusal(500)] * MAX_POSTS],
+        VictimFate.FAILED,
+        [PATCH, *[DELETE] * MAX_POSTS],
+    ),
+}
+
+
+@pytest.mark.parametrize(("answers", "fate", "requests"), ANSWERS.values(), ids=ANSWERS)
 async def test_every_answer_has_a_fate(answers: list[Any], fate: VictimFate, requests: list[str]) -> None:
     ended, sent, _, told = await _evicted(answers)
     assert (ended.preemptor_uid, ended.victim_uid, ended.fate) == (HIGH.uid, LOW.uid, fate)

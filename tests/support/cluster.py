@@ -47,10 +47,20 @@ class Cluster:
             settings["containers"] = [build.container(requests={"cpu": cpu})]
         spec = {"schedulerName": scheduler, **settings.pop("spec", {})}
         pod = build.pod(name, namespace=self.api.namespace, spec=spec, **settings)
-        pod["metadata"].pop("uid")
-        pod.pop("status")
-        stored: Json = (await self.api.post(self.api.pods(), pod)).ok
+        return await self.create(self.api.pods(), pod)
+
+    async def create(self, path: str, made: Json) -> Json:
+        """Create the object without the fields that the server writes, and return it as stored."""
+        made["metadata"].pop("uid", None)
+        made.pop("status", None)
+        stored: Json = (await self.api.post(path, made)).ok
         return stored
+
+    async def add_priority_class(self, name: str, value: int, **more: str) -> None:
+        """Create the class, unless an earlier test has."""
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        made = {**kind, "metadata": {"name": name}, "value": value, **more}
+        await self.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", made)
 
     async def delete_pod(self, name: str) -> None:
         """Delete the pod without grace."""
@@ -68,6 +78,10 @@ class Cluster:
         """Return all pods of the namespace."""
         found: list[Json] = (await self.api.get(self.api.pods())).ok["items"]
         return found
+
+    async def n_bound(self) -> int:
+        """Return how many pods of the namespace have a node."""
+        return sum("nodeName" in pod["spec"] for pod in await self.pods())
 
     async def node_of(self, name: str, *, timeout_s: float = TIMEOUT_S) -> str:
         """Wait until the pod is bound and return its node."""

@@ -1,7 +1,9 @@
 """An HTTP server that answers each request with the next step of a script and records the requests."""
 
 import asyncio
+import ssl
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from scheduler.kube.client import KubeClient
-from scheduler.kube.credentials import Credentials, Endpoint, Identity
+from scheduler.kube.credentials import Credentials, Endpoint
+from scheduler.kube.login import Identity
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,10 @@ class Script:
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_received(self, n_requests):
-        while len(self.received) < n_requests:
-            self.more.clear()
-            await self.more.wait()
+        async with asyncio.timeout(10.0):
+            while len(self.received) < n_requests:
+                self.more.clear()
+                await self.more.wait()
 
     async def answer(self, request):
         self.received.append(
@@ -77,6 +81,16 @@ def silence():
     return answer
 
 
+def held(release, answer):
+    """Give the answer after the event."""
+
+    async def give(request, script):
+        await release.wait()
+        return await answer(request, script)
+
+    return give
+
+
 def stream(*lines, then="end", end=b"\n"):
     """Send these lines of a watch, then end it normally, abort it, or keep it open and silent."""
 
@@ -96,18 +110,28 @@ def stream(*lines, then="end", end=b"\n"):
 
 
 @asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Yield the address of a server that answers every request in this way."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    server = TestServer(app, scheme="https" if tls else "http")
+    await server.start_server(ssl=tls)
+    try:
+        yield str(server.make_url("")).rstrip("/")
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
 async def scripted(*answers):
     script = Script(deque(answers))
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", script.answer)
-    server = TestServer(app)
-    await server.start_server()
-    script.url = str(server.make_url("")).rstrip("/")
-    try:
-        yield script
-    finally:
-        script.stopping.set()
-        await server.close()
+    async with answering(script.answer) as script.url:
+        try:
+            yield script
+        finally:
+            script.stopping.set()
 
 
 def anonymous(url):

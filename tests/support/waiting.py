@@ -1,5 +1,7 @@
 """Waits for conditions instead of times."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -29,6 +31,25 @@ async def until(
         )
         await asyncio.sleep(_PERIOD_S)
     return answer
+
+
+class Turns:
+    """Counts in `n` how often other tasks may run inside the context."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    async def __aenter__(self) -> Turns:
+        self._counting = asyncio.create_task(self._count())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._counting.cancel()
+
+    async def _count(self) -> None:
+        while True:
+            self.n += 1
+            await asyncio.sleep(0)
 
 
 async def until_written(store: Store, holds: Callable[[], object]) -> None:

@@ -1,0 +1,41 @@
+"""The commands, called in this process, and embedded clusters for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from scheduler.cli.main import main
+from scheduler.devcluster.cluster import DevCluster
+
+#: Takes arguments; returns exit code, standard output and standard error.
+Called: TypeAlias = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def called(capsys: pytest.CaptureFixture[str]) -> Called:
+    """Return a function that runs a command in a thread with its own event loop."""
+
+    async def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = await asyncio.to_thread(main, list(arguments))
+        except SystemExit as ended:
+            code = int(str(ended.code))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@asynccontextmanager
+async def embedded(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[DevCluster, str]]:
+    """Yield a cluster and its kubeconfig."""
+    async with DevCluster(**settings) as cluster:
+        cluster.write_kubeconfig(tmp_path / "kubeconfig")
+        yield cluster, str(tmp_path / "kubeconfig")
