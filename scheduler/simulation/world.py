@@ -6,7 +6,8 @@ A machine and the rest of the cluster around it: each instruction of the machine
                                 `--------- stimuli ---------'
 
 The clock is virtual: time passes only in `run`, from one moment for which the machine waits to the next. No bind and no
-write fails, evicted pods are gone at once and nothing makes them anew, and no autoscaler adds a node.
+write fails, evicted pods are gone at once and nothing makes them anew, and no autoscaler adds a node. Terminating pods
+are gone once a pod that may preempt them finds no node: the scheduler lets that pod wait for their end.
 """
 
 from __future__ import annotations
@@ -177,6 +178,7 @@ class World:
         """
         end_s = self.now_s + limit_s
         self._run_cycles()
+        self._end_terminating()
         while self.unbound:
             wake_s, latest_s = self.machine.next_wake_s(self.now_s), max(end_s, self._backoffs_end_s())
             if wake_s is None or wake_s > latest_s:
@@ -185,6 +187,21 @@ class World:
             self._run_cycles()
             if wake_s == latest_s:
                 return
+
+    def _end_terminating(self) -> None:
+        """Let the terminating pods leave that the pods without a node may preempt, and these be tried again."""
+        waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
+        if not waiting:
+            return
+        priority = max(pod.priority for pod in waiting)
+        ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
+        ended = [pod for pod in ended if pod.priority < priority]
+        for pod in ended:
+            self._reversals.append(PodSeen(pod))
+            self.process(PodGone(pod.uid))
+        if ended:
+            self._room_made_s.update((pod.uid, self.now_s) for pod in waiting)
+            self._run_cycles()
 
     def _backoffs_end_s(self) -> float:
         """Return until when the pods wait that others were evicted for, and that are to be tried again."""

@@ -80,6 +80,20 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
     assert [one.disruptions_allowed for one in world.state.budgets.within("default")] == [0]
 
 
+@pytest.mark.parametrize("more", [[], [running("low", "a1")]], ids=["alone", "beside-a-victim"])
+def test_a_pod_that_waits_for_the_end_of_terminating_pods_is_placed(more: list[Json]) -> None:
+    """Those of its own priority it does not preempt, and the world keeps them."""
+    ending = running("ending", "a1", cpu="2", terminating=True)
+    equal = running("equal", "a2", cpu="2", priority=9, terminating=True)
+    world = world_of(Cluster(zoned("a1 a2", allocatable={"cpu": "3", "pods": "9"}), [ending, equal, *more]))
+    placed = place_replicas([pending(f"high{n}", cpu="3", priority=9) for n in (1, 2)], world)
+    assert [(pod.name, node_name) for pod, node_name in placed.pods] == [("high1", "a1")]
+    assert [victim.name for victim in placed.victims] == ["low"] * len(more)
+    world.take_back()
+    assert {pod.pod.name for pod in world.state.placed.values()} == {"ending", "equal", *["low"] * len(more)}
+    assert differences(world.state) == []
+
+
 def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:
     """Also where pods are not popped from the backoff queue, and all evictions are awaited before the report."""
     off = {Gate.SCHEDULER_POP_FROM_BACKOFF_Q: False, Gate.SCHEDULER_ASYNC_PREEMPTION: False}
@@ -182,8 +196,13 @@ def copies(pod: Json, seed: int) -> list[Pod]:
 
 
 def by_hand(driver: Driver, pod: Pod) -> None:
-    """Create the pod and run its cycles, with the answers that a server without other clients gives."""
+    """Create the pod and run its cycles."""
     driver.handle(PodSeen(pod))
+    run_by_hand(driver, pod)
+
+
+def run_by_hand(driver: Driver, pod: Pod) -> None:
+    """Run the pod's cycles, with the answers that a server without other clients gives."""
     shown = {pod.uid: pod}
     while driver.machine.has_work():
         instructions = driver.handle(CycleDue())
@@ -219,6 +238,11 @@ def test_simulated_replicas_go_where_a_machine_binds_them_one_after_the_other(bl
         placed = place_replicas(pods, world, go_on=True)
         for replica in pods:
             by_hand(driver, replica)
+            if replica.uid not in driver.state.placed and replica.may_preempt:
+                for ending in [one.pod for one in driver.state.placed.values() if one.pod.terminating]:
+                    if ending.priority < replica.priority:
+                        driver.handle(PodGone(ending.uid))
+                run_by_hand(driver, replica)
             if replica.uid not in driver.state.placed:
                 driver.handle(PodGone(replica.uid))
         expected = {uid: placed.pod.node_name for uid, placed in driver.state.placed.items()}
