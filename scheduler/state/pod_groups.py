@@ -38,8 +38,8 @@ class PodGroups:
         group = pod.group
         if group is None or group.key.kind not in self._served:
             return None
-        found = self._objects.get(group.key)
-        return None if found is not None and found.min_count == 1 and not found.topology_key else group.key
+        known = self._objects.get(group.key)
+        return None if known is not None and known.min_count == 1 and not known.topology_key else group.key
 
     def without_members(self) -> PodGroups:
         """Return a copy of the groups without their members."""
@@ -65,9 +65,9 @@ class PodGroups:
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """Return the group: its object, or what its members say; None if it is not known how many it needs."""
-        found = self._objects.get(key)
-        if found is not None or key.kind is not GroupKind.OWN:
-            return found
+        known = self._objects.get(key)
+        if known is not None or key.kind is not GroupKind.OWN:
+            return known
         counts = [
             pod.group.min_count
             for pod in (*self.pending(key), *self.placed(key))

@@ -14,7 +14,7 @@ from scheduler.framework.events import (
     always,
     never,
 )
-from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pod_queue import KeptOut, PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import SubQueue
 from tests.queueing.build import pod
@@ -241,7 +241,7 @@ def test_a_pod_whose_backoff_is_over_becomes_active_at_once():
 def test_a_move_can_be_restricted_to_some_pods():
     queue = queue_of(pod("low"), pod("high", priority=1))
     high, low = reject(queue, "NodeName"), reject(queue, "NodeName")
-    queue.on_event(NODE_ADD, None, None, 9.0, only=lambda pod: pod.priority <= 0)
+    queue.on_event(NODE_ADD, None, None, 9.0, kept_out=KeptOut(0))
     assert (high.sub_queue, low.sub_queue) == (SubQueue.UNSCHEDULABLE, SubQueue.ACTIVE)
 
 
