@@ -110,15 +110,19 @@ class QueueingHints:
             ]
             self._interested_by_event[event] = (
                 {plugin: None for plugin, registered in registered_events if registered.needs is None},
-                tuple((plugin, one.needs) for plugin, one in registered_events if one.needs is not None),
+                tuple(
+                    (plugin, registered.needs)
+                    for plugin, registered in registered_events
+                    if registered.needs is not None
+                ),
             )
         return self._interested_by_event[event]
 
     def _matching(self, event: ClusterEvent) -> dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]:
         """Return profile -> plugin -> the events that match `event`, of plugins that have any."""
-        found = self._matching_by_event.get(event)
-        if found is None:
-            found = {
+        by_profile = self._matching_by_event.get(event)
+        if by_profile is None:
+            by_profile = {
                 profile: {
                     plugin: matching
                     for plugin, events in by_plugin.items()
@@ -126,8 +130,8 @@ class QueueingHints:
                 }
                 for profile, by_plugin in self._events.items()
             }
-            self._matching_by_event[event] = found
-        return found
+            self._matching_by_event[event] = by_profile
+        return by_profile
 
 
 def _pods(groups: Iterable[Mapping[str, QueuedPod]], but: QueuedPod | None) -> Iterator[QueuedPod]:

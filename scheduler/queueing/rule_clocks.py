@@ -230,7 +230,7 @@ class RuleClocks:
             wake = (self._live_s + max(until_s, 0.0), wait.number, wait.pod.uid)
             heapq.heappush(self._wakes, wake)
             if len(self._wakes) > _SPARE_WAKES + 2 * len(self._waits):
-                self._wakes = [one for one in self._wakes if self._is_current(one)]
+                self._wakes = [wake for wake in self._wakes if self._is_current(wake)]
                 heapq.heapify(self._wakes)
 
     def _is_current(self, wake: tuple[float, int, str]) -> bool:
