@@ -93,13 +93,12 @@ class PodDecoder:
 
     def _pod(self, raw: pod_wire.Pod) -> Pod:
         meta, spec, status = raw.metadata, raw.spec, raw.status
-        if not meta.name or not meta.namespace:
-            raise MalformedObjectError("pod: metadata.name and metadata.namespace are required")
-        parsed = self._spec(meta, meta.namespace, spec)
+        namespace, name = wire.namespace_and_name("pod", meta)
+        parsed = self._spec(meta, namespace, spec)
         return Pod(
-            uid=meta.uid or f"{meta.namespace}/{meta.name}",
-            namespace=meta.namespace,
-            name=meta.name,
+            uid=meta.uid or f"{namespace}/{name}",
+            namespace=namespace,
+            name=name,
             resource_version=meta.resource_version,
             generation=meta.generation,
             labels=FrozenDict(meta.labels or ()),
@@ -124,7 +123,7 @@ class PodDecoder:
             fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
             group=group_reference(
-                meta.namespace,
+                namespace,
                 _scheduling_group(spec),
                 meta.labels or _NO_TEXTS,
                 meta.annotations or _NO_TEXTS,
@@ -205,7 +204,7 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.resources),
         bytes(raw.resource_claims),
         tuple(
-            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, v.disk)
+            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, disk(v))
             for v in raw.volumes or ()
             if v.is_read
         ),
@@ -260,7 +259,7 @@ def _parse_spec(
             for v in volumes
             if v.is_ephemeral or v.claim_name
         ),
-        disks=tuple(disk(v.disk) for v in volumes if v.disk is not None),
+        disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
         resource_claims=tuple(claim.name for claim in pod_wire.decode_named(raw.resource_claims)),
         annotation_problem=problem,

@@ -16,6 +16,7 @@ from scheduler.model.wire import (
     Int32,
     LabelSelector,
     Metadata,
+    MigratedDisk,
     Named,
     NodeSelector,
     NodeTerm,
@@ -53,19 +54,6 @@ class ImageVolume(Wire, frozen=True):
     reference: str | None = None
 
 
-class GcePersistentDisk(Wire, frozen=True):
-    """volumes[].gcePersistentDisk."""
-
-    pd_name: str = ""
-    read_only: bool | None = None
-
-
-class AwsElasticBlockStore(Wire, frozen=True):
-    """volumes[].awsElasticBlockStore."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-
-
 class Iscsi(Wire, frozen=True):
     """volumes[].iscsi."""
 
@@ -82,28 +70,10 @@ class Rbd(Wire, frozen=True):
     read_only: bool | None = None
 
 
-class AzureDisk(Wire, frozen=True):
-    """volumes[].azureDisk."""
-
-    disk_uri: str = msgspec.field(name="diskURI", default="")
-
-
-class Cinder(Wire, frozen=True):
-    """volumes[].cinder."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-
-
 class VsphereVolume(Wire, frozen=True):
     """volumes[].vsphereVolume."""
 
     volume_path: str = ""
-
-
-class PortworxVolume(Wire, frozen=True):
-    """volumes[].portworxVolume."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
 
 
 class CsiVolume(Wire, frozen=True):
@@ -112,20 +82,7 @@ class CsiVolume(Wire, frozen=True):
     driver: str = ""
 
 
-#: The source of a disk that a pod names itself.
-DiskSource = (
-    GcePersistentDisk
-    | AwsElasticBlockStore
-    | Iscsi
-    | Rbd
-    | AzureDisk
-    | Cinder
-    | VsphereVolume
-    | PortworxVolume
-)
-
-
-class Volume(Wire, frozen=True):
+class Volume(MigratedDisk, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
@@ -133,14 +90,9 @@ class Volume(Wire, frozen=True):
     ephemeral: Named | None = None
     image: ImageVolume | None = None
     csi: CsiVolume | None = None
-    gce_persistent_disk: GcePersistentDisk | None = None
-    aws_elastic_block_store: AwsElasticBlockStore | None = None
     iscsi: Iscsi | None = None
     rbd: Rbd | None = None
-    azure_disk: AzureDisk | None = None
-    cinder: Cinder | None = None
     vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
 
     @property
     def claim_name(self) -> str:
@@ -158,29 +110,9 @@ class Volume(Wire, frozen=True):
         return (self.image.reference or "") if self.image else ""
 
     @property
-    def disk(self) -> DiskSource | None:
-        """Return the disk that the volume names without a claim; a volume has one at most."""
-        return (
-            self.gce_persistent_disk
-            or self.aws_elastic_block_store
-            or self.iscsi
-            or self.rbd
-            or self.azure_disk
-            or self.cinder
-            or self.vsphere_volume
-            or self.portworx_volume
-        )
-
-    @property
     def is_read(self) -> bool:
         """Return whether any plugin reads this volume."""
-        return (
-            self.persistent_volume_claim is not None
-            or self.ephemeral is not None
-            or self.image is not None
-            or self.csi is not None
-            or self.disk is not None
-        )
+        return self != Volume(name=self.name)
 
 
 class SchedulingGroup(Wire, frozen=True):
