@@ -77,11 +77,11 @@ class StorageDecoder:
         annotations = meta.annotations or _NO_LABELS
         owners, selected_node = meta.owner_references or (), annotations.get(SELECTED_NODE)
         return PersistentVolumeClaim(
-            key=f"{namespace}/{name}",
-            uid=meta.uid or "",
+            key=intern(f"{namespace}/{name}"),
+            uid=intern(meta.uid or ""),
             resource_version=meta.resource_version,
             class_name=_class_name(annotations, spec.storage_class_name),
-            volume_name=spec.volume_name or "",
+            volume_name=intern(spec.volume_name or ""),
             access_modes=self._shared_modes(spec.access_modes),
             volume_mode=intern(spec.volume_mode or "Filesystem"),
             attributes_class=intern(spec.volume_attributes_class_name or ""),
@@ -103,14 +103,16 @@ class StorageDecoder:
         plugin = "" if disk is None else disk.plugin
         migrated = migrated_terms(plugin, terms, labels) if plugin else terms
         return PersistentVolume(
-            key=wire.name_of(StorageKind.VOLUME, raw.metadata),
+            key=intern(wire.name_of(StorageKind.VOLUME, raw.metadata)),
             resource_version=raw.metadata.resource_version,
             class_name=_class_name(raw.metadata.annotations or _NO_LABELS, spec.storage_class_name),
             capacity_bytes=_storage_bytes(spec.capacity) or 0,
             access_modes=self._shared_modes(spec.access_modes),
             volume_mode=intern(spec.volume_mode or "Filesystem"),
             attributes_class=intern(spec.volume_attributes_class_name or ""),
-            claim=ClaimReference(f"{claim.namespace or ''}/{claim.name or ''}", claim.uid or "")
+            claim=ClaimReference(
+                intern(f"{claim.namespace or ''}/{claim.name or ''}"), intern(claim.uid or "")
+            )
             if claim
             else None,
             is_available=raw.status.phase == "Available",

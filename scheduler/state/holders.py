@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from scheduler.state.partitioned_dict import PartitionedDict
 
 _NO_HOLDERS: Final[Mapping[str, int]] = {}
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
 
 
 class Holders:
@@ -60,3 +62,11 @@ class Holders:
     def keys(self) -> Iterator[str]:
         """Return every key that is held."""
         return iter(self._by_key)
+
+
+def discard_entry(entries_by_key: dict[_K, dict[str, _V]], key: _K, name: str) -> None:
+    """Remove the key's entry of the name, and the key if it has no entry then."""
+    entries = entries_by_key[key]
+    del entries[name]
+    if not entries:
+        del entries_by_key[key]
