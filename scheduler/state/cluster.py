@@ -37,7 +37,6 @@ from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_l
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule
-from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
@@ -75,7 +74,7 @@ _COUNTED: Final = frozenset(
     }
 )
 #: What a copy computes when it is needed, and how it was configured.
-_DERIVED: Final = frozenset({"log", "derived", "masks", "counts", "_usage_by_spec", "_options"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
 
 
 class ClusterState:
@@ -97,7 +96,6 @@ class ClusterState:
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
-        self.masks = NodeMasks(self.nodes, self.derived)
         self.label_sets = LabelSets()
         self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating, is_read=decides)
         self.pods = PodColumns()
