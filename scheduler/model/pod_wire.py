@@ -6,8 +6,7 @@ Parts that repeat across pods stay raw bytes, so a known spec is not decoded aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -23,6 +22,8 @@ from scheduler.model.wire import (
     QuantityText,
     Wire,
 )
+
+_T = TypeVar("_T")
 
 
 class RestartRule(Wire, frozen=True):
@@ -273,51 +274,16 @@ class SpreadConstraint(Wire, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-_AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
-_LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
-_SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
-_TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
-_QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
-_RESOURCES: Final = msgspec.json.Decoder(Resources | None)
-_PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
-_NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
+AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
+TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+RESOURCES: Final = msgspec.json.Decoder(Resources | None)
+PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
+NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
 
 
-def decode_affinity(raw: Raw) -> Affinity | None:
-    """Return the affinity; None if the field is absent or null."""
-    return _AFFINITY.decode(raw) if raw else None
-
-
-def decode_labels(raw: Raw) -> Mapping[str, str] | None:
-    """Return a map of strings; None if the field is absent or null."""
-    return _LABELS.decode(raw) if raw else None
-
-
-def decode_spread(raw: Raw) -> tuple[SpreadConstraint, ...]:
-    """Return the spread constraints; none if the field is absent or null."""
-    return (_SPREAD.decode(raw) or ()) if raw else ()
-
-
-def decode_tolerations(raw: Raw) -> tuple[Toleration, ...]:
-    """Return the tolerations; none if the field is absent or null."""
-    return (_TOLERATIONS.decode(raw) or ()) if raw else ()
-
-
-def decode_quantities(raw: Raw) -> Mapping[str, QuantityText] | None:
-    """Return a map of quantities; None if the field is absent or null."""
-    return _QUANTITIES.decode(raw) if raw else None
-
-
-def decode_resources(raw: Raw) -> Resources | None:
-    """Return the resources of a container or pod; None if the field is absent or null."""
-    return _RESOURCES.decode(raw) if raw else None
-
-
-def decode_ports(raw: Raw) -> tuple[ContainerPort, ...]:
-    """Return the container ports; none if the field is absent or null."""
-    return (_PORTS.decode(raw) or ()) if raw else ()
-
-
-def decode_named(raw: Raw) -> tuple[Named, ...]:
-    """Return a list of named objects; empty if the field is absent or null."""
-    return (_NAMED.decode(raw) or ()) if raw else ()
+def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:
+    """Return the part of a pod; None if the field is absent or null."""
+    return decoder.decode(raw) if raw else None
