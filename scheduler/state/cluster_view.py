@@ -266,7 +266,8 @@ class ClusterView(NodeMasks):
 
     def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        rows = (self.nodes.row_by_name[name] for name in self.volumes.users(claim.key))
+        row_by_name, volumes = self._state.nodes.row_by_name, self._state.volumes
+        rows = (row_by_name[name] for name in volumes.users(claim.key))
         return any(
             placed.pod.namespace == claim.namespace and claim.name in placed.pod.spec.claims
             for row in rows
@@ -276,7 +277,7 @@ class ClusterView(NodeMasks):
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        nodes, volumes = self.nodes, self.volumes
+        nodes, volumes = self._state.nodes, self._state.volumes
 
         def compute(where: RowIndex) -> Amounts | int:
             # Looked up each time: the maps of a driver come and go with its first and last volume.

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.model.pods import PodSpec
-from scheduler.model.volumes import PersistentVolumeClaim
-from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
+from scheduler.state.arrays import Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
@@ -146,19 +145,11 @@ class ReadOnlyClusterView(ClusterView):
         """The volumes, claims and classes of the kinds that the plugin names in `storage_kinds`."""
         return VolumesView(self._state.volumes)
 
-    def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        return ClusterView(self._state).is_claim_used(claim)
-
     def topology_rows(self) -> TopologyRows:
         """Refused to out-of-tree plugins: the rows are kept for all volumes."""
         raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
-
-    def volume_room(self, driver: str) -> Amounts:
-        """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        return read_only(ClusterView(self._state).volume_room(driver))
 
     def per_row(
         self,
