@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from scheduler.state.holders import Holders, discard_entry
+from scheduler.state.holders import Holders
+from scheduler.state.sparse_dicts import add_count
 
 _NONE: Final[Mapping[str, int]] = {}
 
@@ -58,9 +59,7 @@ class AttachedVolumes:
 
     def _count(self, driver: str, node_name: str, delta: int) -> None:
         by_node = self._n_by_driver.setdefault(driver, {})
-        n = by_node.get(node_name, 0) + delta
-        if n:
-            by_node[node_name] = n
-        else:
-            discard_entry(self._n_by_driver, driver, node_name)
+        add_count(by_node, node_name, delta)
+        if not by_node:
+            del self._n_by_driver[driver]
         self._on_change(node_name)

@@ -42,6 +42,7 @@ from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
 from scheduler.state.pod_groups import PodGroups
+from scheduler.state.sparse_dicts import discard_entry
 from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
@@ -424,10 +425,7 @@ class ClusterState:
     def _uncount(self, placed: PlacedPod) -> None:
         uid, row, live = placed.pod.uid, placed.row, not placed.pod.terminating
         del self.placed[uid]
-        on_row = self._on_row[row]
-        del on_row[uid]
-        if not on_row:
-            del self._on_row[row]
+        discard_entry(self._on_row, row, uid)
         self.terms.remove(placed.terms, row)
         spec = placed.pod.spec
         if spec.disks or spec.claim_volumes:

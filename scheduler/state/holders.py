@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.sparse_dicts import add_count
 
 _NO_HOLDERS: Final[Mapping[str, int]] = {}
-_K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V")
 
 
 class Holders:
@@ -30,8 +29,7 @@ class Holders:
             return True
         if isinstance(held, str):
             held = self._by_key[key] = {held: 1}
-        held[holder] = held.get(holder, 0) + 1
-        return held[holder] == 1
+        return add_count(held, holder, 1) == 1
 
     def discard(self, key: str, holder: str) -> bool:
         """Count one less. Returns whether the holder does not hold the key any more."""
@@ -39,10 +37,8 @@ class Holders:
         if isinstance(held, str):
             del self._by_key[key]
             return True
-        held[holder] -= 1
-        if held[holder]:
+        if add_count(held, holder, -1):
             return False
-        del held[holder]
         if not held:
             del self._by_key[key]
         return True
@@ -62,11 +58,3 @@ class Holders:
     def keys(self) -> Iterator[str]:
         """Return every key that is held."""
         return iter(self._by_key)
-
-
-def discard_entry(entries_by_key: dict[_K, dict[str, _V]], key: _K, name: str) -> None:
-    """Remove the key's entry of the name, and the key if it has no entry then."""
-    entries = entries_by_key[key]
-    del entries[name]
-    if not entries:
-        del entries_by_key[key]

@@ -16,6 +16,7 @@ from scheduler.state.arrays import Amount, Amounts, Counts, Mask, RowIndex, Rows
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
 from scheduler.state.id_sets import Interned
+from scheduler.state.sparse_dicts import add_count
 
 _FIRST_CAPACITY: Final = 64
 
@@ -280,8 +281,7 @@ class NodeTable:
             self._request(resource, row, amount, sign=1)
             self._note_size(amount)
         for port in usage.host_ports:
-            held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
-            held[port.ip] = held.get(port.ip, 0) + 1
+            add_count(self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
 
     def remove_usage(self, row: int, usage: Usage) -> None:
         """
@@ -300,9 +300,7 @@ class NodeTable:
         for port in usage.host_ports:
             rows = self.ports[port.protocol, port.port]
             held = rows[row]
-            held[port.ip] -= 1
-            if not held[port.ip]:
-                del held[port.ip]
+            add_count(held, port.ip, -1)
             if not held:
                 del rows[row]
             if not rows:
@@ -325,13 +323,11 @@ class NodeTable:
         """Update columns and label counts. O(labels + columns)."""
         self._log.restart(row)
         for key in new.keys() - old.keys():
-            self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
+            add_count(self._n_by_label, key, 1)
         for key, column in self._columns.items():
             column.set(row, new.get(key))
         for key in old.keys() - new.keys():
-            self._n_by_label[key] -= 1
-            if not self._n_by_label[key]:
-                del self._n_by_label[key]
+            if not add_count(self._n_by_label, key, -1):
                 self._columns.pop(key, None)
 
     def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:

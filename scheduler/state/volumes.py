@@ -29,9 +29,10 @@ from scheduler.state.attached_volumes import AttachedVolume, AttachedVolumes
 from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.free_volumes import FreeVolumes
-from scheduler.state.holders import Holders, discard_entry
+from scheduler.state.holders import Holders
 from scheduler.state.node_table import NodeTable
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.sparse_dicts import discard_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}
