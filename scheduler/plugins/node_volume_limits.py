@@ -134,7 +134,9 @@ class _RoomTrial(CountingExtensions):
                 continue
             before = self._users(volume)
             self._n_users[volume] = before + delta
-            if not (before and before + delta) and not self._attached.is_attached(volume, self._node_name):
+            if not (before and before + delta) and not self._attached.by_attachments.holds(
+                volume.name, self._node_name
+            ):
                 self._room[volume.driver] -= delta
 
     def refusal(self) -> Status | None:
@@ -147,7 +149,7 @@ class _RoomTrial(CountingExtensions):
 
     def _users(self, volume: AttachedVolume) -> int:
         n = self._n_users.get(volume)
-        return self._attached.users(volume).get(self._node_name, 0) if n is None else n
+        return self._attached.by_pods.of(volume.name).get(self._node_name, 0) if n is None else n
 
 
 def _may_count(spec: PodSpec) -> bool:
@@ -192,7 +194,7 @@ def _needed(volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
     needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
-        for node_name in view.volumes.attached.users(volume):
+        for node_name in view.volumes.attached.by_pods.of(volume.name):
             needed[view.nodes.row_by_name[node_name]] -= 1
     return needed
 

@@ -123,9 +123,8 @@ def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -
 
 
 def _untolerated(context: ExplainContext, row: int) -> tuple[Taint, ...]:
-    nodes = context.view.nodes
-    taints = nodes.taint_sets[int(nodes.taint_set[row])]
-    return untolerated(taints, context.pod.spec.tolerations, HARD_EFFECTS)
+    node = context.view.node_at(row)
+    return untolerated(node.taints if node else (), context.pod.spec.tolerations, HARD_EFFECTS)
 
 
 def _taints_text(context: ExplainContext, row: int) -> str:

@@ -21,7 +21,7 @@ from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
-from scheduler.model.requests import balanced_request
+from scheduler.model.requests import on_node_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
 from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
@@ -40,13 +40,13 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
-        self._request = MemoBySpec(balanced_request)
+        self._request = MemoBySpec(on_node_request)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod that requests none of the configured resources."""
         del feasible  # scores are absolute: nothing is compared between nodes
         pod = context.pod
-        request = self._request.of(pod) if pod.resize is None else balanced_request(pod)
+        request = self._request.of(pod) if pod.resize is None else on_node_request(pod)
         if not any(request.get(name) for name in self._resources):
             return SKIP
         amounts = tuple(request.get(name, 0) for name in self._resources)
