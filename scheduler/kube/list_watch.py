@@ -136,11 +136,8 @@ class ListWatch(Generic[T]):
     """
     Keeps one collection in sync.
 
-    Args:
-        resource: the collection to list and watch.
-        decode: see `Store`.
-        jitter: returns a number in [0, 1).
-        watch_list: stream the initial state; switched off once a server refuses it.
+    `decode`: see `Store`. `jitter` returns a number in [0, 1). With `watch_list` the initial state is streamed, until a
+    server refuses it.
     """
 
     def __init__(

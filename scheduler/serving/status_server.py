@@ -121,9 +121,7 @@ class StatusServer:
     Serves the endpoints between `start` and `stop`.
 
     Args:
-        options: address, port and TLS.
         auth: authenticates clients; required if `options.is_secure`.
-        log: the log.
         render: returns the body of /metrics.
         configz: returns the JSON body of /configz.
         ready: the checks of /readyz by name, in order.
