@@ -87,8 +87,7 @@ def decode_user(body: bytes) -> UserInfo | None:
     """
     Return the user of the token, None if the API server does not accept it.
 
-    Raises:
-        ServerFault: if the body is not a TokenReview.
+    Raises ServerFault if the body is not a TokenReview.
     """
     try:
         status = msgspec.json.decode(body, type=_TokenReviewResponse).status
@@ -101,12 +100,7 @@ def decode_user(body: bytes) -> UserInfo | None:
 
 
 def decode_allowed(body: bytes) -> bool:
-    """
-    Return True if the user is allowed.
-
-    Raises:
-        ServerFault: if the body is not a SubjectAccessReview.
-    """
+    """Return True if the user is allowed. Raises ServerFault if the body is not a SubjectAccessReview."""
     try:
         status = msgspec.json.decode(body, type=_AccessReviewResponse).status
     except msgspec.DecodeError as error:

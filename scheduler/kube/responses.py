@@ -192,8 +192,7 @@ def decode_meta(data: bytes | msgspec.Raw) -> ObjectMeta:
 
     Cost: O(bytes), about 1.7 µs for a 3 KB pod.
 
-    Raises:
-        msgspec.DecodeError: if one of the four is not text.
+    Raises msgspec.DecodeError if one of the four is not text.
     """
     return nesting.read(_OBJECT.decode, data).metadata
 
