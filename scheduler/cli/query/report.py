@@ -6,7 +6,9 @@ Prints an explanation as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -206,3 +208,12 @@ def _more(count: int, what: str, indent: str = "  ") -> list[str]:
 def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:
     """Return all explanations, separated by blank lines."""
     return "\n\n".join("\n".join(report_lines(answer, style, wide=wide)) for answer in answers)
+
+
+def print_answer(answer: object, output: str, render: Callable[[Style], str]) -> None:
+    """Print the answer as JSON, or else as text in the style of standard output."""
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        style = Style(sys.stdout, os.environ)
+        print(style.wrapped(render(style)))
