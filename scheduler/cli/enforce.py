@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler.cli import server_flags, serving_flags
+from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.rebalancing import RebalanceLimits
@@ -28,10 +28,8 @@ _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection",
+    settings_flags.add_config(
+        parser, "the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection"
     )
     server_flags.add_server(parser)
     parser.add_argument(

@@ -22,10 +22,8 @@ _PORT: Final = 10259
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
+    settings_flags.add_config(
+        parser, "a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler"
     )
     settings_flags.add_plugins(parser)
     server_flags.add_server(parser)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.decision_annotation import RankedNode, read_record
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 
@@ -64,14 +64,13 @@ class Eviction(JsonStruct, frozen=True, kw_only=True):
     reason: str
 
 
-class Decisions(JsonStruct, frozen=True, kw_only=True):
+class Decisions(Document, frozen=True, kw_only=True):
     """
     Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
 
     `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
     """
 
-    api_version: str = API_VERSION
     kind: str = "Decisions"
     decisions: tuple[Decision, ...]
     evictions: tuple[Eviction, ...]

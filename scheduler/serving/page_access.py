@@ -17,10 +17,9 @@ from typing import Final
 from aiohttp import web
 
 from scheduler.kube.access_reviews import UserInfo
+from scheduler.overview.pending import Visible
 from scheduler.serving.debug_explain import host_of, is_loopback
 from scheduler.serving.delegated_auth import DelegatedAuth, Rejection
-
-Visible = Callable[[str], bool]
 
 #: How long an answer about a namespace is used.
 _TTL_S: Final = 60.0

@@ -32,11 +32,11 @@ from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
-from scheduler.overview.pending import Pending, Search
+from scheduler.overview.pending import Pending, Search, Visible
 from scheduler.overview.survey import Rules
 from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.serving.delegated_auth import Rejection
-from scheduler.serving.page_access import PageAccess, Visible, everything
+from scheduler.serving.page_access import PageAccess, everything
 from scheduler.serving.page_files import SECURITY_HEADERS, PageFiles
 
 #: Time between two messages of a stream.
