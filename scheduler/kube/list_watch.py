@@ -219,7 +219,7 @@ class ListWatch(Generic[T]):
         """Process the next piece of the page."""
         piece = list(islice(items, ITEMS_PER_STEP))
         for raw in piece:
-            self.store.upsert_listed(raw, self._changes)
+            self.store.upsert(raw, self._changes, is_listed=True)
         if len(piece) == ITEMS_PER_STEP:
             self._page = (items, metadata)
             return [*self._publish(), Pause(0.0)]
@@ -254,8 +254,8 @@ class ListWatch(Generic[T]):
     def _on_watch_event(self, event: WatchEvent) -> ApiError | None:
         version = ""
         if event.type in {"ADDED", "MODIFIED"}:
-            upsert = self.store.upsert if self._phase is _Phase.WATCHING else self.store.upsert_listed
-            version = upsert(event.object, self._changes)
+            is_listed = self._phase is not _Phase.WATCHING
+            version = self.store.upsert(event.object, self._changes, is_listed=is_listed)
         elif event.type == "DELETED":
             version = self.store.delete(event.object, self._changes)
         elif event.type == "BOOKMARK":

@@ -99,7 +99,7 @@ def test_watch_events_older_than_the_list_change_nothing() -> None:
         lambda document: int(msgspec.json.decode(document)["metadata"]["resourceVersion"])
     )
     changes: list[Change[int]] = []
-    store.upsert_listed(raw(*B1), changes)
+    store.upsert(raw(*B1), changes, is_listed=True)
     for late in (A1, A2):
         assert store.upsert(raw(*late), []) == str(late[2])
     store.delete(raw("a", "u", 2), changes)

@@ -53,7 +53,10 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
         ("REFUSED", _groups(answer, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
-        (_scores_title(answer), _scores(answer, wide=wide)),
+        (
+            "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
+            _score_table(answer.scores if wide else answer.scores[:_SCORES]),
+        ),
         (
             f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
             _recorded(answer.recorded, wide=wide),
@@ -164,15 +167,6 @@ def _change_texts(changes: Sequence[Change], *, wide: bool) -> Iterator[str]:
         texts.append(f"{len(leaving)} pods leave: {names}{more}")
     for place, text in enumerate(texts):
         yield text if place == 0 else f"and {text}"
-
-
-def _scores_title(answer: Explanation) -> str:
-    without_pod = " (now, without the pod itself)" if answer.state == "bound" else ""
-    return f"SCORES{without_pod}"
-
-
-def _scores(answer: Explanation, *, wide: bool) -> list[str]:
-    return _score_table(answer.scores if wide else answer.scores[:_SCORES])
 
 
 def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
