@@ -7,6 +7,7 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from scheduler.cli import server_flags, serving_flags, settings_flags
@@ -161,7 +162,8 @@ def _options(args: argparse.Namespace) -> Options:
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
-        election = server_flags.election(settings.leader_election, namespace=args.namespace, name=args.name)
+        lease = replace(settings.leader_election, resource_namespace=args.namespace, resource_name=args.name)
+        election = server_flags.checked_election(lease)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,
