@@ -38,9 +38,10 @@ from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
+from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.connection import Connection
-from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+from scheduler.shell.leader_election import LeaderElector
 from tests.chaos.groups import as_decided
 from tests.chaos.journal import Decided, Eviction, Journal, SeenVersions, Sent, Step
 from tests.chaos.proxy import Wire
@@ -48,7 +49,7 @@ from tests.chaos.told import Told
 
 #: So long that no run reaches the flush of unschedulable pods.
 _NEVER_FLUSHED_S = 1e6
-ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
+ELECTION = LeaderElection(True, 15.0, 10.0, 2.0, resource_name="chaos")
 
 #: Points at which an instance can be killed, all between the pop of a pod and the confirmation of its bind.
 KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
@@ -95,7 +96,7 @@ class Instance:
         journal: Journal,
         chance: random.Random,
         holder: Callable[[], str] = str,
-        election: ElectionSettings = ELECTION,
+        election: LeaderElection = ELECTION,
     ) -> None:
         self.name, self.scheduler_name, self.elected = name, scheduler_name, elected
         self.wire = Wire(server_port)

@@ -179,7 +179,7 @@ async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterato
         )
 
         def holder() -> str:
-            lease = cluster.store.find(LEASE, ELECTION.namespace, ELECTION.name) or {}
+            lease = cluster.store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
             return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
         instances = [

@@ -38,8 +38,8 @@ def all_requests() -> list[requests.Request]:
         *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),
         *(requests.watch_list(each, timeout_s=1) for each in watched),
         requests.get_pod("n", "p"),
-        requests.create_event("n", b""),
-        requests.patch_event("n", "e", b""),
+        requests.create_event("n", {}),
+        requests.patch_event("n", "e", {}),
         requests.get_lease(NAMESPACE, NAME),
         requests.create_lease(NAMESPACE, NAME, lease),
         requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
@@ -71,7 +71,6 @@ def test_every_request_builder_of_evicting_is_compared() -> None:
         "create_config_map",
         "evict_pod",
         "get_config_map",
-        "is_terminating",
         "update_config_map",
     ]
 
