@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,7 +16,7 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
 from scheduler.state.audit import differences
-from tests.chaos.instance import Instance
+from tests.chaos.instance import Instance, living
 from tests.chaos.journal import Journal
 from tests.chaos.test_outages import metric
 from tests.chaos.virtual import run_virtually
@@ -29,20 +28,11 @@ async def running() -> AsyncIterator[tuple[Instance, Scheduler, DevCluster]]:
     """Run an instance with full caches in an idle cluster."""
     async with DevCluster(nodes=2) as cluster:
         journal = Journal(asyncio.get_running_loop().time)
-        instance = Instance(
-            "one",
-            scheduler_name="ours",
-            elected=False,
-            server_port=cluster.port,
-            journal=journal,
-            chance=random.Random(1),
-        )
-        living = asyncio.create_task(instance.live())
-        await asyncio.sleep(1.0)
-        assert instance.life is not None
-        yield instance, instance.life.scheduler, cluster
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
+        instance = Instance("one", server_port=cluster.port, journal=journal)
+        async with living([instance]):
+            await asyncio.sleep(1.0)
+            assert instance.life is not None
+            yield instance, instance.life.scheduler, cluster
 
 
 def pending(name: str) -> build.Json:

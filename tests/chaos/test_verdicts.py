@@ -9,9 +9,10 @@ import pytest
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Remove, literal
+from tests.chaos.instance import OURS
 from tests.chaos.journal import Decided, Journal, Sent, Written
 from tests.chaos.judging import Judge
-from tests.chaos.run import OURS, Outcome, Shape, replay, run
+from tests.chaos.run import Outcome, Shape, replay, run
 from tests.chaos.sabotage import SABOTAGES, Sabotage
 from tests.chaos.shrinking import minimal, shortest
 from tests.chaos.venue import Setting
