@@ -53,24 +53,6 @@ def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
     run_virtually(play())
 
 
-def test_a_cache_without_events_is_stale() -> None:
-    """Connections stay open and silent: after minutes readiness fails, and returns with the first event."""
-
-    async def play() -> None:
-        async with running() as (instance, scheduler, _cluster):
-            instance.wire.freeze()
-            await asyncio.sleep(100.0)
-            assert scheduler._caches.is_fresh()
-            await asyncio.sleep(200.0)
-            assert not scheduler._caches.is_fresh()
-            assert scheduler._makes_progress(), "a restart would not bring the server back"
-            instance.wire.thaw()
-            await asyncio.sleep(130.0)
-            assert scheduler._caches.is_fresh()
-
-    run_virtually(play())
-
-
 def test_a_watch_that_dies_without_a_word_is_noticed_within_little_more_than_a_minute() -> None:
     """A watch is open and silent for hours: changes are noticed once a bookmark is overdue."""
 
