@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from scheduler.model.stimuli import NodeGone, ObjectGone, PodGone, SweepDue
 from tests.chaos.caches import FinalState, miscounts
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod
-from tests.chaos.instance import Instance
+from tests.chaos.instance import OURS, Instance
 from tests.chaos.journal import Journal
-from tests.chaos.run import OURS, THEIRS, repeatable
+from tests.chaos.run import THEIRS, repeatable
 from tests.chaos.stage import Stage
 from tests.chaos.venue import EMBEDDED, Setting
 from tests.chaos.verdicts import Verdict
@@ -74,7 +73,7 @@ def test_the_final_state_is_wrong_if_anything_is_missing(damage: Damage, verdict
 
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
+            one = Instance("one", server_port=opened.port, journal=journal)
             stage = Stage(opened.server, [one], journal)
             life = asyncio.create_task(one.live())
             for happening in (
@@ -100,7 +99,7 @@ def test_the_final_state_is_wrong_if_anything_is_missing(damage: Damage, verdict
 def test_wrong_counts_are_found_too() -> None:
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
+            one = Instance("one", server_port=opened.port, journal=journal)
             await Stage(opened.server, [one], journal).perform(AddNode("n1", "1", "a"))
             life = asyncio.create_task(one.live())
             await asyncio.sleep(1.0)
@@ -120,7 +119,7 @@ def test_an_instance_that_crashes_says_why() -> None:
 
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
+            one = Instance("one", server_port=opened.port, journal=journal)
             life = asyncio.create_task(one.live())
             await asyncio.sleep(1.0)
             assert one.life is not None
@@ -134,14 +133,3 @@ def test_an_instance_that_crashes_says_why() -> None:
 
     with repeatable(1):
         run_virtually(play())
-
-
-def _instance(port: int, journal: Journal) -> Instance:
-    return Instance(
-        "one",
-        scheduler_name=OURS,
-        elected=False,
-        server_port=port,
-        journal=journal,
-        chance=random.Random(1),
-    )
