@@ -180,6 +180,19 @@ def removal(pod: Pod, node_name: str) -> RemovePod:
     return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
 
 
+def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Callable[[int], list[Changes]]:
+    """Return the function of a row that removes every pod there that blocks; nothing if one of them must stay."""
+
+    def removals(row: int) -> list[Changes]:
+        blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
+        if not blocking or any(map(must_stay, blocking)):
+            return []
+        node_name = context.view.nodes.name_of(row)
+        return [tuple(removal(pod, node_name) for pod in blocking)]
+
+    return removals
+
+
 def example_value(values: Sequence[str]) -> str:
     """Return a value for a label that needs one of these values, or any value if there are none."""
     return values[0] if values else "true"

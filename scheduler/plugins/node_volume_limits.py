@@ -22,6 +22,7 @@ from scheduler.framework.events import (
     Resource,
     changed_claim,
     never,
+    queue_if,
 )
 from scheduler.framework.explaining import (
     MOST_REMOVED,
@@ -41,20 +42,18 @@ from scheduler.framework.interface import (
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
-from scheduler.model.pods import Pod, PodSpec, may_use_claim
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.volumes import (
     CsiNode,
-    PersistentVolumeClaim,
     StorageKind,
     VolumeAttachment,
     no_such,
     not_owned,
 )
+from scheduler.plugins.hints import after_used_claim, freed_node
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "NodeVolumeLimits"
 
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 
@@ -64,7 +63,7 @@ _NO_LIMITS: Final[Mapping[str, int]] = {}
 class NodeVolumeLimits(FilterPlugin):
     """The attach limits of CSI drivers."""
 
-    name = NAME
+    name = "NodeVolumeLimits"
     extension_points: ClassVar = ("preFilter", "filter")
     storage_kinds: ClassVar = (
         StorageKind.CLAIM,
@@ -83,7 +82,7 @@ class NodeVolumeLimits(FilterPlugin):
             ClusterEventWithHint(
                 Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
             ),
-            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, needs=changed_claim),
+            ClusterEventWithHint(claim, Action.ADD, after_used_claim, never, needs=changed_claim),
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 
@@ -231,26 +230,16 @@ def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | N
     """Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36): a limit that is missing counts as 0."""
     before = _NO_LIMITS if old is None else old.limits
     after = _NO_LIMITS if new is None else new.limits
-    grew = any(limit > before.get(driver, 0) for driver, limit in after.items())
-    return Hint.QUEUE if grew else Hint.SKIP
+    return queue_if(any(limit > before.get(driver, 0) for driver, limit in after.items()))
 
 
 def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
     """Source: csi.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
-    if old is None or not (old.node_name or old.nominated_node_name):
-        return Hint.SKIP
-    return Hint.QUEUE if _may_count(old.spec) else Hint.SKIP
+    return queue_if(old is not None and freed_node(old) and _may_count(old.spec))
 
 
 def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
     return None if old is not None and _may_count(old.spec) else frozenset()
-
-
-def _hint_after_claim_add(
-    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-) -> Hint:
-    """Source: csi.go, isSchedulableAfterPVCAdded (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and may_use_claim(pod, new.key) else Hint.SKIP
 
 
 def _hint_after_detachment(pod: Pod, old: VolumeAttachment | None, _new: VolumeAttachment | None) -> Hint:
@@ -259,4 +248,4 @@ def _hint_after_detachment(pod: Pod, old: VolumeAttachment | None, _new: VolumeA
         return Hint.SKIP
     drivers = (MIGRATIONS[disk.plugin].driver for disk in pod.spec.disks if disk.plugin in MIGRATIONS)
     has_claim = next(pod.spec.claims, None) is not None
-    return Hint.QUEUE if has_claim or old.attacher in drivers else Hint.SKIP
+    return queue_if(has_claim or old.attacher in drivers)

@@ -35,6 +35,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.normalizing import RawScores
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.annotations import reach_problem
@@ -50,7 +51,7 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
     limiting_terms,
     own_rules,
 )
-from scheduler.plugins.inter_pod_affinity.scoring import AffinityScorer, preference_sums
+from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized, preference_sums
 from scheduler.plugins.inter_pod_affinity.terms import incoming_terms
 from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
 from scheduler.state.cluster_view import ClusterView
@@ -161,7 +162,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
             return SKIP
         sums = preference_sums(context, view, terms, self._args.hard_pod_affinity_weight)
-        return SKIP if sums is None else AffinityScorer(sums, feasible)
+        return SKIP if sums is None else RawScores(sums, partial(min_max_normalized, feasible=feasible))
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         """

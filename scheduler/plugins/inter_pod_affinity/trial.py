@@ -61,14 +61,10 @@ class DeclaredAgainst:
                 term
                 for term in self._view.declared_terms(pod)
                 if term.kind is TermKind.REQUIRED_ANTI
-                and self._selects(term.matcher)
+                and self._view.selects(term.matcher, self._context.pod)
                 and not self._view.gives_way(term, self._context.pod)
             ]
         return known
-
-    def _selects(self, matcher: PodMatcher) -> bool:
-        pod = self._context.pod
-        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
 
 class AffinityTrial(CountingExtensions):
@@ -100,10 +96,10 @@ class AffinityTrial(CountingExtensions):
 
     def count(self, pod: Pod, delta: int) -> None:
         """Count the pod in or out. O(terms of both pods), 2 µs each."""
-        if self._terms.required is not None and self._selects(self._terms.required, pod):
+        if self._terms.required is not None and self._view.selects(self._terms.required, pod):
             self._n_required += delta
         for index, (matcher, _, _) in enumerate(self._terms.anti):
-            if self._selects(matcher, pod):
+            if self._view.selects(matcher, pod):
                 self._anti[index] += delta
         if self._is_exempt:
             return
@@ -114,7 +110,7 @@ class AffinityTrial(CountingExtensions):
             elif key not in self._limits:
                 self._limits[key] = _Limit(0, self._n_selected_now(key))
         for key, limit in self._limits.items():
-            limit.n_selected += delta * self._selects(key.matcher, pod)
+            limit.n_selected += delta * self._view.selects(key.matcher, pod)
             limit.n_declaring += delta * declared.count(key)
         self._moved.append((pod, delta))
 
@@ -147,7 +143,7 @@ class AffinityTrial(CountingExtensions):
         return (
             is_first
             and self._terms.required is not None
-            and self._selects(self._terms.required, pod)
+            and self._view.selects(self._terms.required, pod)
             and not any(map(self._is_elsewhere, self._terms.required_keys))
         )
 
@@ -171,11 +167,8 @@ class AffinityTrial(CountingExtensions):
         return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
     def _n_selected_now(self, key: TermKey) -> int:
-        moved = sum(delta * self._selects(key.matcher, pod) for pod, delta in self._moved)
+        moved = sum(delta * self._view.selects(key.matcher, pod) for pod, delta in self._moved)
         return self._n_selected(key.matcher, key.topology_key) + moved
-
-    def _selects(self, matcher: PodMatcher, pod: Pod) -> bool:
-        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._view)
