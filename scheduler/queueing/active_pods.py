@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sortedcontainers import SortedDict
 
-from scheduler.queueing.ordered_pods import OrderedPods, OrderKey
+from scheduler.queueing.ordered_pods import OrderedPods, OrderKey, by_priority_and_age
 from scheduler.queueing.queued_pod import QueuedPod
 
 
@@ -18,9 +16,7 @@ class ActivePods:
     one step. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
     """
 
-    def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
-        """`order`: see `QueuePolicy`."""
-        self._order_of = order
+    def __init__(self) -> None:
         self.behind: set[str] = set()
         self._pods_by_namespace: dict[str, OrderedPods] = {}
         #: Namespaces by the key of their first pod: ahead, and behind.
@@ -36,7 +32,7 @@ class ActivePods:
         namespace = queued.pod.namespace
         pods = self._pods_by_namespace.get(namespace)
         if pods is None:
-            pods = self._pods_by_namespace[namespace] = OrderedPods(self._order_of)
+            pods = self._pods_by_namespace[namespace] = OrderedPods(by_priority_and_age)
         known = pods.first_key()
         pods.add(queued)
         self._n_pods += 1

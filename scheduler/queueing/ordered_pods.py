@@ -60,9 +60,9 @@ def by_priority_and_age(queued: QueuedPod) -> OrderKey:
     return (-queued.priority, queued.timestamp_s, queued.arrival)
 
 
-def by_end_of_backoff(queued: QueuedPod, order: Callable[[QueuedPod], OrderKey]) -> OrderKey:
-    """Return the key that sorts by the second in which the backoff ends, then as `order` does."""
-    return (queued.backoff_window_s, *order(queued))
+def by_end_of_backoff(queued: QueuedPod) -> OrderKey:
+    """Return the key that sorts by the second in which the backoff ends, then as active pods."""
+    return (queued.backoff_window_s, *by_priority_and_age(queued))
 
 
 def last_attempt_order(queued: QueuedPod) -> OrderKey:

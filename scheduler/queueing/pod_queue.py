@@ -95,7 +95,7 @@ class PodQueue:
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
-        self._sub_queues = SubQueues(policy.order)
+        self._sub_queues = SubQueues()
         self._pops_early = semantics.enabled(Gate.SCHEDULER_POP_FROM_BACKOFF_Q)
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
