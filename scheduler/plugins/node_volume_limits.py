@@ -25,11 +25,10 @@ from scheduler.framework.events import (
     queue_if,
 )
 from scheduler.framework.explaining import (
-    MOST_REMOVED,
     ExplainContext,
     PluginExplanation,
     Repair,
-    must_stay,
+    pods_to_remove,
     removal,
 )
 from scheduler.framework.interface import (
@@ -213,17 +212,16 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
         driver: int(_needed(volumes, view)[row] - view.volume_room(driver)[row])
         for driver, volumes in wanted.items()
     }
-    leaving: list[Pod] = []
-    for pod in sorted(context.pods_on(row), key=lambda pod: (pod.priority, pod.key)):
-        theirs = {} if must_stay(pod) else _wanted(pod, view)
-        if isinstance(theirs, Status) or not any(missing.get(driver, 0) > 0 for driver in theirs):
-            continue
-        leaving.append(pod)
-        for driver, volumes in theirs.items():
-            missing[driver] = missing.get(driver, 0) - len(volumes)
-    if any(n > 0 for n in missing.values()) or not 0 < len(leaving) <= MOST_REMOVED:
-        return []
-    return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)]
+
+    def freed_by(pod: Pod) -> Mapping[str, int]:
+        wanted = _wanted(pod, view)
+        return (
+            {} if isinstance(wanted, Status) else {driver: len(volumes) for driver, volumes in wanted.items()}
+        )
+
+    short = {driver: n for driver, n in missing.items() if n > 0}
+    leaving = pods_to_remove(context.pods_on(row), short, freed_by)
+    return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
