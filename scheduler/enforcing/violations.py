@@ -23,7 +23,7 @@ import numpy as np
 
 from scheduler.enforcing.rules import Rule, RuleIndex, Side
 from scheduler.state.arrays import Counts, Mask, Rows
-from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT
 from scheduler.state.counts import PodCounts
 
@@ -102,6 +102,18 @@ class ViolationDetector:
         if rule.selects_itself and n_staying(self._state, rule, live) <= 1:
             lonely &= ~has_keys
         return lonely
+
+
+def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[PlacedPod]:
+    """Yield the pods that count against an anti-affinity rule where it is broken. O(nodes + pods of the domain)."""
+    rule, nodes = violation.rule, state.nodes
+    ids = nodes.column(rule.spec.keys[0]).ids[: nodes.n_rows]
+    live = counts_of(state, rule)[1].by_row
+    for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
+        for placed in state.placed_on(row):
+            is_relaxed = placed.pod.uid in rule.relaxed.row_by_uid
+            if rule.selects(placed.label_set) and not placed.pod.terminating and not is_relaxed:
+                yield placed
 
 
 def staying_by_row(rule: Rule, live: PodCounts, state: ClusterState) -> Counts:
