@@ -81,13 +81,7 @@ class _Participant:
 
 
 class EvictionPlanner:
-    """
-    Plans evictions. Never changes the state.
-
-    Args:
-        state: the cluster.
-        is_movable: returns whether a pod may be evicted and would then be placed anew.
-    """
+    """Plans evictions of pods that `is_movable` allows. Never changes the state."""
 
     def __init__(self, state: ClusterState, is_movable: Callable[[Pod], bool]) -> None:
         self._state = state

@@ -136,13 +136,7 @@ def n_staying(state: ClusterState, rule: Rule, live: PodCounts, gone: Sequence[i
     """
     Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
 
-    Args:
-        state: the cluster.
-        rule: the rule.
-        live: its counts of pods that are not terminating.
-        gone: the rows of pods not to count.
-
-    Cost: O(nodes).
+    `live`: the rule's counts of pods that are not terminating. `gone`: the rows of pods not to count. O(nodes).
     """
     nodes = state.nodes
     counts = live.by_row

@@ -53,13 +53,7 @@ class MergedAnnotation:
 
 
 def merge_annotation(pod: ReviewedPod, earlier: Labels | None) -> MergedAnnotation | None:
-    """
-    Return the pod's merged annotation; None if it has none. O(terms x keys).
-
-    Args:
-        pod: the pod.
-        earlier: the label values that an earlier run merged; None if there was none.
-    """
+    """Return the merged annotation, None if there is none. `earlier`: what an earlier run merged. O(terms x keys)."""
     text = pod.annotations.get(AFFINITY)
     if text is None:
         return None

@@ -35,12 +35,7 @@ class CertificateRotation:
     """
     Keeps a valid certificate in the Secret and serves it.
 
-    Args:
-        store: the Secret and the webhook configurations.
-        hosts: the names that the certificate has to have.
-        serving: gets the pair to serve.
-        log: gets a line for each renewal and failure.
-        clock_s: returns seconds since 1970.
+    `hosts`: the names that the certificate has to have. `clock_s`: returns seconds since 1970.
     """
 
     def __init__(

@@ -41,9 +41,7 @@ def mutate(review: Review, *, merges_fields: bool) -> Response:
     """
     Return the response to the creation of a pod. O(terms and their keys).
 
-    Args:
-        review: the request.
-        merges_fields: whether to merge key lists of the pod's own fields too, for API servers that do not.
+    `merges_fields`: whether to merge key lists of the pod's own fields too, for API servers that do not.
     """
     pod = review.pod
     if pod is None or review.operation != "CREATE" or IGNORE in pod.labels:
