@@ -116,7 +116,7 @@ class AffinityTrial(CountingExtensions):
 
     def refusal(self) -> Status | None:
         """Return the status of the first rule that is broken."""
-        if self._terms.required is not None and not self._affinity_is_met():
+        if self._terms.required is not None and not self._affinity_is_met(self._terms.required):
             return AFFINITY_NOT_MET
         for (_, key, max_pods), n_pods in zip(self._terms.anti, self._anti, strict=True):
             if n_pods >= max_pods and self._has(key):
@@ -133,25 +133,21 @@ class AffinityTrial(CountingExtensions):
                 return EXISTING_ANTI_AFFINITY_BROKEN
         return None
 
-    def _affinity_is_met(self) -> bool:
+    def _affinity_is_met(self, required: PodMatcher) -> bool:
         if not all(map(self._has, self._terms.required_keys)):
             return False
         if all(n_pods + self._n_required > 0 for n_pods in self._required.values()):
             return True
-        pod = self._context.pod
         is_first = not any(n_pods + self._n_required for n_pods in self._required.values())
         return (
             is_first
-            and self._terms.required is not None
-            and self._view.selects(self._terms.required, pod)
-            and not any(map(self._is_elsewhere, self._terms.required_keys))
+            and self._view.selects(required, self._context.pod)
+            and not any(self._is_elsewhere(required, key) for key in self._terms.required_keys)
         )
 
-    def _is_elsewhere(self, key: str) -> bool:
+    def _is_elsewhere(self, required: PodMatcher, key: str) -> bool:
         """Return whether the required terms select a pod in another domain of the key. O(domains)."""
-        if self._terms.required is None:
-            return False
-        amounts = self._view.pods_by_domain(self._terms.required, key).amounts
+        amounts = self._view.pods_by_domain(required, key).amounts
         return int(np.count_nonzero(amounts)) > int(amounts.item(self._domain(key)) != 0)
 
     def _domain(self, key: str) -> int:
