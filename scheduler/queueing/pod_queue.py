@@ -354,10 +354,6 @@ class PodQueue:
         queued.backoff_window_s = self._backoff.window_s(queued)
 
     def _requeue(self, queued: QueuedPod, label: str, now_s: float) -> None:
-        if queued.sub_queue is SubQueue.GATED and self._pre_enqueue.is_still_gated(
-            queued.pod, queued.gating_plugin
-        ):
-            return
         backs_off = self._backoff.is_backing_off(queued, now_s)
         self._move(queued, SubQueue.BACKOFF if backs_off else SubQueue.ACTIVE, label, now_s)
 
