@@ -17,6 +17,7 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, removal_of_all
+from scheduler.framework.hints import freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -27,7 +28,6 @@ from scheduler.framework.interface import (
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.pods import HostPort, Pod
-from scheduler.plugins.hints import freed_node
 from scheduler.state.cluster import host_ports
 from scheduler.state.cluster_view import ClusterView
 

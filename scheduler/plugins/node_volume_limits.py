@@ -31,6 +31,7 @@ from scheduler.framework.explaining import (
     pods_to_remove,
     removal,
 )
+from scheduler.framework.hints import after_used_claim, freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -49,7 +50,6 @@ from scheduler.model.volumes import (
     no_such,
     not_owned,
 )
-from scheduler.plugins.hints import after_used_claim, freed_node
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
 from scheduler.state.cluster_view import ClusterView

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
+from scheduler.framework.hints import after_own_update
 from scheduler.framework.interface import PreEnqueuePlugin
 from scheduler.model.pods import Pod
-from scheduler.plugins.hints import after_own_update
 
 
 class SchedulingGates(PreEnqueuePlugin):

@@ -18,6 +18,7 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
+from scheduler.framework.hints import after_own_update
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -35,7 +36,6 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.wording import taint_text
-from scheduler.plugins.hints import after_own_update
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 

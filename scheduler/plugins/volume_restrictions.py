@@ -34,6 +34,7 @@ from scheduler.framework.explaining import (
     removal,
     removal_of_all,
 )
+from scheduler.framework.hints import after_named_claim
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -45,7 +46,6 @@ from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
 from scheduler.model.disks import RESTRICTED, disks_conflict
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import READ_WRITE_ONCE_POD, StorageKind, no_such
-from scheduler.plugins.hints import after_named_claim
 from scheduler.state.cluster_view import ClusterView
 
 DISK_TAKEN: Final = unschedulable("node(s) had no available disk")

@@ -21,6 +21,7 @@ from scheduler.framework.events import (
     queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import after_named_claim
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
@@ -36,7 +37,6 @@ from scheduler.model.volumes import (
     no_such,
     zones_of,
 )
-from scheduler.plugins.hints import after_named_claim
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT

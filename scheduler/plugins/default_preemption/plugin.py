@@ -2,7 +2,7 @@
 DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
 
 Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the victims on
-one node, and the harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on the result.
+one node, and the harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on it.
 
 Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
 """

@@ -21,6 +21,7 @@ import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FeasibleNodes,
@@ -45,7 +46,6 @@ from scheduler.model.requests import (
     is_extended,
     on_node_request,
 )
-from scheduler.plugins.hints import freed_node
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.explaining import explain_shortages
 from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score

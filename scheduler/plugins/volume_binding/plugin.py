@@ -22,6 +22,7 @@ from scheduler.framework.events import (
     queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import after_used_claim
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -40,7 +41,6 @@ from scheduler.model.volumes import (
     StorageClass,
     StorageKind,
 )
-from scheduler.plugins.hints import after_used_claim
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.plugins.volume_binding.claims import claims_of
 from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
