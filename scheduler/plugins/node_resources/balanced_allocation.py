@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import combinations
 from operator import add
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,13 +28,11 @@ from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, t
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_table import NodeTable
 
-NAME: Final = "NodeResourcesBalancedAllocation"
-
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
     """Scores nodes by the balance of used resources. It refuses no node, so it registers no event."""
 
-    name = NAME
+    name = "NodeResourcesBalancedAllocation"
     extension_points: ClassVar = ("preScore", "score")
     args_type: ClassVar = NodeResourcesBalancedAllocationArgs
 
