@@ -85,12 +85,11 @@ def migrated_disk(source: wire.MigratedDisk) -> Disk | None:
         return Disk(GCE_PD, gce.pd_name, gce.read_only is True)
     if source.azure_disk is not None:
         return Disk(AZURE_DISK, source.azure_disk.disk_uri)
-    by_id = {
-        AWS_EBS: source.aws_elastic_block_store,
-        CINDER: source.cinder,
-        PORTWORX: source.portworx_volume,
-    }
-    return next((Disk(plugin, by.volume_id) for plugin, by in by_id.items() if by is not None), None)
+    if source.aws_elastic_block_store is not None:
+        return Disk(AWS_EBS, source.aws_elastic_block_store.volume_id)
+    if source.cinder is not None:
+        return Disk(CINDER, source.cinder.volume_id)
+    return None if source.portworx_volume is None else Disk(PORTWORX, source.portworx_volume.volume_id)
 
 
 def csi_volume(disk: Disk) -> tuple[str, str] | None:
