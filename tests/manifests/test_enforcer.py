@@ -97,7 +97,7 @@ def test_the_program_accepts_the_arguments() -> None:
     assert options.limits == enforce._LIMITS
     assert (options.namespace, options.name) == (NAMESPACE, NAME)
     assert options.election is not None
-    assert (options.election.namespace, options.election.name) == (NAMESPACE, NAME)
+    assert (options.election.resource_namespace, options.election.resource_name) == (NAMESPACE, NAME)
 
 
 def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:
