@@ -259,6 +259,8 @@ class Reservations:
             return f'pod {pod.name} is already assigned to node "{self._state.nodes.name_of(placed.row)}"'
         if shown is None:
             return f'pod does not exist any more: pod "{pod.name}" not found'
+        if placed is None:
+            return f'pod "{pod.name}" does not count on node "{node_name}" any more'
         if self._state.node(node_name) is None:
             return f'failed to get node "{node_name}": node "{node_name}" not found'
         return ""
