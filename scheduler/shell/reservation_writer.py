@@ -61,12 +61,14 @@ class ReservationWriter:
     async def write(self, instruction: WriteReservation) -> ReservationWritten:
         """Make the writes in order up to the first that fails, and return their versions."""
         versions: list[str] = []
+        problem = ""
         for write in instruction.writes:
             written = await self._make(_WRITER_BY_TYPE[type(write)](write))
             if isinstance(written, ApiError):
-                return ReservationWritten(instruction.pod.uid, tuple(versions), written.message)
+                problem = written.message
+                break
             versions.append(written)
-        return ReservationWritten(instruction.pod.uid, tuple(versions))
+        return ReservationWritten(instruction.pod.uid, tuple(versions), problem, instruction.number)
 
     async def _make(self, write: _Write) -> str | ApiError:
         """Return the written version, or the error of a write that is given up."""

@@ -312,7 +312,8 @@ class World:
         for event in shown:
             self._note_reversal(event)
         versions = (version,) * len(reservation.writes)
-        return self._handle_all(ReservationWritten(reservation.pod.uid, versions), *shown)
+        written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
+        return self._handle_all(written, *shown)
 
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""

@@ -54,7 +54,7 @@ class LoadedMachine:
     def bind_volumes(self, order: WriteReservation) -> None:
         """Report the writes as done and the claims as bound by the PV controller; then the pod can be bound."""
         written = tuple(f"{order.pod.uid}/{number}" for number, _ in enumerate(order.writes))
-        self.handle(ReservationWritten(order.pod.uid, written))
+        self.handle(ReservationWritten(order.pod.uid, written, number=order.number))
         for write, version in zip(order.writes, written, strict=True):
             assert isinstance(write, VolumePromise)
             claim, volume = write.claim, write.obj
