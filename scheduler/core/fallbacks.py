@@ -60,7 +60,7 @@ class Fallbacks:
         if due is None:
             return None
         why = partial(self._why, pod.uid, is_alone=len(due) == 1)
-        return Relaxation(self._relaxed(pod, due), tuple(RelaxedRule(one.name, why(one)) for one in due))
+        return Relaxation(self._relaxed(pod, due), tuple(RelaxedRule(rule.name, why(rule)) for rule in due))
 
     def reports(self, pod: Pod, error: FitError, profile: Profile) -> list[Instruction]:
         """Return the saves of an unfit pod's clocks, and the event if only annotations keep the pod pending."""
@@ -167,7 +167,7 @@ def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> li
         return alone
     needed = rules
     for rule in reversed(rules):
-        fewer = tuple(one for one in needed if one is not rule)
+        fewer = tuple(kept for kept in needed if kept is not rule)
         if fits_without(fewer):
             needed = fewer
     return [needed]

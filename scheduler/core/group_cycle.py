@@ -107,14 +107,14 @@ class GroupCycles:
                 break
             if pod.uid != popped.uid and (queued := self._queue.take(pod.uid)) is not None:
                 entries[pod.uid] = queued
-        others = sorted({one.profile for one in entries.values()} - {popped.profile})
+        others = sorted({queued.profile for queued in entries.values()} - {popped.profile})
         if others:
             text = (
                 "all pods in a single pod group should have the same .spec.schedulerName set,"
                 f' got: "{popped.profile}" and "{others[0]}"'
             )
             return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=False)
-        entries = {uid: one for uid, one in entries.items() if not self._is_left_out(one)}
+        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued)}
         return self._place(entries, key, profile, now_s) if entries else GroupResult({}, None, [])
 
     def _siblings(self, key: GroupKey) -> list[Pod]:
@@ -296,7 +296,7 @@ class GroupCycles:
                 reports += reported
         if not victims:
             return GroupResult({}, None, reports)
-        pods = [one.pod for one in entries.values()]
+        pods = [queued.pod for queued in entries.values()]
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
         return GroupResult({}, None, reports, preemptor, nominations, entries.keys())
 
@@ -379,7 +379,7 @@ class GroupCycles:
             self._nominations.next_wake_s(),
             self._lost.next_wake_s(now_s),
         )
-        return min((one for one in due_s if one is not None), default=None)
+        return min((due for due in due_s if due is not None), default=None)
 
 
 def _rejecting(outcome: Outcome, *, is_incomplete: bool) -> frozenset[str]:

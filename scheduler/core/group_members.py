@@ -97,19 +97,19 @@ def components_of(kinds: Sequence[Kind], view: ClusterView) -> list[Component]:
     left, n_compared = list(kinds), 0
     while left:
         near, key, left = [left[0]], "", left[1:]
-        for one in near:
+        for kind in near:
             apart: list[Kind] = []
             for other in left:
                 shared = ""
-                if (one.needs is not None or other.needs is not None) and n_compared < _MOST_COMPARED:
+                if (kind.needs is not None or other.needs is not None) and n_compared < _MOST_COMPARED:
                     n_compared += 1
-                    shared = _shared_key(one, other, view)
+                    shared = _shared_key(kind, other, view)
                 (near if shared else apart).append(other)
                 key = key or shared
             left = apart
-            key = key or _shared_key(one, one, view)
+            key = key or _shared_key(kind, kind, view)
         components.append(Component(tuple(near), key))
-    return sorted(components, key=lambda one: (not one.key, -one.n_pods))
+    return sorted(components, key=lambda component: (not component.key, -component.n_pods))
 
 
 def shared_key(members: Sequence[Pod], view: ClusterView) -> str:
@@ -185,9 +185,9 @@ def _share(pod: Pod, view: ClusterView) -> float:
     return max(shares)
 
 
-def _shared_key(one: Kind, other: Kind, view: ClusterView) -> str:
+def _shared_key(first: Kind, second: Kind, view: ClusterView) -> str:
     """Return the key of a term by which one of the kinds needs the other, empty if neither does."""
-    for kind, sibling in ((one, other), (other, one)):
+    for kind, sibling in ((first, second), (second, first)):
         if is_selected(kind.needs, sibling.first, view):
             return kind.keys[0]
     return ""

@@ -202,7 +202,7 @@ class _Search:
 
     def _siblings(self, kind: Kind) -> list[Pod]:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
-        others = (one.left[1:2] if one is kind else one.left[:1] for one in self._kinds)
+        others = (other.left[1:2] if other is kind else other.left[:1] for other in self._kinds)
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self._view)]
 
     # Greedy.
@@ -212,7 +212,10 @@ class _Search:
         components = self._components
         for _ in range(2):
             self._domain = scope.value
-            failed = next((one for one in components if not self._place_component(one, scope.rows)), None)
+            failed = next(
+                (component for component in components if not self._place_component(component, scope.rows)),
+                None,
+            )
             if failed is None and self._trial.is_settled():
                 return True
             if scope.value:
@@ -220,7 +223,7 @@ class _Search:
             self.take_back(0)
             if failed is None or failed is components[0]:
                 return False
-            components = [failed, *(one for one in components if one is not failed)]
+            components = [failed, *(component for component in components if component is not failed)]
         return False
 
     def _place_component(self, component: Component, scope: Mask) -> bool:
@@ -287,7 +290,7 @@ class _Search:
             option()
             places = self._trial.places[n_before:]
             if len(places) > len(best):
-                best = [(self._kind_of[one.pod.uid], one.node_name, one.is_owed) for one in places]
+                best = [(self._kind_of[place.pod.uid], place.node_name, place.is_owed) for place in places]
             self.take_back(n_before)
         for kind, node_name, is_owed in best:
             only = np.zeros_like(self._rows)
@@ -308,7 +311,7 @@ class _Search:
 
         Room is counted by resources, so there may be less.
         """
-        kind = max(component.kinds, key=lambda one: len(one.left))
+        kind = max(component.kinds, key=lambda each: len(each.left))
         if not component.key or not kind.left:
             return _NO_DOMAINS
         decision = self._trial.decide(kind.left[0], scope)
@@ -353,8 +356,10 @@ class _Search:
 
     def _one_domain_key(self, kind: Kind) -> str:
         """Return a key of which all members of the kind have to share the value, empty if none is known."""
-        selected = [one for one in self._kinds if is_selected(kind.needs, one.first, self._view)]
-        if kind not in selected or any((one.needs, one.keys) != (kind.needs, kind.keys) for one in selected):
+        selected = [other for other in self._kinds if is_selected(kind.needs, other.first, self._view)]
+        if kind not in selected or any(
+            (other.needs, other.keys) != (kind.needs, kind.keys) for other in selected
+        ):
             # Members of another kind that it needs may be in several domains.
             return ""
         is_met = kind.needs is None or self._view.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
@@ -402,5 +407,7 @@ class _Search:
 
     def _assignment(self) -> Hashable:
         """Return which kinds are on which nodes, and which of them wait for siblings."""
-        places = ((id(self._kind_of[one.pod.uid]), one.node_name, one.is_owed) for one in self._trial.places)
+        places = (
+            (id(self._kind_of[place.pod.uid]), place.node_name, place.is_owed) for place in self._trial.places
+        )
         return frozenset(Counter(places).items())

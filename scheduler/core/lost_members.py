@@ -88,7 +88,9 @@ class LostMembers:
         """Return when a group is to be reported or released, None if none waits for that. O(groups with too few)."""
         times = [at_s for at_s in self._release_at_s.values() if at_s > now_s]
         times += [
-            one + REPORT_AFTER_S for key, one in self._below_since_s.items() if key not in self._reported
+            since_s + REPORT_AFTER_S
+            for key, since_s in self._below_since_s.items()
+            if key not in self._reported
         ]
         return min(times, default=None)
 

@@ -43,7 +43,7 @@ def refusals_with_nominated(
         if refusal is not None:
             by_row[row] = refusal
     for plugin in sorted({refusal.plugin for refusal in by_row.values()}):
-        of_plugin = {row: one.status for row, one in by_row.items() if one.plugin == plugin}
+        of_plugin = {row: refusal.status for row, refusal in by_row.items() if refusal.plugin == plugin}
         yield plugin, NodeStatuses.by_row(of_plugin, view.n_rows)
 
 

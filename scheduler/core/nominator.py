@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.model.pods import Pod
-from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pod_queue import KeptOut, PodQueue
 from scheduler.state.cluster import ClusterState
 
 
@@ -81,8 +81,5 @@ class Nominator:
         if not before or before == self._state.nominated.node_of(pod.uid):
             return
         left = replace(pod, nominated_node_name=before)
-
-        def may_have_waited(waiting: Pod) -> bool:
-            return waiting.priority <= left.priority and waiting.uid != but
-
-        self._queue.on_event(ASSIGNED_POD_DELETE, left, None, now_s, only=may_have_waited)
+        kept_out = KeptOut(pod.priority, but)
+        self._queue.on_event(ASSIGNED_POD_DELETE, left, None, now_s, kept_out=kept_out)

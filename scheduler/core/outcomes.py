@@ -70,7 +70,9 @@ def report_bound(binding: Binding) -> list[Instruction]:
             n_feasible=binding.n_feasible,
             message=binding.node_name,
             record=binding.record,
-            relaxed=() if relaxation is None else tuple(one.kind for one in relaxation.pod.spec.relaxed),
+            relaxed=()
+            if relaxation is None
+            else tuple(relaxed.kind for relaxed in relaxation.pod.spec.relaxed),
         ),
     ]
 

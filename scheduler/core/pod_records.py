@@ -61,8 +61,10 @@ class Relaxation:
 
     def note(self) -> str:
         """Return which rules count as what, and why."""
-        softened = {one.name: one.softened for one in self.pod.spec.relaxed}
-        return "; ".join(f"{one.rule} counts as {softened[one.rule]}: {one.why}" for one in self.rules)
+        softened = {relaxed.name: relaxed.softened for relaxed in self.pod.spec.relaxed}
+        return "; ".join(
+            f"{relaxed.rule} counts as {softened[relaxed.rule]}: {relaxed.why}" for relaxed in self.rules
+        )
 
 
 @dataclass(frozen=True, slots=True)

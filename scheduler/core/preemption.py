@@ -80,6 +80,8 @@ class Preemptions:
         if (earlier := record.preemption) is not None:
             # Its victim was seen to end before its eviction was answered, and others took the room: that is reported.
             preemption.unanswered, preemption.unseen = earlier.unanswered, earlier.unseen
+            # Members of its group that were not tried with it this time are held for it still.
+            preemption.waiting |= earlier.waiting
         record.preemption = preemption
         self._records.settle(record)
         if last is None:
@@ -133,6 +135,11 @@ class Preemptions:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
         preemption = self.of(uid)
         return preemption is not None and (preemption.left is not None or bool(preemption.unanswered))
+
+    def awaits(self, uid: str, victim_uid: str) -> bool:
+        """Return whether an eviction of the victim, for the pod or for another pod too, has no answer."""
+        preemption = self.of(uid)
+        return preemption is not None and victim_uid in preemption.unanswered
 
     def of(self, uid: str) -> Preemption | None:
         """Return the evictions for the pod that are not over."""

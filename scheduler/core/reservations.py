@@ -49,6 +49,7 @@ class _ReservedPod:
     Attributes:
         bind: the instruction that follows once all is done.
         reservations: of the plugins, in their order.
+        number: of the instruction that writes them.
         versions: what the writes have made, in their order; None before the answer.
         problem: why a write failed; empty if none did.
         timed_out_s: the longest timeout that is over; negative before the first.
@@ -56,6 +57,7 @@ class _ReservedPod:
 
     bind: Bind
     reservations: Sequence[Reservation]
+    number: int
     versions: tuple[str, ...] | None = None
     problem: str = ""
     timed_out_s: float = -1.0
@@ -97,6 +99,7 @@ class Reservations:
         #: Pods that may be ready or have failed: something about them changed.
         self._to_check: dict[str, None] = {}
         self._ready: dict[str, None] = {}
+        self._n_reserved = 0
         #: Pods whose writes were answered.
         self.n_waiting = 0
 
@@ -122,8 +125,9 @@ class Reservations:
         writes = tuple(write for reservation in reservations for write in reservation.writes)
         for write in writes:
             self._state.assume_write(write, bind.pod.uid)
-        self._pods[bind.pod.uid] = _ReservedPod(bind, reservations)
-        return WriteReservation(bind.pod, bind.node_name, writes)
+        self._n_reserved += 1
+        self._pods[bind.pod.uid] = _ReservedPod(bind, reservations, self._n_reserved)
+        return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved)
 
     def release(self, uid: str) -> list[tuple[StorageObject, StorageObject]]:
         """
@@ -179,7 +183,7 @@ class Reservations:
     def _note_written(self, answer: ReservationWritten, now_s: float) -> None:
         """Let the pod wait for the objects of these versions, or fail."""
         uid, reserved = answer.uid, self._pods.get(answer.uid)
-        if reserved is None:
+        if reserved is None or reserved.number != answer.number:
             return
         reserved.versions, reserved.problem = answer.versions, answer.problem
         self.n_waiting += 1
@@ -259,6 +263,8 @@ class Reservations:
             return f'pod {pod.name} is already assigned to node "{self._state.nodes.name_of(placed.row)}"'
         if shown is None:
             return f'pod does not exist any more: pod "{pod.name}" not found'
+        if placed is None:
+            return f'pod "{pod.name}" does not count on node "{node_name}" any more'
         if self._state.node(node_name) is None:
             return f'failed to get node "{node_name}": node "{node_name}" not found'
         return ""

@@ -158,11 +158,13 @@ class UnfitPods:
 
     def on_eviction_ended(self, ended: EvictionEnded, now_s: float) -> list[Instruction]:
         """Return what follows the end of an eviction; let the pods that wait for nothing else be tried again."""
-        instructions = self._preemptions.on_ended(ended, now_s)
         attempt = self._unreported
-        if attempt is not None and attempt.pod.uid == ended.preemptor_uid:
+        # Before the answer is noted. Of a victim that a group needs too, it may name the group.
+        is_awaited = attempt is not None and self._preemptions.awaits(attempt.pod.uid, ended.victim_uid)
+        instructions = self._preemptions.on_ended(ended, now_s)
+        if attempt is not None and is_awaited:
             attempt.problem = attempt.problem or ended.problem
-            if self._preemptions.is_running(ended.preemptor_uid):
+            if self._preemptions.is_running(attempt.pod.uid):
                 return instructions
             self._unreported = None
             instructions += self._report_evicted(attempt, now_s)

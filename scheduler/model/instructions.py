@@ -25,12 +25,13 @@ class WriteReservation:
     """
     Make the writes, in order, that the pod needs before it is bound to the node; answered by ReservationWritten.
 
-    No write follows one that failed.
+    No write follows one that failed. `number`: of the reservation, which the answer repeats.
     """
 
     pod: Pod
     node_name: str
     writes: tuple[ObjectWrite[Any], ...]
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

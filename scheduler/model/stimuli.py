@@ -118,11 +118,13 @@ class ReservationWritten:
         uid: of the pod.
         versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all writes were made.
+        number: of the instruction; the answer to a reservation that has ended may come after the pod's next one.
     """
 
     uid: str
     versions: tuple[str, ...]
     problem: str = ""
+    number: int = 0
 
 
 class EvictionStep(StrEnum):

@@ -36,7 +36,8 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import floor
 from typing import Final
 
@@ -69,6 +70,18 @@ from scheduler.queueing.unschedulable_pods import InterestedPlugins
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
 
 
+@dataclass(frozen=True, slots=True)
+class KeptOut:
+    """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
+
+    priority: int
+    but: str = ""
+
+    def selects(self, pod: Pod) -> bool:
+        """Return whether the pod is one of them."""
+        return pod.priority <= self.priority and pod.uid != self.but
+
+
 class PodQueue:
     """
     The pending pods of all profiles.
@@ -96,7 +109,7 @@ class PodQueue:
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
-        self._sub_queues = SubQueues(policy.order)
+        self._sub_queues = SubQueues()
         self._pops_early = semantics.enabled(Gate.SCHEDULER_POP_FROM_BACKOFF_Q)
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
@@ -309,17 +322,17 @@ class PodQueue:
         new: object,
         now_s: float,
         *,
-        only: Callable[[Pod], bool] | None = None,
+        kept_out: KeptOut | None = None,
     ) -> None:
         """
-        Requeue the waiting pods that a change from `old` to `new` may help, where `only` allows.
+        Requeue the waiting pods that a change from `old` to `new` may help; with `kept_out`, only these pods.
 
         A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
         that registered the event); if a hint reads labels for this event, each label set counts.
         """
         plugins = self._hints.interested_plugins(event, old, new)
         if plugins:
-            self._backlog.add(self._requeuing(plugins, event, old, new, now_s, only))
+            self._backlog.add(self._requeuing(plugins, event, old, new, now_s, kept_out))
 
     def flush(self, now_s: float) -> None:
         """Activate pods whose backoff is over; every 30 s requeue pods that were unschedulable for too long."""
@@ -365,10 +378,6 @@ class PodQueue:
         queued.backoff_window_s = self._backoff.window_s(queued)
 
     def _requeue(self, queued: QueuedPod, label: str, now_s: float) -> None:
-        if queued.sub_queue is SubQueue.GATED and self._pre_enqueue.is_still_gated(
-            queued.pod, queued.gating_plugin
-        ):
-            return
         backs_off = self._backoff.is_backing_off(queued, now_s)
         self._move(queued, SubQueue.BACKOFF if backs_off else SubQueue.ACTIVE, label, now_s)
 
@@ -379,7 +388,7 @@ class PodQueue:
         old: object,
         new: object,
         now_s: float,
-        only: Callable[[Pod], bool] | None,
+        kept_out: KeptOut | None,
     ) -> Iterator[None]:
         """Yield after each question to hints and after each pod moved."""
         changed = old if new is None else new
@@ -391,7 +400,7 @@ class PodQueue:
                 helps = self._hints.is_worth_requeuing(asked, event, old, new)
                 yield
                 for queued in pods if helps else ():
-                    if only is None or only(queued.pod):
+                    if kept_out is None or kept_out.selects(queued.pod):
                         self._requeue(queued, event.label, now_s)
                         yield
 

@@ -45,10 +45,8 @@ class ReservationWriter:
     """
     Writes to the API server.
 
-    Args:
-        client: sends the requests.
-        pause: waits after the failed attempt of this number.
-        may_write: returns True while this instance may write; called before a write and after the rate limit.
+    `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
+    called before a write and after the rate limit.
     """
 
     def __init__(
@@ -63,12 +61,14 @@ class ReservationWriter:
     async def write(self, instruction: WriteReservation) -> ReservationWritten:
         """Make the writes in order up to the first that fails, and return their versions."""
         versions: list[str] = []
+        problem = ""
         for write in instruction.writes:
             written = await self._make(_WRITER_BY_TYPE[type(write)](write))
             if isinstance(written, ApiError):
-                return ReservationWritten(instruction.pod.uid, tuple(versions), written.message)
+                problem = written.message
+                break
             versions.append(written)
-        return ReservationWritten(instruction.pod.uid, tuple(versions))
+        return ReservationWritten(instruction.pod.uid, tuple(versions), problem, instruction.number)
 
     async def _make(self, write: _Write) -> str | ApiError:
         """Return the written version, or the error of a write that is given up."""

@@ -141,3 +141,25 @@ def test_a_preemptor_whose_volumes_fail_is_nominated_no_more() -> None:
     assert [one.nominated_node_name for one in told if isinstance(one, PatchCondition)] == [""]
     assert not cluster.state.nominated
     assert cluster.queue.get(high.uid) is not None
+
+
+def test_an_answer_to_writes_of_a_reservation_that_has_ended_is_not_taken_for_the_next_one() -> None:
+    cluster = _cluster()
+    cluster.apply(claim("c", "made"))
+    _with_claim(cluster, "low", 0)
+    first = cluster.reserve()
+    high = _pod(cluster, "high", 9)
+    cluster.cycle()
+    cluster.lose(high)
+    cluster.pass_time(20)
+    second = cluster.reserve()
+    assert cluster.machine.n_binding == 1
+    cluster.handle(cluster.server.write(first, 0))
+    assert cluster.machine.n_binding == 1
+    cluster.write(second)
+    assert cluster.machine.n_binding == 0
+    cluster.server.provision("default/c")
+    cluster.watch()
+    assert bind_of(cluster.cycle()).node_name == "a"
+    assert cluster.machine.n_binding == 1
+    cluster.audit()

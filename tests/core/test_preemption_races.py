@@ -259,3 +259,16 @@ def test_the_nomination_of_a_new_pod_counts_once_its_gates_are_gone(cluster: Dri
     assert not cluster.state.nominated
     show(cluster, gated, gates=())
     assert cluster.state.nominated.node_of(gated.uid) == "n"
+
+
+def test_members_that_are_held_for_an_earlier_decision_are_let_go_with_the_next(cluster: Driver) -> None:
+    """A new member lets its siblings be tried again, but none that an event has gated meanwhile."""
+    low = sized_pod(cluster, "low", 0, cpu="2", node="n")
+    first, second = sized_pod(cluster, "first", 5), sized_pod(cluster, "second", 5)
+    preemptions = cluster.machine.preemptions
+    assert evictions(preemptions.start(first, "", [low], [first.uid, second.uid])) == ["low"]
+    assert evictions(preemptions.start(first, "", [low], [first.uid])) == []
+    assert cluster.state.preempting == {first.uid, second.uid}
+    end_eviction(cluster, first, low)
+    cluster.lose(low)
+    assert not cluster.state.preempting

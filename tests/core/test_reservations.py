@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -56,11 +56,16 @@ class Cluster:
         device_claim = (StorageKind.CLAIM, "default/e")
         self.devices = OfDevices((), 5.0, (device_claim,), answers=[devices])
         bind = Bind(self.pod, "a")
+        self.state.assume(replace(self.pod, node_name="a"), "a")
         self.bind, self.write = bind, self.reservations.reserve(bind, [self.volumes, self.devices])
 
     def _selections(self, *names: str) -> tuple[NodeSelection, ...]:
         claims = (self.server.claim(f"default/{name}") for name in names)
         return tuple(NodeSelection(one, "a") for one in claims if one is not None)
+
+    def written(self, *versions: str, problem: str = "") -> ReservationWritten:
+        """Return the answer to the writes."""
+        return ReservationWritten(self.pod.uid, versions, problem, self.write.number)
 
     def note(self, stimulus: Stimulus, now_s: float = 0.0) -> list[str]:
         """Return the messages of what fails after the stimulus."""
@@ -72,7 +77,7 @@ def test_a_pod_is_bound_once_every_plugin_is_done() -> None:
     cluster = Cluster(devices=False)
     assert isinstance(cluster.write, WriteReservation)
     assert [write.obj.key for write in cluster.write.writes] == ["default/c", "default/d"]
-    assert cluster.note(ReservationWritten(cluster.pod.uid, ("7", "8"))) == []
+    assert cluster.note(cluster.written("7", "8")) == []
     assert (cluster.volumes.asked, cluster.devices.asked) == ([("7", "8")], [()])
     assert not cluster.reservations.has_ready
     cluster.devices.answers.append(True)
@@ -92,12 +97,12 @@ def test_a_pod_is_bound_once_every_plugin_is_done() -> None:
 )
 def test_the_plugin_that_fails_a_pod_is_named(volumes: bool | str, devices: bool | str, message: str) -> None:
     cluster = Cluster(volumes, devices)
-    assert cluster.note(ReservationWritten(cluster.pod.uid, ("7", "8"))) == [message]
+    assert cluster.note(cluster.written("7", "8")) == [message]
 
 
 def test_a_failed_write_is_its_plugins_failure() -> None:
     cluster = Cluster()
-    failed = cluster.note(ReservationWritten(cluster.pod.uid, ("7",), "modified"))
+    failed = cluster.note(cluster.written("7", problem="modified"))
     assert failed == ['running PreBind plugin "Volumes": modified']
     assert cluster.volumes.asked == []
     released = cluster.reservations.release(cluster.pod.uid)
@@ -110,7 +115,7 @@ def test_a_failed_write_is_its_plugins_failure() -> None:
 )
 def test_each_plugin_has_a_time_of_its_own(volumes: bool, devices: bool, ends_s: float, plugin: str) -> None:
     cluster = Cluster(volumes, devices)
-    assert cluster.note(ReservationWritten(cluster.pod.uid, ("7", "8"))) == []
+    assert cluster.note(cluster.written("7", "8")) == []
     assert cluster.note(TimePassed(), ends_s - 0.1) == []
     (message,) = cluster.note(TimePassed(), ends_s)
     assert message.startswith(f'running PreBind plugin "{plugin}": ')

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction, PatchCondition
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import VictimFate
 from scheduler.queueing.queued_pod import SubQueue
@@ -107,3 +108,19 @@ def test_victims_that_all_end_already_take_the_node_from_nominated_pods_of_lower
     told = cluster.cycle()
     assert condition_of(told).nominated_node_name == "n"
     assert [one.pod.uid for one in told if isinstance(one, ClearNomination)] == [middle.uid]
+
+
+def test_a_victim_that_is_evicted_for_a_group_too_ends_the_wait(cluster: Driver) -> None:
+    """The answer names the group, for which the eviction began; without a report no pod would be tried any more."""
+    low = sized_pod(cluster, "low", 0, node="n", cpu="2")
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    members = [sized_pod(cluster, name, 5, labels=labels) for name in ("one", "other")]
+    assert evictions(cluster.cycle()) == ["low"]
+    high = sized_pod(cluster, "high", 9, cpu="2")
+    assert evictions(cluster.cycle()) == []
+    assert not cluster.machine.has_work()
+    told = end_eviction(cluster, members[0], low)
+    assert attempt_of(told).pod.uid == high.uid
+    cluster.lose(low)
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == high.uid

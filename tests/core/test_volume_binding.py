@@ -447,3 +447,26 @@ def test_volumes_of_a_class_that_turn_up_stay_as_they_are() -> None:
     assert failure(cluster.write(asked)) == CONFLICT
     cluster.audit()
     assert [type(one) for one in cluster.cycle() if isinstance(one, Bind | Attempted)] == []
+
+
+@pytest.mark.parametrize("is_gone_meanwhile", [True, False])
+def test_a_pod_that_lost_its_place_before_its_writes_were_answered_is_put_back(
+    is_gone_meanwhile: bool,
+) -> None:
+    """A watch that lags shows it unassigned again after it was shown on a node, or gone."""
+    cluster = Cluster()
+    cluster.apply(claim("c", "made"))
+    pod = cluster.waits("c")
+    asked = cluster.reserve()
+    if is_gone_meanwhile:
+        cluster.handle(PodGone(pod.uid))
+    else:
+        cluster.handle(PodSeen(replace(pod, node_name="b", resource_version=cluster.next_version())))
+    cluster.handle(PodSeen(replace(pod, resource_version=cluster.next_version())))
+    told = cluster.write(asked)
+    cluster.server.provision("default/c")
+    told += cluster.watch()
+    assert failure(told) == 'binding volumes: pod "p" does not count on node "a" any more'
+    cluster.holds_nothing()
+    cluster.pass_time(20)
+    assert bind_of(cluster.cycle()).pod.uid == pod.uid

@@ -6,7 +6,6 @@ reference's order; counts of arrivals and rejections equal the reference's.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
@@ -25,7 +24,7 @@ from scheduler.framework.events import (
     Resource,
 )
 from scheduler.model.pods import Pod
-from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pod_queue import KeptOut, PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod
 from tests.queueing.build import pod
@@ -253,7 +252,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(change=CHANGES)
     def event(self, change):
         label, new = change
-        self.on_event(EVENTS[label], new, lambda _: True)
+        self.on_event(EVENTS[label], new, None)
 
     @rule(number=st.integers(0, 3), same_labels=st.booleans(), max_priority=st.sampled_from([0, 9]))
     def assign(self, number, same_labels, max_priority):
@@ -261,12 +260,12 @@ class QueueModel(RuleBasedStateMachine):
         waiting = [each.pod for each in self.at("unschedulable")]
         uid = waiting[number].uid if number < len(waiting) else "stranger"
         labels = waiting[-1].labels if waiting and same_labels else {"c": "d"}
-        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), lambda pod: pod.priority <= max_priority)
+        self.on_event(ASSIGNED_POD_ADD, pod(uid, labels=labels), KeptOut(max_priority))
 
-    def on_event(self, event: ClusterEvent, new: object, only: Callable[[Pod], bool]) -> None:
-        self.queue.on_event(event, None, new, self.now_s, only=only)
+    def on_event(self, event: ClusterEvent, new: object, kept_out: KeptOut | None) -> None:
+        self.queue.on_event(event, None, new, self.now_s, kept_out=kept_out)
         for each in self.at("unschedulable"):
-            if each.is_helped(event.label, new) and only(each.pod):
+            if each.is_helped(event.label, new) and (kept_out is None or kept_out.selects(each.pod)):
                 self.requeue(each, event.label)
 
     @rule(

@@ -41,7 +41,7 @@ def _instruction(promised_before: bool = False) -> WriteReservation:
     known: PersistentVolume = _decoded(
         volume("v", "local", claimed_by="default/c" if promised_before else None), "5"
     )
-    return WriteReservation(POD, "n1", (VolumePromise(known, static), NodeSelection(dynamic, "n1")))
+    return WriteReservation(POD, "n1", (VolumePromise(known, static), NodeSelection(dynamic, "n1")), number=5)
 
 
 def stored(version: str, *, ref: Json | None = None, annotations: Json | None = None, uid: str = "") -> Any:
@@ -123,7 +123,7 @@ async def test_a_write_ends_once(
     answers: list[Any], versions: tuple[str, ...], problem: str, requests: str
 ) -> None:
     async with scripted(*answers) as script:
-        assert await written(script, _instruction()) == ReservationWritten(POD.uid, versions, problem)
+        assert await written(script, _instruction()) == ReservationWritten(POD.uid, versions, problem, 5)
     assert " ".join(f"{one.method} {one.path}" for one in script.received) == requests
 
 
@@ -142,5 +142,5 @@ async def test_writes_say_what_upstream_says_and_which_version_they_are_about(pr
 async def test_an_instance_without_the_lease_writes_nothing() -> None:
     async with scripted() as script:
         found = await written(script, _instruction(), may_write=lambda: False)
-    assert found == ReservationWritten(POD.uid, (), NOT_LEADING)
+    assert found == ReservationWritten(POD.uid, (), NOT_LEADING, 5)
     assert script.received == []

@@ -50,12 +50,12 @@ def test_the_probe_sees_every_room() -> None:
         "PodQueue", "UnschedulablePods", "OrderedPods", "QueueingHints",
         "NodeTable", "LabelColumn", "PodColumns", "LabelSet", "LabelSets", "ExistingTerms", "ExistingPodTerm",
         "DerivedValues", "ChangeLog", "Workloads", "ClusterState", "KubeletRefusals",
-        "Preemptions", "Fallbacks", "Reservations", "GroupCycles", "GroupNominations",
+        "PodRecords", "Preemptions", "Reservations", "GroupCycles", "GroupNominations",
         "InterPodAffinity", "MemoBySpec",
         "PodDecoder",
     } <= rooms  # fmt: skip
     # The machine's own, which it shares: the probe counts them under the name of the room in which it meets them first.
-    assert {"_pending", "_binding", "_profiles"} <= {path.rpartition(".")[2] for path in paths}
+    assert {"_by_uid", "_profiles"} <= {path.rpartition(".")[2] for path in paths}
 
 
 def test_no_function_has_an_unbounded_cache() -> None:

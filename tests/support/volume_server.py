@@ -60,13 +60,14 @@ class VolumeServer:
 
     def write(self, instruction: WriteReservation, n_most: int = 99) -> ReservationWritten:
         """Carry out the instruction; of its writes at most `n_most` arrive. Return the shell's stimulus."""
+        uid, number = instruction.pod.uid, instruction.number
         versions: list[str] = []
         for write in instruction.writes:
             stored = self.objects.get((write.obj.kind, write.obj.key))
             if len(versions) == n_most:
-                return ReservationWritten(instruction.pod.uid, tuple(versions), "no answer")
+                return ReservationWritten(uid, tuple(versions), "no answer", number)
             if stored is None or stored.resource_version != write.obj.resource_version:
-                return ReservationWritten(instruction.pod.uid, tuple(versions), CONFLICT)
+                return ReservationWritten(uid, tuple(versions), CONFLICT, number)
             if isinstance(stored, PersistentVolume):
                 assert isinstance(write, VolumePromise)
                 promised = write.value
@@ -79,7 +80,7 @@ class VolumeServer:
             if changed != stored:
                 changed = self._store(changed)
             versions.append(changed.resource_version)
-        return ReservationWritten(instruction.pod.uid, tuple(versions))
+        return ReservationWritten(uid, tuple(versions), number=number)
 
     def touch(self, obj: StorageObject) -> None:
         """Give the object a new version and change nothing else."""

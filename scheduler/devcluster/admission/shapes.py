@@ -6,7 +6,7 @@ left alone, and every field may be absent or null, as in Go.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,9 @@ from scheduler.devcluster.admission.amounts import QUANTITY_RULE, quantity
 from scheduler.devcluster.kinds import JsonObject, Kind
 from scheduler.devcluster.schemas import BODIES, CUSTOM, PLAIN, STRUCTURES, Field
 from scheduler.devcluster.status import bad_request
+
+#: Kinds whose shapes are kept; there are fewer.
+_MAX_KINDS: Final = 256
 
 
 class _Quantity:
@@ -66,7 +69,7 @@ def _struct(name: str, fields: Iterable[Field]) -> Any:  # noqa: ANN401 - a clas
     return msgspec.defstruct(name, [("apiVersion", str | None, None), ("kind", str | None, None), *defined])
 
 
-@cache
+@lru_cache(maxsize=_MAX_KINDS)
 def _shape(name: str) -> Any:  # noqa: ANN401 - a class made at run time
     return _struct(name, STRUCTURES.get(name, PLAIN))
 
