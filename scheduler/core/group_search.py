@@ -127,12 +127,9 @@ def search(request: SearchRequest, trial: GroupTrial) -> Outcome:
 class _Search:
     def __init__(self, request: SearchRequest, trial: GroupTrial) -> None:
         self.outcome = Outcome(key=request.topology_key)
-        self._trial = trial
-        self._view = trial.view
-        self._rows = request.rows
+        self._trial, self._view = trial, trial.view
+        self._rows, self._n_needed, self._key = request.rows, request.n_needed, request.topology_key
         self._n_members = len(request.members)
-        self._n_needed = request.n_needed
-        self._key = request.topology_key
         self._kinds = kinds_of(request.members, self._view)
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
         self._components = components_of(self._kinds, self._view)

@@ -33,6 +33,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.simulation.changes import ChangeTrial
 from scheduler.simulation.groups import next_cycle
 from scheduler.simulation.world import World
@@ -130,7 +131,7 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
     decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
-        fallbacks = Fallbacks(request.state, view, PodRecords(request.state))
+        fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)
         if relaxation is not None:
             relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
