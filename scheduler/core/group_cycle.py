@@ -33,7 +33,7 @@ from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
 from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.diagnosis import PostFiltered
-from scheduler.framework.observer import Observer, Unobserved
+from scheduler.framework.observer import Observer
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS
@@ -214,14 +214,11 @@ class GroupCycles:
             return False
         return has_minimum(self._groups, key)
 
-    def _trial(
-        self, identity: str, profile: Profile, max_decisions: int, *, is_observed: bool = True
-    ) -> GroupTrial:
+    def _trial(self, identity: str, profile: Profile, max_decisions: int) -> GroupTrial:
         """`identity`: of the decision, from which the trial's random numbers follow."""
-        observer = self._observer if is_observed else Unobserved()
         rng = TrialRng(identity)
         return GroupTrial(
-            self._state, self._reservations, profile, rng, observer, self._annotations, max_decisions
+            self._state, self._reservations, profile, rng, self._observer, self._annotations, max_decisions
         )
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
@@ -242,7 +239,7 @@ class GroupCycles:
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
-        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members), is_observed=False)
+        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
             outcome = search(self._request(key, group, members), trial)
             trial.take_all_back()

@@ -78,7 +78,6 @@ class Outcome:
         key: the topology key whose domains had too little room; empty if none had to be shared.
         room: how many members the domains have room for, by the key's value.
         rejecting: the plugins that refused a member, by its UID.
-        refusals: why a member was refused last, by its UID.
         is_cut_short: whether the search ran out of decisions.
         n_decisions: that it took.
     """
@@ -89,7 +88,6 @@ class Outcome:
     key: str = ""
     room: dict[str, int] = field(default_factory=dict)
     rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
-    refusals: dict[str, FitError] = field(default_factory=dict)
     is_cut_short: bool = False
     n_decisions: int = 0
 
@@ -187,7 +185,6 @@ class _Search:
     def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
         outcome, n_placed = self.outcome, len(self._trial.places)
         for member in kind.left:
-            outcome.refusals[member.uid] = error
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
             outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)

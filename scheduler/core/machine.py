@@ -189,6 +189,7 @@ class Machine:
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
+        instructions: list[Instruction] = []
         match stimulus:
             case BindDone(uid):
                 return self._lifecycle.on_bind_done(uid, now_s)
@@ -214,15 +215,14 @@ class Machine:
             case WatchInterrupted():
                 self._clocks.on_interrupted(now_s)
             case TimePassed():
-                return self._on_time(now_s)
+                instructions = self._on_time(now_s)
             case SweepDue():
                 self._sweep(now_s)
             case _:
                 instructions = self._handlers.handle(stimulus, now_s)
-                if self._reservations:
-                    instructions += self._fail_reservations(stimulus, now_s)
-                return instructions
-        return self._fail_reservations(stimulus, now_s) if self._reservations else []
+        if self._reservations:
+            instructions += self._fail_reservations(stimulus, now_s)
+        return instructions
 
     def _sweep(self, now_s: float) -> None:
         """Do the next few milliseconds of a sweep, or begin one."""
@@ -239,11 +239,7 @@ class Machine:
         due, instructions = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
-        instructions += self._groups.on_time(now_s)
-        return [
-            *instructions,
-            *(self._fail_reservations(TimePassed(), now_s) if self._reservations else []),
-        ]
+        return [*instructions, *self._groups.on_time(now_s)]
 
     # The cycle.
 

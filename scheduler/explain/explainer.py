@@ -278,7 +278,7 @@ def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) ->
     scores = result.scores
     row = state.nodes.row_by_name.get(node_name)
     if row is not None and scores.feasible.mask[row]:
-        scores = scores.with_chosen(row)
+        scores = replace(scores, chosen=row)
     return ranked_nodes(scores, state.nodes, _SHOWN_SCORES)
 
 
