@@ -115,7 +115,7 @@ class GroupCycles:
                 f' got: "{popped.profile}" and "{others[0]}"'
             )
             return self._put_back_all(entries, key, text, now_s, Outcome(error=CycleError(text)))
-        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued)}
+        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued.pod)}
         return self._place(entries, key, profile, now_s) if entries else GroupResult([])
 
     def _siblings(self, key: GroupKey) -> list[Pod]:
@@ -129,8 +129,8 @@ class GroupCycles:
         queued = self._queue.get(uid)
         return queued is not None and queued.sub_queue is SubQueue.ACTIVE
 
-    def _is_left_out(self, queued: QueuedPod) -> bool:
-        return queued.pod.terminating or self._state.is_assumed(queued.uid)
+    def _is_left_out(self, pod: Pod) -> bool:
+        return pod.terminating or self._state.is_assumed(pod.uid)
 
     def _place(
         self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
@@ -229,11 +229,8 @@ class GroupCycles:
         """
         if self._groups.is_released(key):
             return True
-        members = [
-            pod
-            for pod in self._groups.pending(key)
-            if not pod.gates and not pod.terminating and not self._state.is_assumed(pod.uid)
-        ]
+        pending = self._groups.pending(key)
+        members = [pod for pod in pending if not pod.gates and not self._is_left_out(pod)]
         group = self._groups.get(key)
         if group is None or n_needed(self._groups, key) > len(members):
             return False

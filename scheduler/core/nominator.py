@@ -66,12 +66,6 @@ class Nominator:
             self._queue.activate(pod.uid, now_s)
         return pods
 
-    def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:
-        before = self._state.nominated.node_of(pod.uid)
-        if before or node_name:
-            self._state.nominate(pod, node_name)
-            self.wake_kept_out(pod, before, now_s, but=but)
-
     def wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:
         """Wake waiting pods of the pod's priority or lower if its nomination `before`, which kept them out, is over."""
         if not before or before == self._state.nominated.node_of(pod.uid):
@@ -79,3 +73,9 @@ class Nominator:
         left = replace(pod, nominated_node_name=before)
         kept_out = KeptOut(pod.priority, but)
         self._queue.on_event(ASSIGNED_POD_DELETE, left, None, now_s, kept_out=kept_out)
+
+    def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:
+        before = self._state.nominated.node_of(pod.uid)
+        if before or node_name:
+            self._state.nominate(pod, node_name)
+            self.wake_kept_out(pod, before, now_s, but=but)
