@@ -26,7 +26,6 @@ lint: $(VENV)/.installed ## ruff, mypy --strict and the import contracts.
 	@$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.installed ## Measure what scheduling costs, in a few minutes (ARGS="--shape basic --nodes 1000").
-	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 bench-full: ## The same with upstream's counts, up to 100,000 nodes and 1,000,000 pods.

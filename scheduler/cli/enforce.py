@@ -7,9 +7,10 @@ import asyncio
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from scheduler.cli import server_flags, serving_flags
+from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.rebalancing import RebalanceLimits
@@ -28,10 +29,8 @@ _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection",
+    settings_flags.add_config(
+        parser, "the scheduler's configuration, for its exemptNamespaces, clientConnection and leaderElection"
     )
     server_flags.add_server(parser)
     parser.add_argument(
@@ -163,7 +162,8 @@ def _options(args: argparse.Namespace) -> Options:
     settings = load_settings(args.config) if args.config else default_settings()
     election = None
     if args.leader_elect == "true":
-        election = server_flags.election(settings.leader_election, namespace=args.namespace, name=args.name)
+        lease = replace(settings.leader_election, resource_namespace=args.namespace, resource_name=args.name)
+        election = server_flags.checked_election(lease)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         election=election,

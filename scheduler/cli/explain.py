@@ -12,16 +12,13 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.listing import recorded_decision
 from scheduler.cli.query.priority_class import add_priorities
-from scheduler.cli.query.report import report_text
+from scheduler.cli.query.report import print_answer, report_text
 from scheduler.cli.query.sources import (
     PodQuery,
     add_source_arguments,
@@ -30,7 +27,7 @@ from scheduler.cli.query.sources import (
     read_manifest_file,
     settings_of,
 )
-from scheduler.cli.query.terminal import ReadProgress, Style
+from scheduler.cli.query.terminal import ReadProgress
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
@@ -71,12 +68,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         query = PodQuery(namespace_of(args), _bare(args.pod))
         cluster, found = asyncio.run(read_cluster(args, settings, query))
-        answer = explain_named_pod(cluster, found or query)
-        if answer is None:
+        explanation = explain_named_pod(cluster, found or query)
+        if explanation is None:
             print(f"there is no pod {query.name} in namespace {query.namespace}", file=sys.stderr)
             return 2
-        answers = [answer]
-    _print(answers, args.output, as_list=args.pod is None)
+        answers = [explanation]
+    answer = answers if args.pod is None else answers[0]
+    print_answer(answer, args.output, lambda style: report_text(answers, style, wide=args.output == "wide"))
     return 0 if all(answer.is_ok for answer in answers) else 1
 
 
@@ -148,12 +146,3 @@ def _bare(name: str) -> str:
     if not bare or "/" in bare:
         raise SettingsError("POD", "", repr(name), "a pod's name; use -f FILE to explain a manifest")
     return bare
-
-
-def _print(answers: Sequence[Explanation], output: str, *, as_list: bool) -> None:
-    if output == "json":
-        encoded = msgspec.json.encode(answers if as_list else answers[0])
-        print(msgspec.json.format(encoded, indent=2).decode())
-    else:
-        style = Style(sys.stdout, os.environ)
-        print(style.wrapped(report_text(answers, style, wide=output == "wide")))

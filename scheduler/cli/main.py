@@ -71,11 +71,9 @@ class Command(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
-        ...
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the command and return its exit code."""
-        ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:

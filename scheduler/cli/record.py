@@ -48,10 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop before the file is larger, from 1Mi (default %(default)s)",
     )
     settings_flags.add_plugins(parser)
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the scheduler's configuration, if its plugins read annotations of nodes",
+    settings_flags.add_config(
+        parser, "the scheduler's configuration, if its plugins read annotations of nodes"
     )
     server_flags.add_server(parser)
     server_flags.add_logging(parser)

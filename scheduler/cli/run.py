@@ -12,9 +12,8 @@ from typing import Final
 
 from scheduler.cli import election_flags, kube_scheduler_flags, server_flags, serving_flags, settings_flags
 from scheduler.errors import SettingsError
-from scheduler.settings.resolved import ClientConnection, LeaderElection, Settings
+from scheduler.settings.resolved import ClientConnection, Settings
 from scheduler.shell.app import Options, serve
-from scheduler.shell.leader_election import ElectionSettings
 
 #: kube-scheduler's port.
 _PORT: Final = 10259
@@ -22,10 +21,8 @@ _PORT: Final = 10259
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler",
+    settings_flags.add_config(
+        parser, "a KubeSchedulerConfiguration (v1); default: one profile named affinity-scheduler"
     )
     settings_flags.add_plugins(parser)
     server_flags.add_server(parser)
@@ -85,17 +82,18 @@ def _add_rate_limit(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Schedule until SIGTERM or SIGINT. Return 0 after an orderly stop. Raises SettingsError for bad input."""
     settings = settings_of(args)
+    election = settings.leader_election
     serving = serving_flags.listening(args)
     if not 0 <= args.namespace_share <= 100:
         raise SettingsError("--namespace-share", "", str(args.namespace_share), "a percentage from 0 to 100")
     flags = {
         **kube_scheduler_flags.flag_values(args),
-        **election_flags.values(settings.leader_election),
+        **election_flags.values(election),
         "secure-port": str(serving.port),
     }
     options = Options(
         settings=settings,
-        election=_election(settings.leader_election),
+        election=server_flags.checked_election(election) if election.leader_elect else None,
         master=args.master,
         serving=serving,
         max_in_unschedulable_s=server_flags.duration_s(
@@ -153,10 +151,3 @@ def _with_rate_limit(settings: Settings, args: argparse.Namespace) -> Settings:
             raise SettingsError("--kube-api-burst", "", str(args.kube_api_burst), "0 or more")
         client = replace(client, burst=args.kube_api_burst or ClientConnection().burst)
     return replace(settings, client_connection=client)
-
-
-def _election(settings: LeaderElection) -> ElectionSettings | None:
-    """Return the Lease for leader election, or None."""
-    if not settings.leader_elect:
-        return None
-    return server_flags.election(settings, namespace=settings.resource_namespace, name=settings.resource_name)

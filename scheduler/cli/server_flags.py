@@ -9,7 +9,6 @@ from typing import Final
 from scheduler.errors import SettingsError
 from scheduler.settings.durations import parse_duration_ns
 from scheduler.settings.resolved import LeaderElection, Settings
-from scheduler.shell.leader_election import ElectionSettings
 
 #: Jitter alone could miss a deadline shorter than this many retry periods (client-go, JitterFactor).
 _RETRIES_IN_DEADLINE: Final = 1.2
@@ -80,8 +79,8 @@ def with_kubeconfig(settings: Settings, kubeconfig: str | None) -> Settings:
     return replace(settings, client_connection=replace(settings.client_connection, kubeconfig=kubeconfig))
 
 
-def election(settings: LeaderElection, *, namespace: str, name: str) -> ElectionSettings:
-    """Return the Lease of this name with the settings' durations. Raises SettingsError if they cannot work."""
+def checked_election(settings: LeaderElection) -> LeaderElection:
+    """Return the settings. Raises SettingsError if their durations cannot work."""
     if settings.renew_deadline_s <= _RETRIES_IN_DEADLINE * settings.retry_period_s:
         raise SettingsError(
             "leaderElection",
@@ -89,10 +88,4 @@ def election(settings: LeaderElection, *, namespace: str, name: str) -> Election
             f"{settings.renew_deadline_s:g}s",
             f"more than {_RETRIES_IN_DEADLINE} times the retryPeriod of {settings.retry_period_s:g}s",
         )
-    return ElectionSettings(
-        namespace=namespace,
-        name=name,
-        lease_duration_s=settings.lease_duration_s,
-        renew_deadline_s=settings.renew_deadline_s,
-        retry_period_s=settings.retry_period_s,
-    )
+    return settings

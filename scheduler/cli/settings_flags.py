@@ -1,4 +1,4 @@
-"""The flags --plugins and --feature-gates, and the settings of a configuration with them."""
+"""The flags --config, --plugins and --feature-gates, and the settings of a configuration with them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.resolved import Settings
+
+
+def add_config(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add --config, with this text as its help."""
+    parser.add_argument("--config", metavar="FILE", help=text)
 
 
 def add_plugins(parser: argparse.ArgumentParser) -> None:

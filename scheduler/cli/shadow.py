@@ -55,10 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="compare what the command record saw, instead of watching a cluster",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="decide with a profile of this KubeSchedulerConfiguration; default: all defaults",
+    settings_flags.add_config(
+        parser, "decide with a profile of this KubeSchedulerConfiguration; default: all defaults"
     )
     parser.add_argument(
         "--profile",

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import structs
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
@@ -29,7 +26,7 @@ from scheduler.cli.query.drain import drain_lines, simulate_drain
 from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.more_groups import count_more
 from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
-from scheduler.cli.query.report import report_lines
+from scheduler.cli.query.report import print_answer, report_lines
 from scheduler.cli.query.sources import add_source_arguments, read_cluster, read_manifest_file, settings_of
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
@@ -104,15 +101,9 @@ def run(args: argparse.Namespace) -> int:
     manifest_file.add_other_objects(cluster)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng, priority_class)
-    if args.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(simulations), indent=2).decode())
-    else:
-        style = Style(sys.stdout, os.environ)
-        wide = args.output == "wide"
-        reports = ["\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations]
-        if len(simulations) > 1:
-            reports.append(_total_line(simulations, style))
-        print(style.wrapped("\n\n".join(reports)))
+    print_answer(
+        simulations, args.output, lambda style: _text(simulations, style, wide=args.output == "wide")
+    )
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
@@ -133,11 +124,8 @@ def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
     cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
     drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
-    if args.output == "json":
-        print(msgspec.json.format(msgspec.json.encode(drain), indent=2).decode())
-    else:
-        style = Style(sys.stdout, os.environ)
-        print(style.wrapped("\n".join(drain_lines(drain, style, wide=args.output == "wide"))))
+    wide = args.output == "wide"
+    print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))
     return 0 if drain.is_ok else 1
 
 
@@ -245,10 +233,14 @@ def _simulation(
     )
 
 
-def _total_line(simulations: Sequence[Simulation], style: Style) -> str:
-    n_placed = sum(simulation.n_placed for simulation in simulations)
-    n_replicas = sum(simulation.n_replicas for simulation in simulations)
-    return _count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style)
+def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:
+    """Return the report on each manifest, and the total of several."""
+    reports = ["\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations]
+    if len(simulations) > 1:
+        n_placed = sum(simulation.n_placed for simulation in simulations)
+        n_replicas = sum(simulation.n_replicas for simulation in simulations)
+        reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
+    return "\n\n".join(reports)
 
 
 def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> str:

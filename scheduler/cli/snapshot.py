@@ -43,10 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='file to write, compressed if its name ends in .gz ("-", the default: print)',
     )
     settings_flags.add_plugins(parser)
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the scheduler's configuration, if its plugins read annotations of nodes",
+    settings_flags.add_config(
+        parser, "the scheduler's configuration, if its plugins read annotations of nodes"
     )
     add_cluster_arguments(parser)
 

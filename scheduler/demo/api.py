@@ -170,12 +170,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 def collection_of(document: JsonObject) -> str:
-    """
-    Return the path at which an object like `document` is created.
-
-    Raises:
-        ValueError: if no story handles its kind.
-    """
+    """Return the path at which an object like `document` is created. Raises ValueError if no story handles its kind."""
     kind = (str(document.get("apiVersion")), str(document.get("kind")))
     path = _COLLECTIONS.get(kind)
     if path is None:

@@ -21,7 +21,7 @@ from scheduler.demo.api import ApiSession
 from scheduler.demo.display import Display
 from scheduler.demo.examples import folder
 from scheduler.demo.pod_watch import PodWatch, StoryFailed
-from scheduler.demo.processes import KUBECONFIG, Child, free_port, is_answered, process_of, server_address
+from scheduler.demo.processes import KUBECONFIG, free_port, is_answered, process_of, server_address
 from scheduler.demo.stage import Stage, Story
 from scheduler.demo.stories import (
     backport,
@@ -257,8 +257,9 @@ class _Demo:
             watch = PodWatch(api)
             async with asyncio.TaskGroup() as tasks:
                 watching = [
-                    tasks.create_task(one.run(), name=name)
-                    for name, one in _watched(cluster, scheduler, watch)
+                    tasks.create_task(cluster.run(), name="devcluster"),
+                    tasks.create_task(scheduler.run(), name="scheduler"),
+                    tasks.create_task(watch.run(), name="pods"),
                 ]
                 yield api, watch, port
                 for task in watching:
@@ -269,10 +270,6 @@ def _own_rules() -> list[str]:
     """Return the flags that add the profile with the plugins among the examples."""
     plugins = folder() / "plugins"
     return ["--plugins", str(plugins), "--config", str(plugins / "configuration.yaml")]
-
-
-def _watched(cluster: Child, scheduler: Child, watch: PodWatch) -> list[tuple[str, Child | PodWatch]]:
-    return [("devcluster", cluster), ("scheduler", scheduler), ("pods", watch)]
 
 
 def summary(n_stories: int, n_placed: int, n_broken: int) -> str:

@@ -46,14 +46,7 @@ class Row:
 
 
 class Display:
-    """
-    Writes to `out`.
-
-    Args:
-        out: standard output, usually.
-        environ: NO_COLOR (https://no-color.org) and TERM are read.
-        now_s: a monotonic clock, to limit how often the progress bar is drawn.
-    """
+    """Writes to `out`. Of `environ`, NO_COLOR (https://no-color.org) and TERM are read."""
 
     def __init__(
         self, out: TextIO, environ: Mapping[str, str], now_s: Callable[[], float] = time.monotonic
@@ -136,10 +129,7 @@ class Display:
         """
         Print nodes by region with a letter for each pod, pods without a node last, and the meaning of the letters.
 
-        Args:
-            region: the title of the first column: zone, pool.
-            rows: in the order shown; a region is named once.
-            waiting: pods without a node.
+        `region`: the title of the first column: zone, pool. A region is named once.
         """
         shown_groups = sorted(
             {*waiting, *(group for row in rows for group in row.groups)}, key=lambda one: one.letter

@@ -25,8 +25,7 @@ def documents(name: str, swap: Mapping[str, str] | None = None) -> list[JsonObje
     """
     Return the objects of an example file, after every text in `swap` was replaced by its value.
 
-    Raises:
-        SettingsError: if the file is missing.
+    Raises SettingsError if the file is missing.
     """
     path = folder() / name
     try:

@@ -76,8 +76,7 @@ class PodWatch:
         """
         Wait until `is_so`; call `on_look` at every look in between.
 
-        Raises:
-            StoryFailed: with the text of `failing`, if that takes longer than `within_s`.
+        Raises StoryFailed with the text of `failing`, if that takes longer than `within_s`.
         """
         ends_s = time.monotonic() + within_s
         while not is_so():

@@ -36,12 +36,7 @@ class Child:
         raise StoryFailed("\n    ".join([f"{self._name} ended with {code}; its last lines:", *tail]))
 
     async def ready(self, is_ready: Callable[[], Awaitable[bool]]) -> None:
-        """
-        Wait until `is_ready`.
-
-        Raises:
-            StoryFailed: if the process ends before, or takes too long.
-        """
+        """Wait until `is_ready`. Raises StoryFailed if the process ends before, or takes too long."""
         ends_s = time.monotonic() + _START_S
         while not await is_ready():
             if self._process.returncode is not None:

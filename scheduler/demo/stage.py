@@ -251,14 +251,11 @@ class Stage:
             return [reason for pod in self.watch.pods([namespace]) if (reason := pod.pending_reason)]
 
         await self.watch.until(
-            lambda: len(reasons()) == count,
+            lambda: len(reasons()) == count and len(set(reasons())) == 1,
             within_s=PATIENCE_S,
-            failing=lambda: f"{len(reasons())} of {count} pods have a reason for staying Pending",
+            failing=lambda: f"{len(reasons())} of {count} pods stay Pending, for {sorted(set(reasons()))}",
         )
-        listed = await self.api.items(f"{_NAMESPACES}/{namespace}/pods", Pod)
-        told = {pod.pending_reason for pod in listed if pod.pending_reason}
-        self.expect(len(told) == 1, f"all of them have one reason, found {sorted(told)}")
-        return told.pop()
+        return reasons()[0]
 
     async def wait_for_events(self, reason: str, word: str) -> list[str]:
         """Return the notes of the story's events of this reason that contain the word; wait for the first."""

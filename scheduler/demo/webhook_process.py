@@ -42,12 +42,8 @@ async def webhook(api: ApiSession, logs: Path) -> AsyncGenerator[str, None]:
             # On SIGTERM it would linger for late requests of the API server.
             child.kill()
     finally:
-        await _removed(api, installed)
-
-
-async def _removed(api: ApiSession, documents: list[JsonObject]) -> None:
-    for document in reversed(documents):
-        await api.delete(f"{collection_of(document)}/{document['metadata']['name']}")
+        for document in reversed(installed):
+            await api.delete(f"{collection_of(document)}/{document['metadata']['name']}")
 
 
 def _namespace() -> JsonObject:

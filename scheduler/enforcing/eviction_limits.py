@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 WINDOW_S: Final = 60.0
 #: This many evictions are always allowed, since a share of a small cluster is less than one pod.
@@ -38,43 +38,38 @@ class EvictionLimits:
         return max(ALWAYS_ALLOWED, int(self.max_share * n_enforced_pods))
 
 
+class _Eviction(NamedTuple):
+    at_s: float
+    namespace: str
+    declaring: str
+    node_name: str
+
+
 class RecentEvictions:
-    """Counts the evictions of the last 60 s, in total, per node, and per namespace: of the pod and of the rule."""
+    """The evictions of the last 60 s, limited in total, per node, and per namespace: of the pod and of the rule."""
 
     def __init__(self, limits: EvictionLimits) -> None:
         self._limits = limits
-        self._past: deque[tuple[float, str, str, str]] = deque()
-        self._by_namespace: Counter[str] = Counter()
-        self._by_declaring: Counter[str] = Counter()
-        self._by_node: Counter[str] = Counter()
+        self._past: deque[_Eviction] = deque()
 
     def note(self, namespace: str, declaring: str, node_name: str, now_s: float) -> None:
         """Count the eviction of a pod of the namespace for a rule that a pod of `declaring` declares."""
-        self._past.append((now_s, namespace, declaring, node_name))
-        self._by_namespace[namespace] += 1
-        self._by_declaring[declaring] += 1
-        self._by_node[node_name] += 1
+        self._past.append(_Eviction(now_s, namespace, declaring, node_name))
 
     def allow(self, namespace: str, declaring: str, node_name: str, now_s: float) -> bool:
-        """Return whether one more such eviction is within all limits."""
-        self._forget(now_s)
+        """Return whether one more such eviction is within all limits. O(evictions of the last 60 s)."""
+        while self._past and self._past[0].at_s + WINDOW_S <= now_s:
+            self._past.popleft()
         return (
             len(self._past) < self._limits.evictions
-            and self._by_namespace[namespace] < self._limits.evictions_per_namespace
-            and self._by_declaring[declaring] < self._limits.evictions_per_namespace
-            and self._by_node[node_name] < self._limits.evictions_per_node
+            and sum(e.namespace == namespace for e in self._past) < self._limits.evictions_per_namespace
+            and sum(e.declaring == declaring for e in self._past) < self._limits.evictions_per_namespace
+            and sum(e.node_name == node_name for e in self._past) < self._limits.evictions_per_node
         )
 
     def next_free_s(self) -> float | None:
         """Return when the oldest eviction stops counting; None if there is none."""
-        return self._past[0][0] + WINDOW_S if self._past else None
-
-    def _forget(self, now_s: float) -> None:
-        while self._past and self._past[0][0] + WINDOW_S <= now_s:
-            _, namespace, declaring, node_name = self._past.popleft()
-            self._by_namespace -= Counter((namespace,))
-            self._by_declaring -= Counter((declaring,))
-            self._by_node -= Counter((node_name,))
+        return self._past[0].at_s + WINDOW_S if self._past else None
 
 
 @dataclass(slots=True)

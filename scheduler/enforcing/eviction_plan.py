@@ -22,10 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from scheduler.enforcing.rules import Side
-from scheduler.enforcing.violations import Violation, counts_of, n_staying
+from scheduler.enforcing.violations import Violation, counts_of, n_staying, staying_in_domain
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.matching import PodMatcher
@@ -83,13 +81,7 @@ class _Participant:
 
 
 class EvictionPlanner:
-    """
-    Plans evictions. Never changes the state.
-
-    Args:
-        state: the cluster.
-        is_movable: returns whether a pod may be evicted and would then be placed anew.
-    """
+    """Plans evictions of pods that `is_movable` allows. Never changes the state."""
 
     def __init__(self, state: ClusterState, is_movable: Callable[[Pod], bool]) -> None:
         self._state = state
@@ -188,7 +180,8 @@ class EvictionPlanner:
             domain_id = int(self._state.nodes.column(key).ids[violation.row])
             domain = domains.get((matcher, key, domain_id))
             if domain is None:
-                members = self._members(violation, key, domain_id, leaving)
+                staying = staying_in_domain(self._state, violation)
+                members = {placed.pod.uid: placed for placed in staying if placed.pod.uid not in leaving}
                 domain = domains[matcher, key, domain_id] = _Domain(members)
                 for uid, placed in members.items():
                     participants.setdefault(uid, _Participant(placed)).member_of.append(domain)
@@ -197,22 +190,6 @@ class EvictionPlanner:
             )
             declaring.declares.append((domain, violation))
         return participants
-
-    def _members(
-        self, violation: Violation, key: str, domain_id: int, leaving: set[str]
-    ) -> dict[str, PlacedPod]:
-        nodes = self._state.nodes
-        live = counts_of(self._state, violation.rule)[1].by_row
-        ids = nodes.column(key).ids[: nodes.n_rows]
-        return {
-            placed.pod.uid: placed
-            for row in np.flatnonzero((ids == domain_id) & (live > 0)).tolist()
-            for placed in self._state.placed_on(row)
-            if violation.rule.selects(placed.label_set)
-            and not placed.pod.terminating
-            and placed.pod.uid not in violation.rule.relaxed.row_by_uid
-            and placed.pod.uid not in leaving
-        }
 
 
 def _seniority(pod: Pod) -> tuple[int, str, str]:

@@ -68,13 +68,12 @@ class EnforcementStatus:
     evictions: tuple[PlannedEviction, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _BrokenPeriod:
-    """The time since when a rule of a pod is broken, and whether that was reported."""
+    """The time since when a rule of a pod is broken, and why."""
 
     since_s: float
     cause: ViolationCause
-    reported: bool = False
 
 
 class Enforcer:
@@ -94,7 +93,7 @@ class Enforcer:
         Start with an empty state.
 
         Args:
-            limits: limits the number and the rate of evictions.
+            limits: of the number and the rate of evictions.
             is_movable: returns whether a pod may be evicted and would then be placed anew.
             acts: whether evictions are carried out. Otherwise each is returned once, and no result is expected.
             exempt_namespaces: as in the scheduler's configuration.
@@ -299,18 +298,16 @@ class Enforcer:
             period, spec = self._periods[violation.uid, violation.rule], violation.rule.spec
             has_grace = _is_affinity(violation) and not spec.enforced
             wait_s = self._limits.grace_s if has_grace else self._limits.settle_s
-            if period.reported or not self._is_time(period.since_s + wait_s, now_s):
+            reported = self._reported.setdefault(violation.uid, set())
+            if spec in reported or not self._is_time(period.since_s + wait_s, now_s):
                 continue
             if len(reports) == _MAX_REPORTS_PER_CHECK:
                 self._wake_s = now_s
                 break
-            period.reported = True
-            reported = self._reported.setdefault(violation.uid, set())
-            if spec not in reported:
-                reported.add(spec)
-                pod = self.state.placed[violation.uid].pod
-                report = violation_report(self.state, violation, pod.uid, None)
-                reports.append(ReportViolation(pod, report, period.cause))
+            reported.add(spec)
+            pod = self.state.placed[violation.uid].pod
+            report = violation_report(self.state, violation, pod.uid, None)
+            reports.append(ReportViolation(pod, report, period.cause))
         return reports
 
     def _eviction_instructions(

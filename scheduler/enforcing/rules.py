@@ -155,11 +155,12 @@ class RuleIndex:
         if pod.spec.affinity.crosses_by_annotation():
             self._crossing.setdefault(pod.namespace, set()).add(uid)
         rules = tuple(self._rule(spec, placed.label_set) for spec in specs)
-        relaxed = () if pod.terminating else tuple(map(self._relaxed_of, pod.spec.relaxed_anti))
+        relaxed_specs = () if pod.terminating else map(self._anti_affinity_spec, pod.spec.relaxed_anti)
+        relaxed = tuple(map(self._shared, relaxed_specs))
         self._indexed[uid] = _Indexed(placed, placed.label_set, pod.terminating, rules, relaxed)
-        for one in relaxed:
-            one.row_by_uid[uid] = placed.row
-            one.version += 1
+        for pods in relaxed:
+            pods.row_by_uid[uid] = placed.row
+            pods.version += 1
         for rule in rules:
             rule.uids_by_row.setdefault(placed.row, {})[uid] = None
             rule.version += 1
@@ -169,9 +170,9 @@ class RuleIndex:
     def _remove(self, uid: str, known: _Indexed) -> None:
         placed, rules = known.placed, known.rules
         del self._indexed[uid]
-        for one in known.relaxed:
-            one.row_by_uid.pop(uid, None)
-            one.version += 1
+        for pods in known.relaxed:
+            pods.row_by_uid.pop(uid, None)
+            pods.version += 1
         if (crossing := self._crossing.get(placed.pod.namespace)) is not None:
             crossing.discard(uid)
             if not crossing:
@@ -191,9 +192,6 @@ class RuleIndex:
             relaxed = self._shared(spec)
             rule = self._rules[key] = Rule(spec, label_set, self._state.label_sets, relaxed)
         return rule
-
-    def _relaxed_of(self, term: AffinityTerm) -> RelaxedPods:
-        return self._shared(self._anti_affinity_spec(term))
 
     def _shared(self, spec: RuleSpec) -> RelaxedPods:
         relaxed = self._relaxed.get(spec)

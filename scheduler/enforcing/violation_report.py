@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from scheduler.enforcing.instructions import ViolationReport
 from scheduler.enforcing.rules import RuleSpec, Side
-from scheduler.enforcing.violations import Violation, counts_of
+from scheduler.enforcing.violations import Violation, staying_in_domain
 from scheduler.model.pods import Pod
 from scheduler.model.wording import namespaces_text, selector_text
 from scheduler.state.cluster import ClusterState
@@ -19,7 +17,8 @@ def violation_report(
     """Return the violation as text, for an event about the pod with UID `about`. O(nodes + pods of the domain)."""
     spec = violation.rule.spec
     if other is None and spec.side is Side.ANTI_AFFINITY:
-        other = _other_pod(state, violation, about)
+        staying = (placed.pod for placed in staying_in_domain(state, violation))
+        other = next((pod for pod in staying if pod.uid not in (about, violation.uid)), None)
     domains = ", ".join(_domain_text(state, violation.row, key) for key in spec.keys)
     return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other)
 
@@ -44,17 +43,3 @@ def _domain_text(state: ClusterState, row: int, key: str) -> str:
     if domain_id == ABSENT:
         return f"node {state.nodes.name_of(row)} without {key}"
     return f"{key}={column.value_of(domain_id)}"
-
-
-def _other_pod(state: ClusterState, violation: Violation, about: str) -> Pod | None:
-    """Return a pod that the rule selects in the domain, other than the declaring pod and `about`."""
-    rule = violation.rule
-    ids = state.nodes.column(rule.spec.keys[0]).ids[: state.nodes.n_rows]
-    live = counts_of(state, rule)[1].by_row
-    for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
-        for placed in state.placed_on(row):
-            uid = placed.pod.uid
-            is_other = uid not in (about, violation.uid) and uid not in rule.relaxed.row_by_uid
-            if is_other and rule.selects(placed.label_set):
-                return placed.pod
-    return None

@@ -23,7 +23,7 @@ import numpy as np
 
 from scheduler.enforcing.rules import Rule, RuleIndex, Side
 from scheduler.state.arrays import Counts, Mask, Rows
-from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT
 from scheduler.state.counts import PodCounts
 
@@ -104,6 +104,18 @@ class ViolationDetector:
         return lonely
 
 
+def staying_in_domain(state: ClusterState, violation: Violation) -> Iterator[PlacedPod]:
+    """Yield the pods that count against an anti-affinity rule where it is broken. O(nodes + pods of the domain)."""
+    rule, nodes = violation.rule, state.nodes
+    ids = nodes.column(rule.spec.keys[0]).ids[: nodes.n_rows]
+    live = counts_of(state, rule)[1].by_row
+    for row in np.flatnonzero((ids == ids[violation.row]) & (live > 0)).tolist():
+        for placed in state.placed_on(row):
+            is_relaxed = placed.pod.uid in rule.relaxed.row_by_uid
+            if rule.selects(placed.label_set) and not placed.pod.terminating and not is_relaxed:
+                yield placed
+
+
 def staying_by_row(rule: Rule, live: PodCounts, state: ClusterState) -> Counts:
     """Return per row the pods that count against an anti-affinity rule: int32 array of shape (n_rows,)."""
     if not rule.relaxed.row_by_uid:
@@ -124,13 +136,7 @@ def n_staying(state: ClusterState, rule: Rule, live: PodCounts, gone: Sequence[i
     """
     Return how many selected pods are not terminating and are on nodes with a key; the largest number of any key.
 
-    Args:
-        state: the cluster.
-        rule: the rule.
-        live: its counts of pods that are not terminating.
-        gone: the rows of pods not to count.
-
-    Cost: O(nodes).
+    `live`: the rule's counts of pods that are not terminating. `gone`: the rows of pods not to count. O(nodes).
     """
     nodes = state.nodes
     counts = live.by_row

@@ -52,18 +52,15 @@ class ExplainRequest:
     A pod to explain, and the cluster and profile to explain it with.
 
     Args:
-        pod: the pod.
         state: the cluster; never changed unless `owns_state`.
         new_profile: makes the pod's profile for a view. Each state needs its own, since plugins cache what they
             compute from it.
         rng: breaks ties between nodes.
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
-        notes: sentences to add to the explanation.
         try_changes: whether to search for changes that would help; needs a copy of the state.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
         now_s: on the clock by which the state's kubelet refusals end.
-        semantics: of the version of Kubernetes whose decisions these are.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
 

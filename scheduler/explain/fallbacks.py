@@ -17,7 +17,11 @@ def pending_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str
     """Yield what relaxes each set of rules that keeps the pod pending; or that no fallback would help."""
     if not pod.spec.fallbacks:
         return
-    sets = _keeping(pod, view, profile)
+
+    def fits_without(rules: RuleSet) -> bool:
+        return fits(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
+
+    sets = keeping_rules(pod.spec.fallbacks, fits_without)
     waited_s = dict(pod.fallback_waited_s)
     for rules in sets:
         parts = [
@@ -35,14 +39,3 @@ def bound_notes(pod: Pod) -> Iterator[str]:
     for one in pod.relaxed:
         if one.rule in softened:
             yield f"relaxed: {one.rule} counts as {softened[one.rule]} since the bind: {one.why}"
-
-
-def _keeping(pod: Pod, view: ClusterView, profile: Profile) -> list[RuleSet]:
-    if not pod.spec.fallbacks:
-        return []
-    return keeping_rules(pod.spec.fallbacks, lambda rules: fits(_relaxed_by(pod, rules), view, profile))
-
-
-def _relaxed_by(pod: Pod, rules: RuleSet) -> Pod:
-    """Return the pod with these rules as preferences."""
-    return replace(pod, spec=relaxed_spec(pod.spec, rules))

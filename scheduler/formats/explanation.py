@@ -49,6 +49,12 @@ class JsonStruct(msgspec.Struct, frozen=True, rename=json_name):
     """A struct whose JSON fields are named by `json_name`."""
 
 
+class Document(JsonStruct, frozen=True, kw_only=True):
+    """A JSON object of our API; each kind of it names itself in the field `kind`."""
+
+    api_version: str = API_VERSION
+
+
 class PodRef(JsonStruct, frozen=True):
     """A pod, its node, and its domain of the rule's topology key."""
 
@@ -124,10 +130,9 @@ class Suggestion(JsonStruct, frozen=True):
     texts: tuple[str, ...]
 
 
-class Explanation(JsonStruct, frozen=True, kw_only=True):
+class Explanation(Document, frozen=True, kw_only=True):
     """The explanation of one pod; the module describes its fields."""
 
-    api_version: str = API_VERSION
     kind: str = "Explanation"
     namespace: str
     pod: str

@@ -203,14 +203,7 @@ class Manifest:
 
 
 def parse_manifest(document: object, *, namespace: str, semantics: Semantics) -> Manifest:
-    """
-    Return the document as a Manifest. Raises ManifestError.
-
-    Args:
-        document: the decoded YAML or JSON.
-        namespace: used where the document names none.
-        semantics: of the API server that creates its pods.
-    """
+    """Return the document, decoded, as a Manifest, of `namespace` if it names none. Raises ManifestError."""
     whole = _mapping(document, "")
     kind = whole.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

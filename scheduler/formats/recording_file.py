@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.formats.snapshot_file import scheduling_fields
 
 KIND: Final = "ClusterRecording"
@@ -35,10 +35,9 @@ class Mark(StrEnum):
 _CONDITION: Final = "PodScheduled"
 
 
-class Header(JsonStruct, frozen=True, kw_only=True):
+class Header(Document, frozen=True, kw_only=True):
     """The first line."""
 
-    api_version: str = API_VERSION
     kind: str = KIND
 
 

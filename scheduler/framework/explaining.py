@@ -180,6 +180,50 @@ def removal(pod: Pod, node_name: str) -> RemovePod:
     return RemovePod(pod.namespace, pod.name, node_name, pod.uid, pod.terminating)
 
 
+def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Callable[[int], list[Changes]]:
+    """Return the function of a row that removes every pod there that blocks; nothing if one of them must stay."""
+
+    def removals(row: int) -> list[Changes]:
+        blocking = [pod for pod in context.pods_on(row) if blocks(pod)]
+        if not blocking or any(map(must_stay, blocking)):
+            return []
+        node_name = context.view.nodes.name_of(row)
+        return [tuple(removal(pod, node_name) for pod in blocking)]
+
+    return removals
+
+
+def pods_to_remove(
+    pods: Iterable[Pod], short: Mapping[str, int], freed_by: Callable[[Pod], Mapping[str, int]]
+) -> list[Pod]:
+    """
+    Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does.
+
+    `freed_by`: returns what a pod frees, as `short` is keyed.
+    """
+    still_short = dict(short)
+    candidates = {pod.uid: (pod, freed_by(pod)) for pod in pods if not must_stay(pod)}
+    chosen: list[Pod] = []
+    while still_short and candidates and len(chosen) < MOST_REMOVED:
+        pod, freed = min(
+            candidates.values(),
+            key=lambda entry: (-_share_freed(entry[1], still_short), entry[0].priority, entry[0].key),
+        )
+        if not _share_freed(freed, still_short):
+            return []
+        del candidates[pod.uid]
+        chosen.append(pod)
+        still_short = {
+            name: n - freed.get(name, 0) for name, n in still_short.items() if n > freed.get(name, 0)
+        }
+    return [] if still_short else chosen
+
+
+def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
+    """Return the sum of the freed share of each short resource."""
+    return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
+
+
 def example_value(values: Sequence[str]) -> str:
     """Return a value for a label that needs one of these values, or any value if there are none."""
     return values[0] if values else "true"

@@ -149,27 +149,23 @@ _CORE: Final = "/api/v1"
 _APPS: Final = "/apis/apps/v1"
 _POLICY: Final = "/apis/policy/v1"
 _STORAGE: Final = "/apis/storage.k8s.io/v1"
+#: By kind the resource of its events, whose value may begin with the API group.
+_RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
 
 _WORKLOAD_ROWS: Final = (
-    ("Service", _CORE, "services", fields.MAP_SELECTED, Resource.SERVICE),
-    (
-        "ReplicationController",
-        _CORE,
-        "replicationControllers",
-        fields.MAP_SELECTED,
-        Resource.REPLICATION_CONTROLLER,
-    ),
-    ("ReplicaSet", _APPS, "replicaSets", fields.LABEL_SELECTED, Resource.REPLICA_SET),
-    ("StatefulSet", _APPS, "statefulSets", fields.LABEL_SELECTED, Resource.STATEFUL_SET),
+    ("Service", _CORE, "services", fields.MAP_SELECTED),
+    ("ReplicationController", _CORE, "replicationControllers", fields.MAP_SELECTED),
+    ("ReplicaSet", _APPS, "replicaSets", fields.LABEL_SELECTED),
+    ("StatefulSet", _APPS, "statefulSets", fields.LABEL_SELECTED),
 )
 _STORAGE_ROWS: Final = (
-    (StorageKind.CLASS, _STORAGE, "storageClasses", fields.STORAGE_CLASS, Resource.STORAGE_CLASS),
-    (StorageKind.VOLUME, _CORE, "persistentVolumes", fields.VOLUME, Resource.PERSISTENT_VOLUME),
-    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims", fields.CLAIM, Resource.PERSISTENT_VOLUME_CLAIM),
-    (StorageKind.CSI_NODE, _STORAGE, "csiNodes", fields.CSI_NODE, Resource.CSI_NODE),
-    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers", fields.CSI_DRIVER, Resource.CSI_DRIVER),
-    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY, Resource.CSI_STORAGE_CAPACITY),
-    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT, Resource.VOLUME_ATTACHMENT),
+    (StorageKind.CLASS, _STORAGE, "storageClasses", fields.STORAGE_CLASS),
+    (StorageKind.VOLUME, _CORE, "persistentVolumes", fields.VOLUME),
+    (StorageKind.CLAIM, _CORE, "persistentVolumeClaims", fields.CLAIM),
+    (StorageKind.CSI_NODE, _STORAGE, "csiNodes", fields.CSI_NODE),
+    (StorageKind.CSI_DRIVER, _STORAGE, "csiDrivers", fields.CSI_DRIVER),
+    (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY),
+    (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT),
 )
 
 
@@ -178,7 +174,6 @@ def _stored(
     api: str,
     section: str,
     kept: FieldTree,
-    resource: Resource | None,
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
@@ -193,7 +188,7 @@ def _stored(
         decode=decode,
         on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
         store=store,
-        resource=resource,
+        resource=_RESOURCES.get(kind),
         is_optional=api == _STORAGE,
     )
 
@@ -259,8 +254,8 @@ def kinds(
 
     `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
     """
-    namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED, Resource.NAMESPACE)
-    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET, None)
+    namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
+    budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
     decode_storage = StorageDecoder().decode
     return (
         _node(node_annotations),

@@ -6,6 +6,7 @@ Source: plugins/helper/normalize_score.go (kubernetes 1.36).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,24 @@ from scheduler.state.arrays import Scores
 
 #: Upstream's MaxNodeScore.
 MAX_NODE_SCORE: Final = 100
+
+
+class RawScores:
+    """A scorer of raw scores that are known, and of the function that brings them to 0..100."""
+
+    __slots__ = ("_normalize", "_raw")
+
+    def __init__(self, raw: Scores, normalize: Callable[[Scores], Scores]) -> None:
+        self._raw = raw
+        self._normalize = normalize
+
+    def raw(self) -> Scores:
+        """Return the raw scores."""
+        return self._raw
+
+    def normalized(self, raw: Scores) -> Scores:
+        """Return the scores from 0 to 100."""
+        return self._normalize(raw)
 
 
 def default_normalized(raw: Scores, feasible: FeasibleNodes, *, reverse: bool) -> Scores:

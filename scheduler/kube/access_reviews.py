@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from scheduler.errors import ServerFault
-from scheduler.kube.requests import JSON, Request, RequestBody
+from scheduler.kube.requests import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,54 +26,10 @@ class UserInfo:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-class _TokenSpec(RequestBody, frozen=True):
-    token: str
-
-
-class _TokenReview(RequestBody, frozen=True):
-    api_version: str
-    kind: str
-    spec: _TokenSpec
-
-
-class _Path(RequestBody, frozen=True):
-    path: str
-    verb: str
-
-
-class _AccessSpec(RequestBody, frozen=True):
-    non_resource_attributes: _Path
-    user: str
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = {}
-    uid: str = ""
-
-
-class _Resource(RequestBody, frozen=True):
-    namespace: str
-    verb: str
-    resource: str
-
-
-class _ResourceSpec(RequestBody, frozen=True):
-    resource_attributes: _Resource
-    user: str
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = {}
-    uid: str = ""
-
-
-class _AccessReview(RequestBody, frozen=True):
-    api_version: str
-    kind: str
-    spec: _AccessSpec | _ResourceSpec
-
-
 def review_token(token: str) -> Request:
     """Return a request for the user of a token, which has to be ASCII; `decode_user` decodes the response."""
-    review = _TokenReview("authentication.k8s.io/v1", "TokenReview", _TokenSpec(token))
-    path = "/apis/authentication.k8s.io/v1/tokenreviews"
-    return Request("POST", path, "create", (), msgspec.json.encode(review), JSON)
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    return Request.writing("create", "/apis/authentication.k8s.io/v1/tokenreviews", review)
 
 
 def review_access(user: UserInfo, path: str, verb: str) -> Request:
@@ -82,43 +38,48 @@ def review_access(user: UserInfo, path: str, verb: str) -> Request:
 
     `decode_allowed` decodes the response.
     """
-    return _access_review(_AccessSpec(_Path(path, verb), user.name, user.groups, dict(user.extra), user.uid))
+    return _access_review(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
 
 
 def review_pod_list(user: UserInfo, namespace: str) -> Request:
     """Return a request that asks if the user may list the pods of a namespace; '' for those of all namespaces."""
-    resource = _Resource(namespace, "list", "pods")
-    return _access_review(_ResourceSpec(resource, user.name, user.groups, dict(user.extra), user.uid))
+    resource = {"namespace": namespace, "verb": "list", "resource": "pods"}
+    return _access_review(user, {"resourceAttributes": resource})
 
 
-def _access_review(spec: _AccessSpec | _ResourceSpec) -> Request:
-    review = _AccessReview("authorization.k8s.io/v1", "SubjectAccessReview", spec)
-    target = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    return Request("POST", target, "create", (), msgspec.json.encode(review), JSON)
+def _access_review(user: UserInfo, attributes: Mapping[str, object]) -> Request:
+    optional = {"groups": user.groups, "extra": dict(user.extra), "uid": user.uid}
+    given = {name: value for name, value in optional.items() if value}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {**attributes, "user": user.name, **given},
+    }
+    return Request.writing("create", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
 
 
-class _UserFields(RequestBody, frozen=True):
+class _UserFields(msgspec.Struct, frozen=True):
     username: str = ""
     uid: str = ""
     groups: tuple[str, ...] | None = None
     extra: dict[str, tuple[str, ...]] | None = None
 
 
-class _TokenStatus(RequestBody, frozen=True):
+class _TokenStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
     user: _UserFields = _UserFields()
 
 
-class _TokenReviewResponse(RequestBody, frozen=True):
+class _TokenReviewResponse(msgspec.Struct, frozen=True):
     status: _TokenStatus
 
 
-class _AccessStatus(RequestBody, frozen=True):
+class _AccessStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
     denied: bool = False
 
 
-class _AccessReviewResponse(RequestBody, frozen=True):
+class _AccessReviewResponse(msgspec.Struct, frozen=True):
     status: _AccessStatus
 
 
@@ -126,8 +87,7 @@ def decode_user(body: bytes) -> UserInfo | None:
     """
     Return the user of the token, None if the API server does not accept it.
 
-    Raises:
-        ServerFault: if the body is not a TokenReview.
+    Raises ServerFault if the body is not a TokenReview.
     """
     try:
         status = msgspec.json.decode(body, type=_TokenReviewResponse).status
@@ -140,12 +100,7 @@ def decode_user(body: bytes) -> UserInfo | None:
 
 
 def decode_allowed(body: bytes) -> bool:
-    """
-    Return True if the user is allowed.
-
-    Raises:
-        ServerFault: if the body is not a SubjectAccessReview.
-    """
+    """Return True if the user is allowed. Raises ServerFault if the body is not a SubjectAccessReview."""
     try:
         status = msgspec.json.decode(body, type=_AccessReviewResponse).status
     except msgspec.DecodeError as error:

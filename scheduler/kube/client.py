@@ -65,14 +65,10 @@ class KubeClient:
     A client of one API server. Create it inside a running event loop and close it, or use `async with`.
 
     Args:
-        credentials: the server and our identity.
         qps: requests per second in the long run; 0 or less for no limit.
         burst: requests that may be sent at once.
         max_connections: limit on open connections for everything but watches.
-        on_request: see `RequestHook`.
         user_agent: the User-Agent header, which the server's audit log shows.
-        now_s: a monotonic clock, for rates and durations.
-        sleep: waits for the rate limit.
     """
 
     def __init__(

@@ -7,41 +7,8 @@ They are not in `requests`, because a test compares the scheduler's role with th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-import msgspec
-
-from scheduler.errors import ServerFault
-from scheduler.kube.requests import JSON, Request, RequestBody, escaped
-from scheduler.model import nesting
-
-
-class _Meta(RequestBody, frozen=True):
-    name: str
-    namespace: str
-    resource_version: str = ""
-
-
-class _Preconditions(RequestBody, frozen=True):
-    uid: str
-
-
-class _DeleteOptions(RequestBody, frozen=True):
-    preconditions: _Preconditions
-
-
-class _Eviction(RequestBody, frozen=True):
-    api_version: str
-    kind: str
-    metadata: _Meta
-    delete_options: _DeleteOptions
-
-
-class _ConfigMap(RequestBody, frozen=True):
-    api_version: str
-    kind: str
-    metadata: _Meta
-    data: Mapping[str, str] = {}
+from scheduler.kube.requests import Request, escaped
 
 
 def evict_pod(namespace: str, name: str, uid: str) -> Request:
@@ -52,9 +19,14 @@ def evict_pod(namespace: str, name: str, uid: str) -> Request:
 
     Source: policy/v1 Eviction; pkg/registry/core/pod/storage/eviction.go (1.36).
     """
-    eviction = _Eviction("policy/v1", "Eviction", _Meta(name, namespace), _DeleteOptions(_Preconditions(uid)))
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
     path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}/eviction"
-    return Request("POST", path, "create", (), msgspec.json.encode(eviction), JSON)
+    return Request.writing("create", path, eviction)
 
 
 def get_config_map(namespace: str, name: str) -> Request:
@@ -64,44 +36,22 @@ def get_config_map(namespace: str, name: str) -> Request:
 
 def create_config_map(namespace: str, name: str, data: Mapping[str, str]) -> Request:
     """Return a request that creates a ConfigMap; Conflict if it exists."""
-    body = msgspec.json.encode(_ConfigMap("v1", "ConfigMap", _Meta(name, namespace), data))
-    return Request("POST", _config_maps_path(namespace), "create", (), body, JSON)
+    body = _config_map({"name": name, "namespace": namespace}, data)
+    return Request.writing("create", _config_maps_path(namespace), body)
 
 
 def update_config_map(
     namespace: str, name: str, data: Mapping[str, str], *, resource_version: str
 ) -> Request:
     """Return a request that replaces a ConfigMap; Conflict if it is no longer at this version."""
-    meta = _Meta(name, namespace, resource_version)
-    body = msgspec.json.encode(_ConfigMap("v1", "ConfigMap", meta, data))
-    return Request("PUT", f"{_config_maps_path(namespace)}/{escaped(name)}", "update", (), body, JSON)
+    metadata = {"name": name, "namespace": namespace, "resourceVersion": resource_version}
+    path = f"{_config_maps_path(namespace)}/{escaped(name)}"
+    return Request.writing("update", path, _config_map(metadata, data))
+
+
+def _config_map(metadata: Mapping[str, str], data: Mapping[str, str]) -> Mapping[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _config_maps_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{escaped(namespace)}/configmaps"
-
-
-class _PodMeta(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    metadata: _PodMeta
-
-
-_POD: Final = msgspec.json.Decoder(_Pod)
-
-
-def is_terminating(body: bytes, uid: str) -> bool | None:
-    """
-    Return True if the pod has a deletion timestamp, None if the pod of that name has another uid.
-
-    Raises:
-        ServerFault: if the body is not a Pod.
-    """
-    try:
-        found = nesting.read(_POD.decode, body).metadata
-    except msgspec.DecodeError as error:
-        raise ServerFault(200, "BadAnswer", f"not a Pod: {error}") from error
-    return None if found.uid != uid else found.deletion_timestamp is not None

@@ -56,36 +56,6 @@ class EventKey(msgspec.Struct, frozen=True):
     related: ObjectReference | None = None
 
 
-class _EventMeta(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-
-
-class _SeriesBody(msgspec.Struct, rename="camel"):
-    count: int
-    last_observed_time: str
-
-
-class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
-    api_version: str
-    kind: str
-    metadata: _EventMeta
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    action: str
-    reason: str
-    regarding: ObjectReference
-    note: str
-    type: str
-    related: ObjectReference | None = None
-    series: _SeriesBody | None = None
-
-
-class _SeriesPatch(msgspec.Struct):
-    series: _SeriesBody
-
-
 @dataclass(frozen=True, slots=True)
 class EventWrite:
     """A request to send. If it is a patch and the Event is gone (404), send `on_missing` instead."""
@@ -181,28 +151,30 @@ def _event_name(regarding: ObjectReference, stamp_ns: int) -> str:
 
 
 def _creation_request(key: EventKey, series: _OpenSeries) -> Request:
-    event = _Event(
-        api_version="events.k8s.io/v1",
-        kind="Event",
-        metadata=_EventMeta(series.name, series.namespace),
-        event_time=micro_time(series.first_s),
-        reporting_controller=key.reporting_controller,
-        reporting_instance=key.reporting_instance.encode()[:FIELD_LIMIT].decode(errors="ignore"),
-        action=key.action,
-        reason=key.reason,
-        regarding=key.regarding,
-        note=series.note,
-        type=key.type,
-        related=key.related,
-        series=_series_body(series) if series.count > 1 else None,
-    )
-    return create_event(series.namespace, msgspec.json.encode(event))
+    event: dict[str, object] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": series.name, "namespace": series.namespace},
+        "eventTime": micro_time(series.first_s),
+        "reportingController": key.reporting_controller,
+        "reportingInstance": key.reporting_instance.encode()[:FIELD_LIMIT].decode(errors="ignore"),
+        "action": key.action,
+        "reason": key.reason,
+        "regarding": key.regarding,
+        "note": series.note,
+        "type": key.type,
+    }
+    if key.related is not None:
+        event["related"] = key.related
+    if series.count > 1:
+        event |= _series_body(series)
+    return create_event(series.namespace, event)
 
 
 def _patch_write(key: EventKey, series: _OpenSeries) -> EventWrite:
-    body = msgspec.json.encode(_SeriesPatch(_series_body(series)))
-    return EventWrite(key, patch_event(series.namespace, series.name, body), _creation_request(key, series))
+    patch = patch_event(series.namespace, series.name, _series_body(series))
+    return EventWrite(key, patch, _creation_request(key, series))
 
 
-def _series_body(series: _OpenSeries) -> _SeriesBody:
-    return _SeriesBody(series.count, micro_time(series.last_s))
+def _series_body(series: _OpenSeries) -> dict[str, object]:
+    return {"series": {"count": series.count, "lastObservedTime": micro_time(series.last_s)}}

@@ -136,11 +136,8 @@ class ListWatch(Generic[T]):
     """
     Keeps one collection in sync.
 
-    Args:
-        resource: the collection to list and watch.
-        decode: see `Store`.
-        jitter: returns a number in [0, 1).
-        watch_list: stream the initial state; switched off once a server refuses it.
+    `decode`: see `Store`. `jitter` returns a number in [0, 1). With `watch_list` the initial state is streamed, until a
+    server refuses it.
     """
 
     def __init__(
@@ -222,7 +219,7 @@ class ListWatch(Generic[T]):
         """Process the next piece of the page."""
         piece = list(islice(items, ITEMS_PER_STEP))
         for raw in piece:
-            self.store.upsert_listed(raw, self._changes)
+            self.store.upsert(raw, self._changes, is_listed=True)
         if len(piece) == ITEMS_PER_STEP:
             self._page = (items, metadata)
             return [*self._publish(), Pause(0.0)]
@@ -257,8 +254,8 @@ class ListWatch(Generic[T]):
     def _on_watch_event(self, event: WatchEvent) -> ApiError | None:
         version = ""
         if event.type in {"ADDED", "MODIFIED"}:
-            upsert = self.store.upsert if self._phase is _Phase.WATCHING else self.store.upsert_listed
-            version = upsert(event.object, self._changes)
+            is_listed = self._phase is not _Phase.WATCHING
+            version = self.store.upsert(event.object, self._changes, is_listed=is_listed)
         elif event.type == "DELETED":
             version = self.store.delete(event.object, self._changes)
         elif event.type == "BOOKMARK":

@@ -52,17 +52,9 @@ _COMPARED_PER_PIECE = 50
 
 class Reflector(Generic[T]):
     """
-    Keeps one collection in sync while `batches` is being read.
+    Keeps one collection in sync while `batches` is being read; see `ListWatch`.
 
-    Args:
-        client: sends the requests.
-        resource: the collection to list and watch.
-        decode: converts the bytes of one object to a T; see `store.Store`.
-        watch_list: stream the initial state if the server can.
-        silent_s: reopen a watch that brings nothing for this time.
-        jitter: returns a number in [0, 1).
-        sleep: waits between attempts.
-        now_s: a monotonic clock.
+    A watch that brings nothing for `silent_s` is reopened.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,6 +24,13 @@ MERGE: Final = "application/merge-patch+json"
 #: The Kubernetes verb of a request, for metrics and logs.
 Verb = Literal["list", "watch", "get", "create", "update", "patch", "delete"]
 
+_METHOD_BY_VERB: Final[Mapping[Verb, str]] = {
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -35,6 +42,11 @@ class Request:
     query: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     content_type: str = ""
+
+    @classmethod
+    def writing(cls, verb: Verb, path: str, body: object, content_type: str = JSON) -> Request:
+        """Return a request with a body, which is encoded as JSON."""
+        return cls(_METHOD_BY_VERB[verb], path, verb, (), msgspec.json.encode(body), content_type)
 
     @property
     def target(self) -> str:
@@ -100,29 +112,6 @@ def find_pod(namespace: str, name: str) -> Request:
     return Request("GET", f"/api/v1/namespaces/{escaped(namespace)}/pods", "list", query)
 
 
-class RequestBody(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Camel-cased JSON without fields at their default."""
-
-
-class _BindingMeta(RequestBody, frozen=True):
-    name: str
-    namespace: str
-    uid: str
-    annotations: Mapping[str, str] = {}
-
-
-class _Target(RequestBody, frozen=True, omit_defaults=False):
-    kind: str
-    name: str
-
-
-class _Binding(RequestBody, frozen=True, omit_defaults=False):
-    api_version: str
-    kind: str
-    metadata: _BindingMeta
-    target: _Target
-
-
 def bind(
     *, namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
 ) -> Request:
@@ -133,9 +122,14 @@ def bind(
 
     Source: plugins/defaultbinder/default_binder.go, Bind (1.36).
     """
-    meta = _BindingMeta(name, namespace, uid, annotations or {})
-    body = msgspec.json.encode(_Binding("v1", "Binding", meta, _Target("Node", node_name)))
-    return Request("POST", _pod_path(namespace, name, "binding"), "create", (), body, JSON)
+    metadata = {"name": name, "namespace": namespace, "uid": uid}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {**metadata, "annotations": annotations} if annotations else metadata,
+        "target": {"kind": "Node", "name": node_name},
+    }
+    return Request.writing("create", _pod_path(namespace, name, "binding"), body)
 
 
 class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -153,20 +147,6 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     observed_generation: int = 0
 
 
-class _Status(RequestBody, frozen=True):
-    conditions: tuple[PodCondition, ...] = ()
-    nominated_node_name: str | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class _UidMeta(RequestBody, frozen=True):
-    uid: str
-
-
-class _StatusPatch(RequestBody, frozen=True, omit_defaults=False):
-    metadata: _UidMeta
-    status: _Status
-
-
 def patch_pod_status(
     *,
     namespace: str,
@@ -182,13 +162,14 @@ def patch_pod_status(
     pkg/scheduler/util/utils.go, PatchPodStatus (1.36). Difference: the patch contains the uid, so that a pod recreated
     under the same name does not get its predecessor's condition; the server then returns 422.
     """
-    nominated = msgspec.UNSET if nominated_node_name is None else nominated_node_name or None
-    status = _Status((condition,) if condition else (), nominated)
-    body = msgspec.json.encode(_StatusPatch(_UidMeta(uid), status))
-    return Request("PATCH", _pod_path(namespace, name, "status"), "patch", (), body, STRATEGIC_MERGE)
+    status: dict[str, Any] = {"conditions": [condition]} if condition else {}
+    if nominated_node_name is not None:
+        status["nominatedNodeName"] = nominated_node_name or None
+    body = {"metadata": {"uid": uid}, "status": status}
+    return Request.writing("patch", _pod_path(namespace, name, "status"), body, STRATEGIC_MERGE)
 
 
-class GroupCondition(RequestBody, frozen=True):
+class GroupCondition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """status.conditions[] of a PodGroup."""
 
     type: str
@@ -197,19 +178,6 @@ class GroupCondition(RequestBody, frozen=True):
     message: str
     last_transition_time: str | None = None
     observed_generation: int | None = None
-
-
-class _GroupStatus(RequestBody, frozen=True, omit_defaults=False):
-    conditions: tuple[GroupCondition, ...]
-
-
-class _GroupVersionMeta(RequestBody, frozen=True):
-    resource_version: str
-
-
-class _GroupStatusPatch(RequestBody, frozen=True):
-    metadata: _GroupVersionMeta
-    status: _GroupStatus
 
 
 def patch_pod_group_status(
@@ -225,28 +193,17 @@ def patch_pod_group_status(
 
     Source: pkg/scheduler/schedule_one_podgroup.go (1.36), which sends a strategic merge patch.
     """
-    path = f"/apis/scheduling.k8s.io/{api_version}/namespaces/{quote(namespace, safe='')}/podgroups"
-    body = msgspec.json.encode(
-        _GroupStatusPatch(_GroupVersionMeta(resource_version), _GroupStatus(conditions))
-    )
-    return Request("PATCH", f"{path}/{quote(name, safe='')}/status", "patch", (), body, MERGE)
-
-
-class _Preconditions(RequestBody, frozen=True):
-    uid: str
-
-
-class _DeleteOptions(RequestBody, frozen=True):
-    preconditions: _Preconditions
+    path = f"/apis/scheduling.k8s.io/{api_version}/namespaces/{escaped(namespace)}/podgroups"
+    body = {"metadata": {"resourceVersion": resource_version}, "status": {"conditions": conditions}}
+    return Request.writing("patch", f"{path}/{escaped(name)}/status", body, MERGE)
 
 
 def delete_pod(namespace: str, name: str, uid: str) -> Request:
     """Return a request that deletes the pod with this uid, with its own grace; Conflict for another uid."""
-    body = msgspec.json.encode(_DeleteOptions(_Preconditions(uid)))
-    return Request("DELETE", _pod_path(namespace, name), "delete", (), body, JSON)
+    return Request.writing("delete", _pod_path(namespace, name), {"preconditions": {"uid": uid}})
 
 
-class ClaimReference(RequestBody, frozen=True, omit_defaults=False):
+class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
     """spec.claimRef of a volume."""
 
     namespace: str
@@ -257,24 +214,6 @@ class ClaimReference(RequestBody, frozen=True, omit_defaults=False):
     api_version: str = "v1"
 
 
-class _VersionMeta(RequestBody, frozen=True):
-    resource_version: str
-    annotations: Mapping[str, str] = {}
-
-
-class _VolumeSpec(RequestBody, frozen=True):
-    claim_ref: ClaimReference
-
-
-class _VolumePatch(RequestBody, frozen=True):
-    metadata: _VersionMeta
-    spec: _VolumeSpec
-
-
-class _ClaimPatch(RequestBody, frozen=True):
-    metadata: _VersionMeta
-
-
 def promise_volume(
     name: str, *, resource_version: str, claim: ClaimReference, annotations: Mapping[str, str]
 ) -> Request:
@@ -283,16 +222,22 @@ def promise_volume(
 
     Difference: upstream sends the whole object with PUT; fields that are not sent stay as they are.
     """
-    patch = _VolumePatch(_VersionMeta(resource_version, annotations), _VolumeSpec(claim))
-    return Request("PATCH", _volume_path(name), "patch", (), msgspec.json.encode(patch), MERGE)
+    body = {"metadata": _at_version(resource_version, annotations), "spec": {"claimRef": claim}}
+    return Request.writing("patch", _volume_path(name), body, MERGE)
 
 
 def annotate_claim(
     namespace: str, name: str, *, resource_version: str, annotations: Mapping[str, str]
 ) -> Request:
     """Return a request that annotates a PersistentVolumeClaim; Conflict if it is not of this version."""
-    body = msgspec.json.encode(_ClaimPatch(_VersionMeta(resource_version, annotations)))
-    return Request("PATCH", _claim_path(namespace, name), "patch", (), body, MERGE)
+    body = {"metadata": _at_version(resource_version, annotations)}
+    return Request.writing("patch", _claim_path(namespace, name), body, MERGE)
+
+
+def _at_version(resource_version: str, annotations: Mapping[str, str]) -> Mapping[str, object]:
+    """Return metadata that adds the annotations to an object of this version."""
+    metadata = {"resourceVersion": resource_version}
+    return {**metadata, "annotations": annotations} if annotations else metadata
 
 
 def get_volume(name: str) -> Request:
@@ -305,15 +250,15 @@ def get_claim(namespace: str, name: str) -> Request:
     return Request("GET", _claim_path(namespace, name), "get")
 
 
-def create_event(namespace: str, body: bytes) -> Request:
+def create_event(namespace: str, body: object) -> Request:
     """Return a request that creates an events.k8s.io/v1 Event."""
-    return Request("POST", _events_path(namespace), "create", (), body, JSON)
+    return Request.writing("create", _events_path(namespace), body)
 
 
-def patch_event(namespace: str, name: str, body: bytes) -> Request:
+def patch_event(namespace: str, name: str, body: object) -> Request:
     """Return a patch of the series of an Event, its only mutable part."""
     path = f"{_events_path(namespace)}/{escaped(name)}"
-    return Request("PATCH", path, "patch", (), body, STRATEGIC_MERGE)
+    return Request.writing("patch", path, body, STRATEGIC_MERGE)
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -326,18 +271,6 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     lease_transitions: int | None = None
 
 
-class _NewLeaseMeta(RequestBody, frozen=True):
-    name: str
-    namespace: str
-
-
-class _Lease(RequestBody, frozen=True, omit_defaults=False):
-    api_version: str
-    kind: str
-    metadata: _NewLeaseMeta | msgspec.Raw
-    spec: LeaseSpec
-
-
 def get_lease(namespace: str, name: str) -> Request:
     """Return a request for a Lease; `responses.decode_lease` decodes the response."""
     return Request("GET", f"{_leases_path(namespace)}/{escaped(name)}", "get")
@@ -345,8 +278,8 @@ def get_lease(namespace: str, name: str) -> Request:
 
 def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
     """Return a request that creates a Lease; Conflict if another candidate was faster."""
-    lease = _Lease("coordination.k8s.io/v1", "Lease", _NewLeaseMeta(name, namespace), spec)
-    return Request("POST", _leases_path(namespace), "create", (), msgspec.json.encode(lease), JSON)
+    lease = _lease({"name": name, "namespace": namespace}, spec)
+    return Request.writing("create", _leases_path(namespace), lease)
 
 
 def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspec.Raw) -> Request:
@@ -355,9 +288,12 @@ def update_lease(namespace: str, name: str, spec: LeaseSpec, *, metadata: msgspe
 
     `metadata` is sent back as read: its resourceVersion is the precondition, and its labels stay.
     """
-    lease = _Lease("coordination.k8s.io/v1", "Lease", metadata, spec)
     path = f"{_leases_path(namespace)}/{escaped(name)}"
-    return Request("PUT", path, "update", (), msgspec.json.encode(lease), JSON)
+    return Request.writing("update", path, _lease(metadata, spec))
+
+
+def _lease(metadata: object, spec: LeaseSpec) -> Mapping[str, object]:
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
 def second_time(epoch_s: float) -> str:

@@ -112,17 +112,41 @@ class Store(Generic[T]):
             larger.update(smaller)
             shard.listed, shard.unlisted = {}, larger
 
-    def upsert_listed(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
-        """Do what `upsert` does, for an object from a list or from the initial events of a watch."""
-        return self._upsert(raw, changes, listing=True)
-
-    def upsert(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
+    def upsert(self, raw: msgspec.Raw, changes: list[Change[T]], *, is_listed: bool = False) -> str:
         """
         Append the changes that this version of the object means; none if it was published before.
 
+        `is_listed`: the object comes from a list or from the initial events of a watch.
+
         Returns: the object's resourceVersion, '' if unreadable. Cost: O(bytes), and one decode if the version is new.
         """
-        return self._upsert(raw, changes, listing=False)
+        meta = _read_meta(raw, changes)
+        if meta is None:
+            return ""
+        key = meta.key
+        path, version = str(key), Version(meta.uid, meta.resource_version)
+        shard = self._shards[self.shard_of(key)]
+        if is_listed and (unlisted := shard.unlisted.pop(path, None)) is not None:
+            shard.listed[path] = unlisted
+        stored = shard.version_of(path)
+        if stored == version:
+            return meta.resource_version
+        if not is_listed and stored is not None and is_older(meta.resource_version, stored.resource_version):
+            return meta.resource_version  # a late watch event: a list has already returned a newer version
+        if stored is not None and stored.uid != meta.uid:
+            changes.append(Deleted(key, stored.uid))
+        shard.unlisted.pop(path, None)
+        try:
+            decoded = self._decode(raw)
+        except Exception as error:  # noqa: BLE001 - published as Malformed; one object must not stop the others
+            shard.listed[path] = version.packed
+            changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
+        else:
+            # The object's own text, if it has the same: 100 bytes less.
+            own = getattr(decoded, "key", None)
+            shard.listed[own if own == path else path] = version.packed
+            changes.append(Upserted(key, meta.uid, decoded))
+        return meta.resource_version
 
     def delete(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """
@@ -153,35 +177,6 @@ class Store(Generic[T]):
                 Deleted(Key.of(path), Version.of(packed).uid) for path, packed in shard.unlisted.items()
             )
             shard.unlisted = {}
-
-    def _upsert(self, raw: msgspec.Raw, changes: list[Change[T]], *, listing: bool) -> str:
-        meta = _read_meta(raw, changes)
-        if meta is None:
-            return ""
-        key = meta.key
-        path, version = str(key), Version(meta.uid, meta.resource_version)
-        shard = self._shards[self.shard_of(key)]
-        if listing and (unlisted := shard.unlisted.pop(path, None)) is not None:
-            shard.listed[path] = unlisted
-        stored = shard.version_of(path)
-        if stored == version:
-            return meta.resource_version
-        if not listing and stored is not None and is_older(meta.resource_version, stored.resource_version):
-            return meta.resource_version  # a late watch event: a list has already returned a newer version
-        if stored is not None and stored.uid != meta.uid:
-            changes.append(Deleted(key, stored.uid))
-        shard.unlisted.pop(path, None)
-        try:
-            decoded = self._decode(raw)
-        except Exception as error:  # noqa: BLE001 - published as Malformed; one object must not stop the others
-            shard.listed[path] = version.packed
-            changes.append(Malformed(key, str(error)[:ERROR_LIMIT]))
-        else:
-            # The object's own text, if it has the same: 100 bytes less.
-            own = getattr(decoded, "key", None)
-            shard.listed[own if own == path else path] = version.packed
-            changes.append(Upserted(key, meta.uid, decoded))
-        return meta.resource_version
 
 
 def is_older(version: str, than: str) -> bool:

@@ -52,26 +52,18 @@ class Transport(Protocol):
         """
         Return the server's response, whatever its status.
 
-        Raises:
-            Unreachable: there was no response within `timeout_s`.
-            Invalid: the body is longer than `BODY_LIMIT_BYTES`.
+        Raises Unreachable without one within `timeout_s`, and Invalid for a body longer than `BODY_LIMIT_BYTES`.
         """
-        ...
 
     async def close(self) -> None:
         """Close all connections; requests in flight end with Unreachable."""
-        ...
 
 
 class DirectTransport:
     """
     Sends requests without a proxy. Create it inside a running event loop.
 
-    Args:
-        endpoint: the server; its `proxy` is ignored.
-        user_agent: the User-Agent header.
-        max_connections: limit on open connections; further requests wait for one.
-        now_s: a monotonic clock.
+    With `max_connections` in use, further requests wait for one.
     """
 
     def __init__(
@@ -190,8 +182,7 @@ class _Connection(asyncio.Protocol):
     """
     One connection, idle or with one request in flight. The methods named on_* are the parser's callbacks.
 
-    Args:
-        open_connections: contains this connection while its socket is open.
+    `open_connections` contains it while its socket is open.
     """
 
     def __init__(self, open_connections: set[_Connection]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple
 
-from scheduler.model import pod_wire
+from scheduler.model import pod_wire, wire
 
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
@@ -68,28 +68,28 @@ class Disk:
     monitors: tuple[str, ...] = ()
 
 
-def disk(source: pod_wire.DiskSource) -> Disk:
-    """Return the disk of a volume source."""
-    match source:
-        case pod_wire.GcePersistentDisk():
-            return Disk(GCE_PD, source.pd_name, source.read_only is True)
-        case pod_wire.AwsElasticBlockStore():
-            return Disk(AWS_EBS, source.volume_id)
-        case pod_wire.Iscsi():
-            return Disk(ISCSI, source.iqn, source.read_only is True)
-        case pod_wire.Rbd():
-            read_only, monitors = source.read_only is True, source.monitors or ()
-            return Disk(RBD, source.image, read_only, source.pool or _RBD_POOL, monitors)
-        case pod_wire.AzureDisk():
-            return Disk(AZURE_DISK, source.disk_uri)
-        case pod_wire.Cinder():
-            return Disk(CINDER, source.volume_id)
-        case pod_wire.VsphereVolume():
-            return Disk(VSPHERE, source.volume_path)
-        case pod_wire.PortworxVolume():
-            return Disk(PORTWORX, source.volume_id)
-        case _:
-            assert_never(source)
+def disk(volume: pod_wire.Volume) -> Disk | None:
+    """Return the disk that a volume of a pod names without a claim, None if it names none."""
+    if volume.iscsi is not None:
+        return Disk(ISCSI, volume.iscsi.iqn, volume.iscsi.read_only is True)
+    if (rbd := volume.rbd) is not None:
+        return Disk(RBD, rbd.image, rbd.read_only is True, rbd.pool or _RBD_POOL, rbd.monitors or ())
+    if volume.vsphere_volume is not None:
+        return Disk(VSPHERE, volume.vsphere_volume.volume_path)
+    return migrated_disk(volume)
+
+
+def migrated_disk(source: wire.MigratedDisk) -> Disk | None:
+    """Return the disk that a volume of a pod or a PersistentVolume names, None if it names none."""
+    if (gce := source.gce_persistent_disk) is not None:
+        return Disk(GCE_PD, gce.pd_name, gce.read_only is True)
+    if source.azure_disk is not None:
+        return Disk(AZURE_DISK, source.azure_disk.disk_uri)
+    if source.aws_elastic_block_store is not None:
+        return Disk(AWS_EBS, source.aws_elastic_block_store.volume_id)
+    if source.cinder is not None:
+        return Disk(CINDER, source.cinder.volume_id)
+    return None if source.portworx_volume is None else Disk(PORTWORX, source.portworx_volume.volume_id)
 
 
 def csi_volume(disk: Disk) -> tuple[str, str] | None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from scheduler.model import nesting, wire
+from scheduler.model import wire
 from scheduler.model.affinity import label_selector
-from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.selectors import NOTHING, Selector, SelectorError
 
 _DECODER = msgspec.json.Decoder(wire.DisruptionBudget)
@@ -41,19 +40,15 @@ class DisruptionBudget:
 
 def decode_disruption_budget(data: bytes | msgspec.Raw) -> DisruptionBudget:
     """Return the PodDisruptionBudget of a JSON document; raise MalformedObjectError, which names the problem."""
-    try:
-        raw = nesting.read(_DECODER.decode, data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedObjectError(f"PodDisruptionBudget: {error}") from error
-    if not raw.metadata.name or not raw.metadata.namespace:
-        raise MalformedObjectError("PodDisruptionBudget: metadata.name and metadata.namespace are required")
+    raw = wire.decoded(_DECODER, DisruptionBudget.kind, data)
+    namespace, name = wire.namespace_and_name(DisruptionBudget.kind, raw.metadata)
     try:
         selector = label_selector(raw.spec.selector)
     except SelectorError:
         selector = NOTHING
     return DisruptionBudget(
-        namespace=raw.metadata.namespace,
-        name=raw.metadata.name,
+        namespace=namespace,
+        name=name,
         selector=selector,
         disruptions_allowed=raw.status.disruptions_allowed or 0,
         disrupted_pods=frozenset(raw.status.disrupted_pods or ()),

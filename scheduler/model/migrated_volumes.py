@@ -9,34 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.model import disks, volume_wire
+from scheduler.model import disks
+from scheduler.model.disks import Disk
 from scheduler.model.terms import NodeRequirement, NodeTerm
 from scheduler.model.volumes import BETA_REGION_KEY, BETA_ZONE_KEY, REGION_KEY, ZONE_KEY, ZONE_SEPARATOR
 
 
-def plugin_of(spec: volume_wire.VolumeSpec) -> str:
-    """Return the in-tree plugin of the volume if a CSI driver took over from it, else nothing."""
-    if spec.csi is not None:
-        return ""
-    sources = {
-        disks.GCE_PD: spec.gce_persistent_disk,
-        disks.AWS_EBS: spec.aws_elastic_block_store,
-        disks.AZURE_DISK: spec.azure_disk,
-        disks.CINDER: spec.cinder,
-        disks.PORTWORX: spec.portworx_volume,
-    }
-    return next((plugin for plugin, source in sources.items() if source is not None), "")
-
-
-def migrated_handle(plugin: str, spec: volume_wire.VolumeSpec, labels: Mapping[str, str]) -> str:
+def migrated_handle(disk: Disk, labels: Mapping[str, str]) -> str:
     """Return the name of an in-tree plugin's volume at the driver that took over."""
-    if spec.gce_persistent_disk is not None:
-        return _gce_handle(spec.gce_persistent_disk.pd_name, labels)
-    if spec.azure_disk is not None:
-        return spec.azure_disk.disk_uri
-    source = spec.aws_elastic_block_store or spec.cinder or spec.portworx_volume
-    handle = source.volume_id if source else ""
-    return disks.ebs_handle(handle) if plugin == disks.AWS_EBS else handle
+    if disk.plugin == disks.GCE_PD:
+        return _gce_handle(disk.name, labels)
+    return disks.ebs_handle(disk.name) if disk.plugin == disks.AWS_EBS else disk.name
 
 
 def _gce_handle(name: str, labels: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model import nesting, wire
+from scheduler.model import wire
 from scheduler.model.affinity import label_selector
 from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.terms import Taint
@@ -99,18 +99,17 @@ def decode_node(data: bytes | msgspec.Raw, annotation_keys: Collection[str] = ()
 
     Raises MalformedObjectError, which names field and problem.
     """
+    raw = wire.decoded(_NODE, "node", data)
     try:
-        raw = nesting.read(_NODE.decode, data)
         allocatable = FrozenDict(
             {name: _scheduler_units(name, text) for name, text in (raw.status.allocatable or {}).items()}
         )
-    except (msgspec.DecodeError, QuantityError, UnicodeDecodeError, RecursionError) as error:
+    except QuantityError as error:
         raise MalformedObjectError(f"node: {error}") from error
-    if not raw.metadata.name:
-        raise MalformedObjectError("node: metadata.name is required")
+    name = wire.name_of("node", raw.metadata)
     return Node(
-        uid=raw.metadata.uid or raw.metadata.name,
-        name=raw.metadata.name,
+        uid=raw.metadata.uid or name,
+        name=name,
         resource_version=raw.metadata.resource_version,
         labels=FrozenDict(raw.metadata.labels or ()),
         taints=tuple(Taint(t.key, t.value or "", t.effect) for t in raw.spec.taints or ()),
@@ -134,13 +133,8 @@ def _scheduler_units(name: str, text: wire.QuantityText) -> int:
 
 def decode_namespace(data: bytes | msgspec.Raw) -> Namespace:
     """Return the namespace of a JSON document; raise MalformedObjectError."""
-    try:
-        raw = nesting.read(_NAMESPACE.decode, data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedObjectError(f"namespace: {error}") from error
-    if not raw.metadata.name:
-        raise MalformedObjectError("namespace: metadata.name is required")
-    return Namespace(raw.metadata.name, raw.metadata.resource_version, FrozenDict(raw.metadata.labels or ()))
+    meta = wire.decoded(_NAMESPACE, "namespace", data).metadata
+    return Namespace(wire.name_of("namespace", meta), meta.resource_version, FrozenDict(meta.labels or ()))
 
 
 def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
@@ -152,18 +146,14 @@ def decode_workload(kind: str, data: bytes | msgspec.Raw) -> Workload:
     """
     try:
         if kind in ("Service", "ReplicationController"):
-            mapped = nesting.read(_MAP_SELECTED.decode, data)
+            mapped = wire.decoded(_MAP_SELECTED, kind, data)
             meta = mapped.metadata
             pairs = mapped.spec.selector
             selector = label_selector(None) if pairs is None else parse_selector(pairs, None)
         else:
-            selected = nesting.read(_LABEL_SELECTED.decode, data)
+            selected = wire.decoded(_LABEL_SELECTED, kind, data)
             meta = selected.metadata
             selector = label_selector(selected.spec.selector)
     except SelectorError:
         selector = label_selector(None)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedObjectError(f"{kind}: {error}") from error
-    if not meta.name or not meta.namespace:
-        raise MalformedObjectError(f"{kind}: metadata.name and metadata.namespace are required")
-    return Workload(kind, meta.namespace, meta.name, meta.resource_version, selector)
+    return Workload(kind, *wire.namespace_and_name(kind, meta), meta.resource_version, selector)

@@ -47,6 +47,7 @@ from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
 from scheduler.model.pod_groups import group_reference
+from scheduler.model.pod_wire import decode_part
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
     ClaimVolume,
@@ -93,13 +94,12 @@ class PodDecoder:
 
     def _pod(self, raw: pod_wire.Pod) -> Pod:
         meta, spec, status = raw.metadata, raw.spec, raw.status
-        if not meta.name or not meta.namespace:
-            raise MalformedObjectError("pod: metadata.name and metadata.namespace are required")
-        parsed = self._spec(meta, meta.namespace, spec)
+        namespace, name = wire.namespace_and_name("pod", meta)
+        parsed = self._spec(meta, namespace, spec)
         return Pod(
-            uid=meta.uid or f"{meta.namespace}/{meta.name}",
-            namespace=meta.namespace,
-            name=meta.name,
+            uid=meta.uid or f"{namespace}/{name}",
+            namespace=namespace,
+            name=name,
             resource_version=meta.resource_version,
             generation=meta.generation,
             labels=FrozenDict(meta.labels or ()),
@@ -114,18 +114,18 @@ class PodDecoder:
             phase=status.phase or "",
             created=meta.creation_timestamp or "",
             owner=_owner(meta.owner_references),
-            scheduled_condition=_scheduled_condition(status.conditions),
+            scheduled_condition=_scheduled_condition(status),
             resize=_resize(spec, status),
             affinity_grace_s=parse_grace_period(meta.annotations) if meta.annotations else None,
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
             started=status.start_time or "",
-            disruption=_disruption(status.conditions),
-            fallback_waited_s=_waited_s(status.conditions) if parsed.fallbacks else (),
+            disruption=_disruption(status),
+            fallback_waited_s=_waited_s(status) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
             group=group_reference(
-                meta.namespace,
-                _scheduling_group(spec),
+                namespace,
+                (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else "",
                 meta.labels or _NO_TEXTS,
                 meta.annotations or _NO_TEXTS,
             ),
@@ -179,16 +179,11 @@ def _new_spec(meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, semant
     fallbacks = parse_fallbacks(annotations)
     if isinstance(fallbacks, Problem):
         return replace(spec, annotation_problem=fallbacks.cause)
-    of_spec = parse_required_node_affinity(None, pod_wire.decode_affinity(raw.affinity))
+    of_spec = parse_required_node_affinity(None, decode_part(pod_wire.AFFINITY, raw.affinity))
     marked = yielding(rules_of(spec), fallbacks, spec_requires_nodes=of_spec.terms is not None)
     if isinstance(marked, Problem):
         return replace(spec, annotation_problem=marked.cause)
     return replace(spec, affinity=marked.affinity, fallbacks=fallbacks)
-
-
-def _scheduling_group(raw: pod_wire.PodSpec) -> str:
-    """Return the name of the PodGroup, empty if there is none."""
-    return "" if raw.scheduling_group is None else raw.scheduling_group.pod_group_name or ""
 
 
 def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
@@ -205,7 +200,7 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
         bytes(raw.resources),
         bytes(raw.resource_claims),
         tuple(
-            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, v.disk)
+            (v.name, v.claim_name, v.is_ephemeral, v.image_reference, v.csi, disk(v))
             for v in raw.volumes or ()
             if v.is_read
         ),
@@ -234,7 +229,7 @@ def _parse_spec(
     affinity, problem = _declared_affinity(namespace, raw, annotated)
     pod_resources = None
     if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
-        pod_resources = pod_wire.decode_resources(raw.resources)
+        pod_resources = decode_part(pod_wire.RESOURCES, raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
     return PodSpec(
         namespace=namespace,
@@ -242,15 +237,16 @@ def _parse_spec(
         preferred_nodes=affinity.preferred_nodes,
         affinity=affinity.pod_affinity,
         spread=tuple(
-            parse_spread(constraint) for constraint in pod_wire.decode_spread(raw.topology_spread_constraints)
+            parse_spread(constraint)
+            for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
         ),
         tolerations=tuple(
             Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
-            for t in pod_wire.decode_tolerations(raw.tolerations)
+            for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
         ),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
-        overhead=_quantities(pod_wire.decode_quantities(raw.overhead)),
+        overhead=_quantities(decode_part(pod_wire.QUANTITIES, raw.overhead)),
         pod_requests=None
         if pod_resources is None or pod_resources.requests is None
         else _quantities(pod_resources.requests),
@@ -260,9 +256,9 @@ def _parse_spec(
             for v in volumes
             if v.is_ephemeral or v.claim_name
         ),
-        disks=tuple(disk(v.disk) for v in volumes if v.disk is not None),
+        disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
-        resource_claims=tuple(claim.name for claim in pod_wire.decode_named(raw.resource_claims)),
+        resource_claims=tuple(claim.name for claim in decode_part(pod_wire.NAMED, raw.resource_claims) or ()),
         annotation_problem=problem,
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,
@@ -273,10 +269,10 @@ def _declared_affinity(
     namespace: str, raw: pod_wire.PodSpec, annotated: AnnotatedAffinity | Problem | None
 ) -> tuple[DeclaredAffinity, str | None]:
     """Return the affinity, and why the annotation counts as absent; no reason (None) if it counts."""
-    of_spec = pod_wire.decode_affinity(raw.affinity)
+    of_spec = decode_part(pod_wire.AFFINITY, raw.affinity)
     affinity = DeclaredAffinity(
         parse_affinity(namespace, of_spec),
-        parse_required_node_affinity(pod_wire.decode_labels(raw.node_selector), of_spec),
+        parse_required_node_affinity(decode_part(pod_wire.LABELS, raw.node_selector), of_spec),
         parse_preferred_nodes(of_spec.node_affinity if of_spec else None),
     )
     if annotated is None:
@@ -286,14 +282,14 @@ def _declared_affinity(
 
 
 def _container(raw: pod_wire.Container) -> Container:
-    resources = pod_wire.decode_resources(raw.resources)
+    resources = decode_part(pod_wire.RESOURCES, raw.resources)
     return Container(
         name=raw.name,
         image=raw.image or "",
         requests=_quantities(resources.requests if resources else None),
         host_ports=tuple(
             HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104  (a wildcard to compare with, nothing listens)
-            for port in pod_wire.decode_ports(raw.ports)
+            for port in decode_part(pod_wire.PORTS, raw.ports) or ()
             if port.host_port
         ),
         restart_always=raw.restart_policy == "Always",
@@ -314,26 +310,29 @@ def _owner(references: tuple[wire.OwnerReference, ...] | None) -> Owner | None:
     return None
 
 
-def _scheduled_condition(conditions: tuple[pod_wire.Condition, ...] | None) -> PodCondition | None:
-    for condition in conditions or ():
-        if condition.type == "PodScheduled":
-            return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
+def _condition(status: pod_wire.PodStatus, condition_type: str) -> pod_wire.Condition | None:
+    for condition in status.conditions or ():
+        if condition.type == condition_type:
+            return condition
     return None
 
 
-def _waited_s(conditions: tuple[pod_wire.Condition, ...] | None) -> tuple[tuple[str, int], ...]:
-    for condition in conditions or ():
-        if condition.type == CONDITION:
-            return tuple(read_waited(condition.message or "").items())
-    return ()
+def _scheduled_condition(status: pod_wire.PodStatus) -> PodCondition | None:
+    condition = _condition(status, "PodScheduled")
+    if condition is None:
+        return None
+    return PodCondition(condition.status or "", condition.reason or "", condition.message or "")
 
 
-def _disruption(conditions: tuple[pod_wire.Condition, ...] | None) -> str:
+def _waited_s(status: pod_wire.PodStatus) -> tuple[tuple[str, int], ...]:
+    condition = _condition(status, CONDITION)
+    return () if condition is None else tuple(read_waited(condition.message or "").items())
+
+
+def _disruption(status: pod_wire.PodStatus) -> str:
     """Source: defaultpreemption/default_preemption.go, podTerminatingByPreemption (kubernetes 1.36)."""
-    for condition in conditions or ():
-        if condition.type == "DisruptionTarget":
-            return condition.reason or "" if condition.status == "True" else ""
-    return ""
+    condition = _condition(status, "DisruptionTarget")
+    return "" if condition is None or condition.status != "True" else condition.reason or ""
 
 
 def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None:
@@ -346,18 +345,18 @@ def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None
             continue
         if bytes(reported.resources) == bytes(own.resources) and not reported.allocated_resources:
             continue
-        held = pod_wire.decode_resources(reported.resources)
+        held = decode_part(pod_wire.RESOURCES, reported.resources)
         containers[reported.name] = ContainerResize(
             requests=_quantities(held.requests if held else None),
-            allocated=_quantities(pod_wire.decode_quantities(reported.allocated_resources)),
+            allocated=_quantities(decode_part(pod_wire.QUANTITIES, reported.allocated_resources)),
         )
-    pod_held = pod_wire.decode_resources(status.resources)
+    pod_held = decode_part(pod_wire.RESOURCES, status.resources)
     if not containers and pod_held is None:
         return None
     return Resize(
         containers=FrozenDict(containers),
         pod_requests=None if pod_held is None else _quantities(pod_held.requests),
-        pod_allocated=_quantities(pod_wire.decode_quantities(status.allocated_resources)),
+        pod_allocated=_quantities(decode_part(pod_wire.QUANTITIES, status.allocated_resources)),
         infeasible=any(
             c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ()
         ),

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from scheduler.model import nesting, wire
-from scheduler.model.wire import MalformedObjectError
+from scheduler.model import wire
 from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
 
@@ -116,13 +115,9 @@ _DECODER: Final = msgspec.json.Decoder(wire.PodGroup)
 
 def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Raw) -> PodGroup:
     """Return the PodGroup of a JSON document; raise MalformedObjectError, which names the problem."""
-    try:
-        raw = nesting.read(_DECODER.decode, data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedObjectError(f"PodGroup: {error}") from error
+    raw = wire.decoded(_DECODER, "PodGroup", data)
     meta, spec = raw.metadata, raw.spec
-    if not meta.name or not meta.namespace:
-        raise MalformedObjectError("PodGroup: metadata.name and metadata.namespace are required")
+    namespace, name = wire.namespace_and_name("PodGroup", meta)
     policy, constraints = spec.scheduling_policy, spec.scheduling_constraints
     gang = None if policy is None else policy.gang
     topology = () if constraints is None else constraints.topology or ()
@@ -130,7 +125,7 @@ def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Ra
         spec.min_member if kind is GroupKind.COSCHEDULING else None if gang is None else gang.min_count
     )
     return PodGroup(
-        key=GroupKey(kind, meta.namespace, meta.name),
+        key=GroupKey(kind, namespace, name),
         min_count=max(1, min_count or 1),
         topology_key=topology[0].key if topology else "",
         api_version=api_version if kind is GroupKind.KUBERNETES else "",

@@ -6,8 +6,7 @@ Parts that repeat across pods stay raw bytes, so a known spec is not decoded aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -16,12 +15,15 @@ from scheduler.model.wire import (
     Int32,
     LabelSelector,
     Metadata,
+    MigratedDisk,
     Named,
     NodeSelector,
     NodeTerm,
     QuantityText,
     Wire,
 )
+
+_T = TypeVar("_T")
 
 
 class RestartRule(Wire, frozen=True):
@@ -53,19 +55,6 @@ class ImageVolume(Wire, frozen=True):
     reference: str | None = None
 
 
-class GcePersistentDisk(Wire, frozen=True):
-    """volumes[].gcePersistentDisk."""
-
-    pd_name: str = ""
-    read_only: bool | None = None
-
-
-class AwsElasticBlockStore(Wire, frozen=True):
-    """volumes[].awsElasticBlockStore."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-
-
 class Iscsi(Wire, frozen=True):
     """volumes[].iscsi."""
 
@@ -82,28 +71,10 @@ class Rbd(Wire, frozen=True):
     read_only: bool | None = None
 
 
-class AzureDisk(Wire, frozen=True):
-    """volumes[].azureDisk."""
-
-    disk_uri: str = msgspec.field(name="diskURI", default="")
-
-
-class Cinder(Wire, frozen=True):
-    """volumes[].cinder."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-
-
 class VsphereVolume(Wire, frozen=True):
     """volumes[].vsphereVolume."""
 
     volume_path: str = ""
-
-
-class PortworxVolume(Wire, frozen=True):
-    """volumes[].portworxVolume."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
 
 
 class CsiVolume(Wire, frozen=True):
@@ -112,20 +83,7 @@ class CsiVolume(Wire, frozen=True):
     driver: str = ""
 
 
-#: The source of a disk that a pod names itself.
-DiskSource = (
-    GcePersistentDisk
-    | AwsElasticBlockStore
-    | Iscsi
-    | Rbd
-    | AzureDisk
-    | Cinder
-    | VsphereVolume
-    | PortworxVolume
-)
-
-
-class Volume(Wire, frozen=True):
+class Volume(MigratedDisk, frozen=True):
     """volumes[]: the sources that restrict where a pod can run."""
 
     name: str = ""
@@ -133,14 +91,9 @@ class Volume(Wire, frozen=True):
     ephemeral: Named | None = None
     image: ImageVolume | None = None
     csi: CsiVolume | None = None
-    gce_persistent_disk: GcePersistentDisk | None = None
-    aws_elastic_block_store: AwsElasticBlockStore | None = None
     iscsi: Iscsi | None = None
     rbd: Rbd | None = None
-    azure_disk: AzureDisk | None = None
-    cinder: Cinder | None = None
     vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
 
     @property
     def claim_name(self) -> str:
@@ -158,29 +111,9 @@ class Volume(Wire, frozen=True):
         return (self.image.reference or "") if self.image else ""
 
     @property
-    def disk(self) -> DiskSource | None:
-        """Return the disk that the volume names without a claim; a volume has one at most."""
-        return (
-            self.gce_persistent_disk
-            or self.aws_elastic_block_store
-            or self.iscsi
-            or self.rbd
-            or self.azure_disk
-            or self.cinder
-            or self.vsphere_volume
-            or self.portworx_volume
-        )
-
-    @property
     def is_read(self) -> bool:
         """Return whether any plugin reads this volume."""
-        return (
-            self.persistent_volume_claim is not None
-            or self.ephemeral is not None
-            or self.image is not None
-            or self.csi is not None
-            or self.disk is not None
-        )
+        return self != Volume(name=self.name)
 
 
 class SchedulingGroup(Wire, frozen=True):
@@ -341,51 +274,16 @@ class SpreadConstraint(Wire, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-_AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
-_LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
-_SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
-_TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
-_QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
-_RESOURCES: Final = msgspec.json.Decoder(Resources | None)
-_PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
-_NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
+AFFINITY: Final = msgspec.json.Decoder(Affinity | None)
+LABELS: Final = msgspec.json.Decoder(dict[str, str] | None)
+SPREAD: Final = msgspec.json.Decoder(tuple[SpreadConstraint, ...] | None)
+TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
+QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
+RESOURCES: Final = msgspec.json.Decoder(Resources | None)
+PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
+NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
 
 
-def decode_affinity(raw: Raw) -> Affinity | None:
-    """Return the affinity; None if the field is absent or null."""
-    return _AFFINITY.decode(raw) if raw else None
-
-
-def decode_labels(raw: Raw) -> Mapping[str, str] | None:
-    """Return a map of strings; None if the field is absent or null."""
-    return _LABELS.decode(raw) if raw else None
-
-
-def decode_spread(raw: Raw) -> tuple[SpreadConstraint, ...]:
-    """Return the spread constraints; none if the field is absent or null."""
-    return (_SPREAD.decode(raw) or ()) if raw else ()
-
-
-def decode_tolerations(raw: Raw) -> tuple[Toleration, ...]:
-    """Return the tolerations; none if the field is absent or null."""
-    return (_TOLERATIONS.decode(raw) or ()) if raw else ()
-
-
-def decode_quantities(raw: Raw) -> Mapping[str, QuantityText] | None:
-    """Return a map of quantities; None if the field is absent or null."""
-    return _QUANTITIES.decode(raw) if raw else None
-
-
-def decode_resources(raw: Raw) -> Resources | None:
-    """Return the resources of a container or pod; None if the field is absent or null."""
-    return _RESOURCES.decode(raw) if raw else None
-
-
-def decode_ports(raw: Raw) -> tuple[ContainerPort, ...]:
-    """Return the container ports; none if the field is absent or null."""
-    return (_PORTS.decode(raw) or ()) if raw else ()
-
-
-def decode_named(raw: Raw) -> tuple[Named, ...]:
-    """Return a list of named objects; empty if the field is absent or null."""
-    return (_NAMED.decode(raw) or ()) if raw else ()
+def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:
+    """Return the part of a pod; None if the field is absent or null."""
+    return decoder.decode(raw) if raw else None

@@ -8,7 +8,6 @@ Source: component-helpers/resource/helpers.go, pkg/scheduler/framework/types.go 
 plugins/noderesources/{fit,resource_allocation}.go (kubernetes 1.36, DRANodeAllocatableResources off).
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -29,12 +28,12 @@ NON_ZERO_DEFAULTS: Final[Requests] = {CPU: parse_quantity("100m"), MEMORY: parse
 
 def filter_request(pod: Pod) -> dict[str, int]:
     """Return the request that NodeResourcesFit compares with free resources. Depends on `pod.spec` alone."""
-    return _in_scheduler_units(_total(pod, use_status=False, pod_level=True))
+    return _in_scheduler_units(pod_requests(pod, use_status=False, pod_level=True))
 
 
 def on_node_request(pod: Pod) -> dict[str, int]:
     """Return the resources that a pod holds on its node (NodeInfo.Requested), a resize in progress included."""
-    return _in_scheduler_units(_total(pod, use_status=True, pod_level=True))
+    return _in_scheduler_units(pod_requests(pod, use_status=True, pod_level=True))
 
 
 def non_zero_on_node(pod: Pod) -> tuple[int, int]:
@@ -48,9 +47,9 @@ def non_zero_on_node(pod: Pod) -> tuple[int, int]:
     """
     defaults: Requests = NON_ZERO_DEFAULTS
     if _has_pod_level_requests(pod.spec):
-        stated = _total(pod, use_status=True, pod_level=True)
+        stated = pod_requests(pod, use_status=True, pod_level=True)
         defaults = {name: amount for name, amount in NON_ZERO_DEFAULTS.items() if name not in stated}
-    total = _total(pod, use_status=True, pod_level=True, non_missing=defaults)
+    total = pod_requests(pod, use_status=True, pod_level=True, non_missing=defaults)
     cpu, memory = total.get(CPU), total.get(MEMORY)
     return 0 if cpu is None else cpu.milli_value(), 0 if memory is None else memory.value()
 
@@ -61,19 +60,16 @@ def fit_score_request(pod: Pod) -> dict[str, int]:
 
     Depends on `pod.spec` alone; pod-level requests are ignored, as upstream (resource_allocation.go, kubernetes 1.36).
     """
-    return _in_scheduler_units(_total(pod, use_status=False, pod_level=False, non_missing=NON_ZERO_DEFAULTS))
-
-
-def balanced_request(pod: Pod) -> dict[str, int]:
-    """Return the request that NodeResourcesBalancedAllocation adds for the incoming pod; it assumes no defaults."""
-    return on_node_request(pod)
+    return _in_scheduler_units(
+        pod_requests(pod, use_status=False, pod_level=False, non_missing=NON_ZERO_DEFAULTS)
+    )
 
 
 def pod_requests(
     pod: Pod, *, use_status: bool, pod_level: bool, non_missing: Requests | None = None
-) -> dict[str, Quantity]:
+) -> Requests:
     """
-    Return the exact request of `pod` by resource name, in a new dict.
+    Return the exact request of `pod` by resource name; it may be the spec's own mapping.
 
     Args:
         pod: the pod.
@@ -84,7 +80,22 @@ def pod_requests(
     Cost: O(containers x resources); about a microsecond for a plain pod of one container.
     Source: component-helpers/resource/helpers.go, PodRequests (kubernetes 1.36).
     """
-    return dict(_total(pod, use_status=use_status, pod_level=pod_level, non_missing=non_missing))
+    spec = pod.spec
+    resize = pod.resize if use_status else None
+    level = pod_level and _has_pod_level_requests(spec)
+    if (
+        resize is None
+        and not level
+        and not spec.overhead
+        and not spec.init_containers
+        and len(spec.containers) == 1
+    ):
+        return _filled(spec.containers[0].requests, non_missing)
+    total = _over_containers(spec, resize, non_missing)
+    if level:
+        total.update(_pod_level(spec, resize))
+    _add(total, spec.overhead)
+    return total
 
 
 @lru_cache(maxsize=4096)
@@ -123,28 +134,6 @@ def _in_scheduler_units(requests: Requests) -> dict[str, int]:
         for name, amount in requests.items()
         if name in _PLAIN or (name != PODS and is_recognised(name))
     }
-
-
-def _total(
-    pod: Pod, *, use_status: bool, pod_level: bool, non_missing: Requests | None = None
-) -> Mapping[str, Quantity]:
-    """Return the same as `pod_requests`; the result may be the spec's own mapping, so it must not be changed."""
-    spec = pod.spec
-    resize = pod.resize if use_status else None
-    level = pod_level and _has_pod_level_requests(spec)
-    if (
-        resize is None
-        and not level
-        and not spec.overhead
-        and not spec.init_containers
-        and len(spec.containers) == 1
-    ):
-        return _filled(spec.containers[0].requests, non_missing)
-    total = _over_containers(spec, resize, non_missing)
-    if level:
-        total.update(_pod_level(spec, resize))
-    _add(total, spec.overhead)
-    return total
 
 
 def _over_containers(

@@ -6,17 +6,18 @@ Only the fields that a scheduler reads are decoded; equal topologies, lists of m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from sys import intern
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from scheduler.model import disks, nesting, volume_wire, wire
+from scheduler.model import disks, volume_wire, wire
 from scheduler.model.affinity import label_selector, parse_node_term
-from scheduler.model.migrated_volumes import migrated_handle, migrated_terms, plugin_of
+from scheduler.model.disks import migrated_disk
+from scheduler.model.migrated_volumes import migrated_handle, migrated_terms
 from scheduler.model.terms import NodeRequirement, NodeTerm
 from scheduler.model.volumes import (
     BIND_COMPLETED,
@@ -41,63 +42,46 @@ from scheduler.syntax.quantity import QuantityError, parse_quantity
 from scheduler.syntax.selectors import SelectorError
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
+_Maker = Callable[[Any], StorageObject]
 
 
 class StorageDecoder:
     """Decodes JSON into storage objects. Objects of one decoder share equal topologies, so use one per process."""
 
     def __init__(self) -> None:
-        self._claim = msgspec.json.Decoder(volume_wire.Claim)
-        self._volume = msgspec.json.Decoder(volume_wire.Volume)
-        self._class = msgspec.json.Decoder(volume_wire.StorageClass)
-        self._csi_node = msgspec.json.Decoder(volume_wire.CsiNode)
-        self._csi_driver = msgspec.json.Decoder(volume_wire.CsiDriver)
-        self._capacity = msgspec.json.Decoder(volume_wire.CsiStorageCapacity)
-        self._attachment = msgspec.json.Decoder(volume_wire.VolumeAttachment)
+        decoder = msgspec.json.Decoder
+        #: The decoder of each kind, and what makes an object of the struct that it returns.
+        self._by_kind: Mapping[StorageKind, tuple[msgspec.json.Decoder[Any], _Maker]] = {
+            StorageKind.CLAIM: (decoder(volume_wire.Claim), self._claim_of),
+            StorageKind.VOLUME: (decoder(volume_wire.Volume), self._volume_of),
+            StorageKind.CLASS: (decoder(volume_wire.StorageClass), _class_of),
+            StorageKind.CSI_NODE: (decoder(volume_wire.CsiNode), _csi_node_of),
+            StorageKind.CSI_DRIVER: (decoder(volume_wire.CsiDriver), _csi_driver_of),
+            StorageKind.CAPACITY: (decoder(volume_wire.CsiStorageCapacity), self._capacity_of),
+            StorageKind.ATTACHMENT: (decoder(volume_wire.VolumeAttachment), _attachment_of),
+        }
         self._topologies: WeakValueDictionary[tuple[NodeTerm, ...], VolumeTopology] = WeakValueDictionary()
         self._access_modes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def decode(self, kind: StorageKind, data: bytes | msgspec.Raw) -> StorageObject:
         """Return the object of a JSON document; raise MalformedObjectError, which names field and problem."""
+        decoder, make = self._by_kind[kind]
         try:
-            match kind:
-                case StorageKind.CLAIM:
-                    return self._claim_of(nesting.read(self._claim.decode, data))
-                case StorageKind.VOLUME:
-                    return self._volume_of(nesting.read(self._volume.decode, data))
-                case StorageKind.CLASS:
-                    return _class_of(nesting.read(self._class.decode, data))
-                case StorageKind.CSI_NODE:
-                    return _csi_node_of(nesting.read(self._csi_node.decode, data))
-                case StorageKind.CSI_DRIVER:
-                    return _csi_driver_of(nesting.read(self._csi_driver.decode, data))
-                case StorageKind.CAPACITY:
-                    return self._capacity_of(nesting.read(self._capacity.decode, data))
-                case StorageKind.ATTACHMENT:
-                    return _attachment_of(nesting.read(self._attachment.decode, data))
-        except (
-            msgspec.DecodeError,
-            QuantityError,
-            SelectorError,
-            UnicodeDecodeError,
-            RecursionError,
-        ) as error:
+            return make(wire.decoded(decoder, kind, data))
+        except (QuantityError, SelectorError) as error:
             raise MalformedObjectError(f"{kind}: {error}") from error
 
     def _claim_of(self, raw: volume_wire.Claim) -> PersistentVolumeClaim:
         meta, spec = raw.metadata, raw.spec
-        if not meta.name or not meta.namespace:
-            raise MalformedObjectError(
-                "PersistentVolumeClaim: metadata.name and metadata.namespace are required"
-            )
+        namespace, name = wire.namespace_and_name(StorageKind.CLAIM, meta)
         annotations = meta.annotations or _NO_LABELS
         owners, selected_node = meta.owner_references or (), annotations.get(SELECTED_NODE)
         return PersistentVolumeClaim(
-            key=f"{meta.namespace}/{meta.name}",
-            uid=meta.uid or "",
+            key=intern(f"{namespace}/{name}"),
+            uid=intern(meta.uid or ""),
             resource_version=meta.resource_version,
             class_name=_class_name(annotations, spec.storage_class_name),
-            volume_name=spec.volume_name or "",
+            volume_name=intern(spec.volume_name or ""),
             access_modes=self._shared_modes(spec.access_modes),
             volume_mode=intern(spec.volume_mode or "Filesystem"),
             attributes_class=intern(spec.volume_attributes_class_name or ""),
@@ -115,17 +99,20 @@ class StorageDecoder:
         claim = spec.claim_ref
         required = spec.node_affinity.required if spec.node_affinity else None
         terms = None if required is None else tuple(map(parse_node_term, required.node_selector_terms or ()))
-        plugin = plugin_of(spec)
+        disk = migrated_disk(spec) if spec.csi is None else None
+        plugin = "" if disk is None else disk.plugin
         migrated = migrated_terms(plugin, terms, labels) if plugin else terms
         return PersistentVolume(
-            key=_name(StorageKind.VOLUME, raw.metadata),
+            key=intern(wire.name_of(StorageKind.VOLUME, raw.metadata)),
             resource_version=raw.metadata.resource_version,
             class_name=_class_name(raw.metadata.annotations or _NO_LABELS, spec.storage_class_name),
             capacity_bytes=_storage_bytes(spec.capacity) or 0,
             access_modes=self._shared_modes(spec.access_modes),
             volume_mode=intern(spec.volume_mode or "Filesystem"),
             attributes_class=intern(spec.volume_attributes_class_name or ""),
-            claim=ClaimReference(f"{claim.namespace or ''}/{claim.name or ''}", claim.uid or "")
+            claim=ClaimReference(
+                intern(f"{claim.namespace or ''}/{claim.name or ''}"), intern(claim.uid or "")
+            )
             if claim
             else None,
             is_available=raw.status.phase == "Available",
@@ -133,9 +120,7 @@ class StorageDecoder:
             labels=labels,
             topology=self._shared_topology(terms),
             driver=intern(disks.MIGRATIONS[plugin].driver if plugin else spec.csi.driver if spec.csi else ""),
-            handle=migrated_handle(plugin, spec, labels)
-            if plugin
-            else (spec.csi.volume_handle if spec.csi else ""),
+            handle=migrated_handle(disk, labels) if disk else spec.csi.volume_handle if spec.csi else "",
             plugin=plugin,
             migrated_topology=self._shared_topology(migrated),
         )
@@ -149,7 +134,7 @@ class StorageDecoder:
             terms = (NodeTerm(expressions, ()),)
         meta = raw.metadata
         return CsiStorageCapacity(
-            key=f"{meta.namespace or ''}/{_name(StorageKind.CAPACITY, meta)}",
+            key=f"{meta.namespace or ''}/{wire.name_of(StorageKind.CAPACITY, meta)}",
             resource_version=meta.resource_version,
             class_name=raw.storage_class_name,
             limit_bytes=None if limit is None else parse_quantity(limit).value(),
@@ -169,12 +154,6 @@ class StorageDecoder:
         # At most as many as there are sets of the four modes: a server stores any list of these.
         once_each = tuple(sorted(set(modes or ())))
         return self._access_modes.setdefault(once_each, once_each)
-
-
-def _name(kind: StorageKind, meta: wire.Metadata | volume_wire.ClassMetadata) -> str:
-    if not meta.name:
-        raise MalformedObjectError(f"{kind}: metadata.name is required")
-    return meta.name
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
@@ -197,7 +176,7 @@ def _n_bytes(amount: QuantityText) -> int:
 def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
     terms = (term.match_label_expressions or () for term in raw.allowed_topologies or ())
     return StorageClass(
-        key=_name(StorageKind.CLASS, raw.metadata),
+        key=wire.name_of(StorageKind.CLASS, raw.metadata),
         resource_version=raw.metadata.resource_version,
         provisioner=raw.provisioner or "",
         binding_mode=raw.volume_binding_mode,
@@ -212,14 +191,14 @@ def _class_of(raw: volume_wire.StorageClass) -> StorageClass:
     )
 
 
-def _is_default(meta: volume_wire.ClassMetadata) -> bool:
+def _is_default(meta: wire.Metadata) -> bool:
     return (meta.annotations or _NO_LABELS).get(DEFAULT_CLASS) == "true"
 
 
 def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
     plugins = (raw.metadata.annotations or _NO_LABELS).get(MIGRATED_PLUGINS, "")
     return CsiNode(
-        key=_name(StorageKind.CSI_NODE, raw.metadata),
+        key=wire.name_of(StorageKind.CSI_NODE, raw.metadata),
         resource_version=raw.metadata.resource_version,
         limits={
             intern(driver.name): driver.allocatable.count
@@ -231,13 +210,13 @@ def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
 
 
 def _csi_driver_of(raw: volume_wire.CsiDriver) -> CsiDriver:
-    name = _name(StorageKind.CSI_DRIVER, raw.metadata)
+    name = wire.name_of(StorageKind.CSI_DRIVER, raw.metadata)
     return CsiDriver(name, raw.metadata.resource_version, raw.spec.storage_capacity is True)
 
 
 def _attachment_of(raw: volume_wire.VolumeAttachment) -> VolumeAttachment:
     return VolumeAttachment(
-        key=_name(StorageKind.ATTACHMENT, raw.metadata),
+        key=wire.name_of(StorageKind.ATTACHMENT, raw.metadata),
         resource_version=raw.metadata.resource_version,
         attacher=intern(raw.spec.attacher),
         node_name=intern(raw.spec.node_name),

@@ -6,26 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from scheduler.model.wire import LabelSelector, Metadata, NodeSelector, QuantityText, Wire
-
-
-class OwnerReference(Wire, frozen=True):
-    """metadata.ownerReferences[], by UID."""
-
-    uid: str = ""
-    controller: bool | None = None
-
-
-class ClaimMetadata(Wire, frozen=True):
-    """metadata of a claim."""
-
-    name: str = ""
-    namespace: str | None = None
-    uid: str | None = None
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-    owner_references: tuple[OwnerReference, ...] | None = None
+from scheduler.model.wire import LabelSelector, Metadata, MigratedDisk, NodeSelector, QuantityText, Wire
 
 
 class Requests(Wire, frozen=True):
@@ -55,7 +36,7 @@ class Phase(Wire, frozen=True):
 class Claim(Wire, frozen=True):
     """A PersistentVolumeClaim."""
 
-    metadata: ClaimMetadata
+    metadata: Metadata
     spec: ClaimSpec = ClaimSpec()
     status: Phase = Phase()
 
@@ -81,25 +62,7 @@ class CsiSource(Wire, frozen=True):
     volume_handle: str = ""
 
 
-class GceSource(Wire, frozen=True):
-    """spec.gcePersistentDisk of a volume."""
-
-    pd_name: str = ""
-
-
-class IdSource(Wire, frozen=True):
-    """spec.awsElasticBlockStore, spec.cinder and spec.portworxVolume of a volume."""
-
-    volume_id: str = msgspec.field(name="volumeID", default="")
-
-
-class AzureSource(Wire, frozen=True):
-    """spec.azureDisk of a volume."""
-
-    disk_uri: str = msgspec.field(name="diskURI", default="")
-
-
-class VolumeSpec(Wire, frozen=True):
+class VolumeSpec(MigratedDisk, frozen=True):
     """spec of a volume."""
 
     capacity: dict[str, QuantityText] | None = None
@@ -110,11 +73,6 @@ class VolumeSpec(Wire, frozen=True):
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeAffinity | None = None
     csi: CsiSource | None = None
-    gce_persistent_disk: GceSource | None = None
-    aws_elastic_block_store: IdSource | None = None
-    azure_disk: AzureSource | None = None
-    cinder: IdSource | None = None
-    portworx_volume: IdSource | None = None
 
 
 class Volume(Wire, frozen=True):
@@ -138,19 +96,10 @@ class TopologyTerm(Wire, frozen=True):
     match_label_expressions: tuple[TopologyRequirement, ...] | None = None
 
 
-class ClassMetadata(Wire, frozen=True):
-    """metadata of a StorageClass."""
-
-    name: str = ""
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-    creation_timestamp: str | None = None
-
-
 class StorageClass(Wire, frozen=True):
     """A StorageClass."""
 
-    metadata: ClassMetadata
+    metadata: Metadata
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] | None = None

@@ -7,9 +7,14 @@ field of the wrong type is a DecodeError that names its path.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
+
+from scheduler.model import nesting
+
+_T = TypeVar("_T")
 
 #: A quantity in JSON: a string or a bare number; null counts as 0.
 QuantityText = str | int | float | None
@@ -32,6 +37,7 @@ class OwnerReference(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
@@ -50,6 +56,28 @@ class Metadata(Wire, frozen=True):
     finalizers: tuple[str, ...] | None = None
     creation_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+
+
+def decoded(decoder: msgspec.json.Decoder[_T], kind: str, data: bytes | msgspec.Raw) -> _T:
+    """Return the object of a JSON document; raise MalformedObjectError, which names kind, field and problem."""
+    try:
+        return nesting.read(decoder.decode, data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedObjectError(f"{kind}: {error}") from error
+
+
+def name_of(kind: str, meta: Metadata) -> str:
+    """Return the object's name; raise MalformedObjectError if it has none."""
+    if not meta.name:
+        raise MalformedObjectError(f"{kind}: metadata.name is required")
+    return meta.name
+
+
+def namespace_and_name(kind: str, meta: Metadata) -> tuple[str, str]:
+    """Return both; raise MalformedObjectError if one is missing."""
+    if not meta.name or not meta.namespace:
+        raise MalformedObjectError(f"{kind}: metadata.name and metadata.namespace are required")
+    return meta.namespace, meta.name
 
 
 class Named(Wire, frozen=True):
@@ -114,6 +142,35 @@ class NodeStatus(Wire, frozen=True):
     allocatable: dict[str, QuantityText] | None = None
     images: tuple[Image, ...] | None = None
     declared_features: tuple[str, ...] | None = None
+
+
+class GcePersistentDisk(Wire, frozen=True):
+    """gcePersistentDisk of a volume."""
+
+    pd_name: str = ""
+    read_only: bool | None = None
+
+
+class VolumeId(Wire, frozen=True):
+    """awsElasticBlockStore, cinder and portworxVolume of a volume."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class AzureDisk(Wire, frozen=True):
+    """azureDisk of a volume."""
+
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+
+
+class MigratedDisk(Wire, frozen=True):
+    """The disk that a volume of a pod or a PersistentVolume names by an in-tree plugin; one at most."""
+
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: VolumeId | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeId | None = None
+    portworx_volume: VolumeId | None = None
 
 
 class Node(Wire, frozen=True):

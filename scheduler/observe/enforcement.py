@@ -60,7 +60,7 @@ class EnforcementMetrics(ControllerMetrics):
         super().__init__(version=version)
         self._violations = self._counter(VIOLATIONS)
         self._evictions = self._counter(EVICTIONS)
-        self._refusals = self._counter(REFUSALS)
+        self.refusals = self._counter(REFUSALS)
         self._moves = self._counter(MOVES)
 
     def register_enforcer(self, enforcer: Enforcer) -> None:
@@ -90,7 +90,3 @@ class EnforcementMetrics(ControllerMetrics):
     def on_move_ended(self, ended: EvictionResult) -> None:
         """Count an eviction for a better node by its result."""
         self._moves.add(ended.value)
-
-    def on_too_many_evictions(self) -> None:
-        """Count a stop of enforcement because too many pods would be evicted."""
-        self._refusals.add()

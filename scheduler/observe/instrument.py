@@ -60,15 +60,9 @@ class CycleObserver:
     The `framework.observer.Observer` of the metrics. Cost of a cycle that is not sampled: 6 µs, or 8 µs if ten plugins
     evaluate at each of the four points.
 
-    Args:
-        profiles: all profiles that may run.
-        algorithm: durations of decisions.
-        points: durations of extension points; labels extension_point, status, profile.
-        plugins: durations of plugin calls; labels plugin, extension_point, status.
-        sampled: the fraction of cycles in which plugin calls are timed; upstream's is 0.1.
-        seed: of the generator that chooses these cycles.
-        out_of_tree: judges out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
-        now_s: a clock for durations.
+    `algorithm`, `points`, `plugins`: durations of decisions, of extension points and of plugin calls. Plugin calls are
+    timed in the fraction `sampled` of cycles, which a generator with `seed` chooses; upstream's is 0.1. `out_of_tree`
+    judges out-of-tree plugins, whose calls are timed in every cycle; 2 µs each.
     """
 
     def __init__(

@@ -59,10 +59,7 @@ def configure(*, verbosity: int, form: str, stream: SupportsWrite[str] | None = 
     """
     Send all logging of the process, libraries' warnings included, to `stream`, and return the logger.
 
-    Args:
-        verbosity: lines above it are hidden.
-        form: `text` or `json`.
-        stream: None for standard error.
+    `form`: `text` or `json`. `stream`: None for standard error.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())

@@ -215,8 +215,8 @@ class Metrics(ControllerMetrics):
         self._group_duration = self._histogram(GROUP_ALGORITHM_DURATION).labels()
         self._group_decisions = self._histogram(GROUP_DECISIONS).labels()
         self._divergences = self._counter(CACHE_DIVERGENCES)
-        self._unreadable_binds = self._counter(UNREADABLE_BINDS)
-        self._loop_lag = self._histogram(LOOP_LAG).labels()
+        self.unreadable_binds = self._counter(UNREADABLE_BINDS)
+        self.loop_lag = self._histogram(LOOP_LAG).labels()
         self._plugin_failures = self._counter(PLUGIN_FAILURES)
         self._relaxed_rules = self._counter(RELAXED_RULES)
 
@@ -309,14 +309,6 @@ class Metrics(ControllerMetrics):
     def on_divergence(self, kind: str, n_objects: int) -> None:
         """Count objects of a kind that differed from the server's list because of lost events."""
         self._divergences.add(kind, n=n_objects)
-
-    def on_unreadable_bind(self) -> None:
-        """Count a bind whose answer was lost and whose pod may not be read."""
-        self._unreadable_binds.add()
-
-    def on_loop_lag(self, seconds: float) -> None:
-        """Observe the lag of the event loop."""
-        self._loop_lag.observe(seconds)
 
 
 def _cache_sizes(state: ClusterState) -> Numbers:

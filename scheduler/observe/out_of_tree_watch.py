@@ -35,9 +35,8 @@ class OutOfTreeWatch:
     """
     Counts failures, and reports an out-of-tree plugin once it fails too often in a row.
 
-    Args:
-        count: called with plugin, profile and "error" or "overrun" for each failure.
-        on_failing: called once per profile and plugin, and once more where first only its scores failed.
+    `count` is called with plugin, profile and "error" or "overrun" for each failure; `on_failing` once per profile and
+    plugin, and once more where first only its scores failed.
     """
 
     def __init__(

@@ -112,22 +112,10 @@ class ControllerMetrics(ProcessMetrics):
 
     def __init__(self, *, version: str) -> None:
         super().__init__(version=version)
-        self._malformed = self._counter(MALFORMED_OBJECTS)
-        self._watch_restarts = self._counter(WATCH_RESTARTS)
-        self._events_dropped = self._counter(EVENTS_DROPPED)
+        self.malformed_objects = self._counter(MALFORMED_OBJECTS)
+        self.watch_restarts = self._counter(WATCH_RESTARTS)
+        self.events_dropped = self._counter(EVENTS_DROPPED)
 
     def register_leader(self, name: str, leads: Callable[[], bool]) -> None:
         """Read at every scrape whether this instance holds the Lease. Call once."""
         self._callback(LEADER, lambda: {name: int(leads())})
-
-    def on_malformed(self, kind: str) -> None:
-        """Count a malformed object of the kind."""
-        self._malformed.add(kind)
-
-    def on_watch_restart(self, kind: str) -> None:
-        """Count an interrupted list or watch of the kind."""
-        self._watch_restarts.add(kind)
-
-    def on_event_dropped(self) -> None:
-        """Count a Kubernetes event that will not be written."""
-        self._events_dropped.add()

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.decision_annotation import RankedNode, read_record
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 
@@ -64,14 +64,13 @@ class Eviction(JsonStruct, frozen=True, kw_only=True):
     reason: str
 
 
-class Decisions(JsonStruct, frozen=True, kw_only=True):
+class Decisions(Document, frozen=True, kw_only=True):
     """
     Attempts and evictions, each the newest first. `n_hidden`: those about pods that the viewer may not list.
 
     `began`: when the scheduler started, in seconds since the epoch: numbers start again with it.
     """
 
-    api_version: str = API_VERSION
     kind: str = "Decisions"
     decisions: tuple[Decision, ...]
     evictions: tuple[Eviction, ...]
@@ -83,29 +82,34 @@ class Decisions(JsonStruct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Entry:
-    """The kept part of an attempt; not its pod, which would keep a spec and all that is derived from it."""
+    """An attempt, without its pod, which would keep a spec and all that is derived from it."""
 
-    number: int
-    at_s: float
-    seconds: float
-    namespace: str
-    pod: str
-    profile: str
-    result: str
-    message: str
-    attempts: int
-    n_evaluated: int
-    n_feasible: int
-    n_victims: int
+    #: Has what the record says once a viewer has asked.
+    decision: Decision
+    #: Not yet decoded; '' if there is none, or no more.
     record: str
-    nominated: str
     victims: tuple[tuple[str, str], ...]
-    #: Made for the first viewer.
-    decision: Decision | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the attempt."""
+        return self.decision.number
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its pod."""
+        return self.decision.namespace
+
+    def decoded(self) -> Decision:
+        """Return the decision with what its record says."""
+        record, self.record = read_record(self.record) if self.record else None, ""
+        if record is not None:
+            self.decision = msgspec.structs.replace(self.decision, top=record.top, rejected=record.rejected)
+        return self.decision
 
 
 class DecisionFeed:
-    """The last `MAX_DECISIONS` attempts and evictions. Recording costs 1 µs; viewers alone cost decoding of records."""
+    """The last `MAX_DECISIONS` attempts and evictions. Recording costs 3 µs; viewers alone cost decoding of records."""
 
     def __init__(self, began_s: float) -> None:
         self._entries: deque[_Entry | Eviction] = deque(maxlen=MAX_DECISIONS)
@@ -115,14 +119,27 @@ class DecisionFeed:
     def record(self, attempt: Attempted, seconds: float, at_s: float) -> None:
         """Remember the attempt, which took `seconds` and ended at `at_s` since the epoch."""
         self.newest += 1
-        pod = attempt.pod
-        self._entries.append(
-            _Entry(
-                self.newest, at_s, seconds, pod.namespace, pod.name, pod.scheduler_name, attempt.result,
-                attempt.message[:_MAX_MESSAGE], attempt.attempts, attempt.n_evaluated, attempt.n_feasible,
-                attempt.n_victims, attempt.record, attempt.nominated_node_name, attempt.victims,
-            )
-        )  # fmt: skip
+        pod, is_bound = attempt.pod, attempt.result == "scheduled"
+        message = attempt.message[:_MAX_MESSAGE]
+        decision = Decision(
+            number=self.newest,
+            at=round(at_s, 3),
+            namespace=pod.namespace,
+            pod=pod.name,
+            profile=pod.scheduler_name,
+            result=attempt.result,
+            node=message if is_bound else "",
+            message="" if is_bound else message,
+            attempts=attempt.attempts,
+            seconds=round(seconds, 6),
+            n_evaluated=attempt.n_evaluated,
+            n_feasible=attempt.n_feasible,
+            n_victims=attempt.n_victims,
+            top=(),
+            rejected={},
+            nominated=attempt.nominated_node_name,
+        )
+        self._entries.append(_Entry(decision, attempt.record, attempt.victims))
 
     def record_eviction(self, pod: Pod, at_s: float) -> None:
         """Remember that the pod is evicted from its node."""
@@ -152,10 +169,8 @@ class DecisionFeed:
             elif isinstance(entry, Eviction):
                 evictions.append(entry)
             else:
-                if entry.decision is None:
-                    entry.decision = _decision(entry)
                 seen = tuple(f"{namespace}/{name}" for namespace, name in entry.victims if may_see(namespace))
-                shown = entry.decision
+                shown = entry.decoded()
                 decisions.append(msgspec.structs.replace(shown, evicted=seen) if seen else shown)
         return Decisions(
             decisions=tuple(decisions),
@@ -168,26 +183,3 @@ class DecisionFeed:
     def namespaces(self) -> set[str]:
         """Return the namespaces of the remembered attempts and evictions."""
         return {entry.namespace for entry in self._entries}
-
-
-def _decision(entry: _Entry) -> Decision:
-    is_bound = entry.result == "scheduled"
-    record = read_record(entry.record) if entry.record else None
-    return Decision(
-        number=entry.number,
-        at=round(entry.at_s, 3),
-        namespace=entry.namespace,
-        pod=entry.pod,
-        profile=entry.profile,
-        result=entry.result,
-        node=entry.message if is_bound else "",
-        message="" if is_bound else entry.message,
-        attempts=entry.attempts,
-        seconds=round(entry.seconds, 6),
-        n_evaluated=entry.n_evaluated,
-        n_feasible=entry.n_feasible,
-        n_victims=entry.n_victims,
-        top=() if record is None else record.top,
-        rejected={} if record is None else record.rejected,
-        nominated=entry.nominated,
-    )

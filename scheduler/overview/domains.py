@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Final
 
 import numpy as np
 
-from scheduler.formats.explanation import API_VERSION, JsonStruct, PodRef, Pods
+from scheduler.formats.explanation import Document, JsonStruct, PodRef, Pods
 from scheduler.overview.occupancy import DomainState, occupancy
+from scheduler.overview.pending import Visible
 from scheduler.overview.survey import RuleRecord, RuleSummary, summary_of
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
@@ -19,10 +20,8 @@ _MAX_SHOWN: Final = 100
 #: Pending pods that are looked at for one cell.
 _MAX_LOOKED_AT: Final = 20_000
 
-Visible = Callable[[str], bool]
 
-
-class DomainMap(JsonStruct, frozen=True, kw_only=True):
+class DomainMap(Document, frozen=True, kw_only=True):
     """
     The domains of one rule; the lists have one entry per domain, ordered by group and name.
 
@@ -30,7 +29,6 @@ class DomainMap(JsonStruct, frozen=True, kw_only=True):
     `groups`: the value of the label `group_by` that the domain's nodes share; '' if they differ or lack it.
     """
 
-    api_version: str = API_VERSION
     kind: str = "DomainMap"
     rule: RuleSummary
     fewest: int
@@ -45,10 +43,9 @@ class DomainMap(JsonStruct, frozen=True, kw_only=True):
     n_more_domains: int
 
 
-class Cell(JsonStruct, frozen=True, kw_only=True):
+class Cell(Document, frozen=True, kw_only=True):
     """One domain: its nodes, the pods that the rule counts there, and the pending pods that it holds off."""
 
-    api_version: str = API_VERSION
     kind: str = "Cell"
     domain: str
     state: int
@@ -67,10 +64,9 @@ class NodeLabel(JsonStruct, frozen=True, kw_only=True):
     shown: tuple[str, ...]
 
 
-class NodeLabels(JsonStruct, frozen=True, kw_only=True):
+class NodeLabels(Document, frozen=True, kw_only=True):
     """The label keys of live nodes, by which domains can be grouped and nodes taken away."""
 
-    api_version: str = API_VERSION
     kind: str = "NodeLabels"
     labels: tuple[NodeLabel, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.overview.throughput import Throughput
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.state.cluster import ClusterState
@@ -47,7 +47,7 @@ class Component(JsonStruct, frozen=True, kw_only=True):
     n_pods: int
 
 
-class Now(JsonStruct, frozen=True, kw_only=True):
+class Now(Document, frozen=True, kw_only=True):
     """
     The scheduler at `at`, in seconds since the epoch.
 
@@ -56,7 +56,6 @@ class Now(JsonStruct, frozen=True, kw_only=True):
     number of the newest attempt. `rules_with_breaches`: rules that do not hold everywhere, as of the last survey.
     """
 
-    api_version: str = API_VERSION
     kind: str = "Now"
     at: float
     version: str

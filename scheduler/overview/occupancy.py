@@ -13,6 +13,7 @@ from scheduler.overview.rules import DeclaredRule
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn
+from scheduler.state.node_masks import NodeMasks
 
 #: The room of a domain without a limit.
 UNLIMITED: Final = -1
@@ -88,11 +89,11 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
 
 
 def _eligible(rule: DeclaredRule, state: ClusterState) -> Mask:
-    eligible = state.nodes.alive.copy()
+    eligible, masks = state.nodes.alive.copy(), NodeMasks(state.nodes, state.derived)
     if rule.node_rule is not None:
-        eligible &= state.masks.matching(rule.node_rule)
+        eligible &= masks.matching(rule.node_rule)
     if rule.tolerations is not None:
-        eligible &= state.masks.tolerated(rule.tolerations)
+        eligible &= masks.tolerated(rule.tolerations)
     return eligible
 
 

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -54,10 +54,9 @@ class PendingGroup(JsonStruct, frozen=True, kw_only=True):
     shown: tuple[Waiting, ...]
 
 
-class Pending(JsonStruct, frozen=True, kw_only=True):
+class Pending(Document, frozen=True, kw_only=True):
     """The groups with the oldest pod first. `n_pods`: pods in the queue; `n_matching`: pods that the search finds."""
 
-    api_version: str = API_VERSION
     kind: str = "Pending"
     groups: tuple[PendingGroup, ...]
     n_more_groups: int

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.formats.explanation import API_VERSION, JsonStruct
+from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.overview.now import Component, components
 from scheduler.overview.occupancy import Declaring, DomainState, Occupancy, occupancy
@@ -62,10 +62,9 @@ class RuleSummary(JsonStruct, frozen=True, kw_only=True):
     n_broken: int
 
 
-class Rules(JsonStruct, frozen=True, kw_only=True):
+class Rules(Document, frozen=True, kw_only=True):
     """All rules: broken ones first, then rules of pending pods. `age_seconds`: since they were gathered."""
 
-    api_version: str = API_VERSION
     kind: str = "Rules"
     rules: tuple[RuleSummary, ...]
     n_more: int

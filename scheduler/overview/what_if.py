@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.formats.explanation import API_VERSION, JsonStruct, PodRef
+from scheduler.formats.explanation import Document, JsonStruct, PodRef
 from scheduler.framework.explaining import must_stay
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
@@ -80,10 +80,9 @@ class WhatIfRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.cordon or self.without or self.weights)
 
 
-class Weights(JsonStruct, frozen=True, kw_only=True):
+class Weights(Document, frozen=True, kw_only=True):
     """The weights of each profile's scoring plugins, by schedulerName: what a request may change."""
 
-    api_version: str = API_VERSION
     kind: str = "Weights"
     profiles: Mapping[str, Mapping[str, int]]
 
@@ -110,10 +109,9 @@ class Displaced(JsonStruct, frozen=True, kw_only=True):
     refused: tuple[Refused, ...]
 
 
-class WhatIf(JsonStruct, frozen=True, kw_only=True):
+class WhatIf(Document, frozen=True, kw_only=True):
     """`now`: the simulations without the changes, one per document; `then`: with them. Both are empty without one."""
 
-    api_version: str = API_VERSION
     kind: str = "WhatIf"
     now: tuple[Simulation, ...]
     then: tuple[Simulation, ...]

@@ -81,13 +81,7 @@ def present_bytes(images: tuple[str, ...], view: ClusterView) -> Amounts:
 
 
 def image_scores(present: Amounts, n_containers: int) -> Scores:
-    """
-    Return the bytes between the two thresholds as a score from 0 to 100: int16 array of shape (n_rows,).
-
-    Args:
-        present: int64 array of shape (n_rows,), scaled bytes.
-        n_containers: init and app containers; the upper threshold grows with them.
-    """
+    """Return the bytes between the two thresholds as a score from 0 to 100: int16 array of shape (n_rows,)."""
     highest = HIGHEST_BYTES_PER_CONTAINER * n_containers
     clamped = np.where(present < LOWEST_BYTES, LOWEST_BYTES, np.minimum(present, highest))
     return (100 * (clamped - LOWEST_BYTES) // (highest - LOWEST_BYTES)).astype(np.int16)

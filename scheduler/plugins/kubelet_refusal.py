@@ -11,7 +11,7 @@ exclusion wakes waiting pods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,13 +20,11 @@ from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered,
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.cluster_view import ClusterView
 
-NAME: Final = "KubeletRefusal"
-
 
 class KubeletRefusal(FilterPlugin):
     """Excludes nodes whose kubelet has just refused a pod of the same spec."""
 
-    name = NAME
+    name = "KubeletRefusal"
     extension_points: ClassVar = ("preFilter", "filter")
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 import msgspec
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, example_value
 from scheduler.framework.interface import (
     FeasibleNodes,
@@ -31,7 +31,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
-from scheduler.framework.normalizing import default_normalized
+from scheduler.framework.normalizing import RawScores, default_normalized
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import pod_wire
@@ -45,14 +45,11 @@ from scheduler.model.terms import (
     ZONE_KEY,
     NodeRequirement,
     NodeTerm,
-    PreferredNodeTerm,
     RequiredNodeAffinity,
 )
 from scheduler.model.wording import requirement_text
-from scheduler.state.arrays import Amounts, Fractions, Rows, Scores
+from scheduler.state.arrays import Fractions, Rows
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "NodeAffinity"
 
 ADDED_NOT_MATCHED: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 NOT_MATCHED: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
@@ -78,7 +75,7 @@ class NodeAffinityArgs:
 class NodeAffinity(FilterPlugin, ScorePlugin):
     """Filters and scores nodes by the node affinity of the pod and of the profile."""
 
-    name = NAME
+    name = "NodeAffinity"
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score")
     default_weight: ClassVar = 2
     args_type: ClassVar = NodeAffinityArgs
@@ -129,10 +126,12 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         if own is None and not self._added_preferred:
             return SKIP
         usable = [p for p in (*(own or ()), *self._added_preferred) if p.weight and not p.term.is_empty]
+        weights = np.zeros(view.n_rows, dtype=np.int64)
         for preferred in usable:
             if preferred.term.problem is not None:
                 return Status(Code.ERROR, (preferred.term.problem,))
-        return _PreferenceScorer(usable, view, feasible)
+            weights += preferred.weight * view.matching_term(preferred.term)
+        return RawScores(weights, partial(default_normalized, feasible=feasible, reverse=False))
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         """
@@ -142,9 +141,8 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         wakes no pod there.
         """
         rule = pod.spec.required_node_affinity
-        if new is None or not self._matches(new, rule):
-            return Hint.SKIP
-        return Hint.QUEUE if old is None or not self._matches(old, rule) else Hint.SKIP
+        matches = new is not None and self._matches(new, rule)
+        return queue_if(matches and (old is None or not self._matches(old, rule)))
 
     def _matches(self, node: Node, rule: RequiredNodeAffinity) -> bool:
         return rule_matches(self._added, node) and rule_matches(rule, node)
@@ -153,7 +151,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
     if old is None or new is None or new.uid != pod.uid:
         return Hint.SKIP
-    return Hint.QUEUE if old.spec.required_node_affinity != new.spec.required_node_affinity else Hint.SKIP
+    return queue_if(old.spec.required_node_affinity != new.spec.required_node_affinity)
 
 
 def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
@@ -172,28 +170,6 @@ def named_nodes(rule: RequiredNodeAffinity) -> frozenset[str] | None:
             return None
         named |= frozenset.intersection(*lists)
     return named
-
-
-class _PreferenceScorer:
-    """Scores nodes by the sum of the weights of matching preferred terms."""
-
-    def __init__(
-        self, preferred: Sequence[PreferredNodeTerm], view: ClusterView, feasible: FeasibleNodes
-    ) -> None:
-        self._preferred = preferred
-        self._view = view
-        self._feasible = feasible
-
-    def raw(self) -> Amounts:
-        """Return the sum of the weights of matching terms: int64 array of shape (n_rows,)."""
-        total = np.zeros(self._view.n_rows, dtype=np.int64)
-        for preferred in self._preferred:
-            total += preferred.weight * self._view.matching_term(preferred.term)
-        return total
-
-    def normalized(self, raw: Scores) -> Scores:
-        """Return the sums scaled so that the highest gives 100."""
-        return default_normalized(raw, self._feasible, reverse=False)
 
 
 def rule_matches(rule: RequiredNodeAffinity, node: Node) -> bool:

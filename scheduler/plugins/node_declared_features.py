@@ -14,15 +14,13 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, queue_if
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "NodeDeclaredFeatures"
 
 NOT_DECLARED: Final = unresolvable("node(s) didn't match Pod's required features")
 
@@ -33,7 +31,7 @@ USER_NAMESPACES_ON_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 class NodeDeclaredFeatures(FilterPlugin):
     """Refuses nodes that do not declare a feature that the pod needs."""
 
-    name = NAME
+    name = "NodeDeclaredFeatures"
     extension_points: ClassVar = ("preFilter", "filter")
 
     def __init__(self) -> None:
@@ -73,13 +71,11 @@ def required_features(pod: Pod) -> frozenset[str]:
 
 def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:
     """Source: nodedeclaredfeatures.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    if old is None or new is None:
-        return Hint.QUEUE
-    return Hint.QUEUE if old.declared_features != new.declared_features else Hint.SKIP
+    return queue_if(old is None or new is None or old.declared_features != new.declared_features)
 
 
 def _hint_after_pod_update(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
     """Source: nodedeclaredfeatures.go, isSchedulableAfterPodUpdate (kubernetes 1.36)."""
     if old is None or new is None or new.uid != pod.uid:
         return Hint.SKIP
-    return Hint.QUEUE if required_features(old) != required_features(new) else Hint.SKIP
+    return queue_if(required_features(old) != required_features(new))

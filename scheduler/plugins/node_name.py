@@ -18,15 +18,13 @@ from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered,
 from scheduler.framework.status import SKIP, unresolvable
 from scheduler.state.cluster_view import ClusterView
 
-NAME: Final = "NodeName"
-
 OTHER_NODE: Final = unresolvable("node(s) didn't match the requested node name")
 
 
 class NodeName(FilterPlugin):
     """Refuses every node but the one that the pod names."""
 
-    name = NAME
+    name = "NodeName"
     extension_points: ClassVar = ("filter",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -15,8 +15,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
-from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, must_stay, removal
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
+from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair, removal_of_all
+from scheduler.framework.hints import freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -26,12 +27,9 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
-from scheduler.model.changes import Changes
 from scheduler.model.pods import HostPort, Pod
 from scheduler.state.cluster import host_ports
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "NodePorts"
 
 PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -42,7 +40,7 @@ ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  (see above)
 class NodePorts(FilterPlugin):
     """Refuses nodes on which a host port of the pod is taken."""
 
-    name = NAME
+    name = "NodePorts"
     extension_points: ClassVar = ("preFilter", "filter")
 
     def __init__(self) -> None:
@@ -71,7 +69,7 @@ class NodePorts(FilterPlugin):
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Propose to remove the pods that hold a port of the pod."""
-        return PluginExplanation(repair=Repair(partial(_free_ports, context)))
+        return PluginExplanation(repair=Repair(removal_of_all(context, partial(_conflict, context.pod))))
 
 
 class _PortTrial(CountingExtensions):
@@ -119,18 +117,7 @@ def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> lis
 
 def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
     """Source: node_ports.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
-    if old is None or not (old.node_name or old.nominated_node_name):
-        return Hint.SKIP
-    return Hint.QUEUE if _conflict(pod, old) else Hint.SKIP
-
-
-def _free_ports(context: ExplainContext, row: int) -> list[Changes]:
-    """Return the removal of every pod that holds a wanted port; empty if one of them must stay."""
-    holding = [pod for pod in context.pods_on(row) if _conflict(context.pod, pod)]
-    if not holding or any(map(must_stay, holding)):
-        return []
-    node_name = context.view.nodes.name_of(row)
-    return [tuple(removal(pod, node_name) for pod in holding)]
+    return queue_if(old is not None and freed_node(old) and _conflict(pod, old))
 
 
 def _conflict(pod: Pod, running: Pod) -> bool:

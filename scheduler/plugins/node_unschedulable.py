@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, unresolvable
@@ -20,8 +20,6 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "NodeUnschedulable"
 
 CORDONED: Final = unresolvable("node(s) were unschedulable")
 
@@ -32,7 +30,7 @@ _UNSCHEDULABLE: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 class NodeUnschedulable(FilterPlugin):
     """Refuses cordoned nodes."""
 
-    name = NAME
+    name = "NodeUnschedulable"
     extension_points: ClassVar = ("filter",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -64,11 +62,9 @@ def _tolerates_cordons(pod: Pod) -> bool:
 
 def _hint_after_node_change(_pod: Pod, old: Node | None, new: Node | None) -> Hint:
     """Source: node_unschedulable.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    was_unusable = old is None or old.unschedulable
-    return Hint.QUEUE if new is not None and was_unusable and not new.unschedulable else Hint.SKIP
+    return queue_if(new is not None and not new.unschedulable and (old is None or old.unschedulable))
 
 
 def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
     """Source: node_unschedulable.go, isSchedulableAfterPodTolerationChange (kubernetes 1.36)."""
-    own = new is not None and new.uid == pod.uid
-    return Hint.QUEUE if own and new is not None and _tolerates_cordons(new) else Hint.SKIP
+    return queue_if(new is not None and new.uid == pod.uid and _tolerates_cordons(new))

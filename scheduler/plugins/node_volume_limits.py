@@ -22,15 +22,16 @@ from scheduler.framework.events import (
     Resource,
     changed_claim,
     never,
+    queue_if,
 )
 from scheduler.framework.explaining import (
-    MOST_REMOVED,
     ExplainContext,
     PluginExplanation,
     Repair,
-    must_stay,
+    pods_to_remove,
     removal,
 )
+from scheduler.framework.hints import after_used_claim, freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -41,10 +42,9 @@ from scheduler.framework.interface import (
 from scheduler.framework.status import SKIP, Status, failed, unresolvable, unschedulable
 from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
-from scheduler.model.pods import Pod, PodSpec, may_use_claim
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.volumes import (
     CsiNode,
-    PersistentVolumeClaim,
     StorageKind,
     VolumeAttachment,
     no_such,
@@ -54,8 +54,6 @@ from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
 from scheduler.state.cluster_view import ClusterView
 
-NAME: Final = "NodeVolumeLimits"
-
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
@@ -64,7 +62,7 @@ _NO_LIMITS: Final[Mapping[str, int]] = {}
 class NodeVolumeLimits(FilterPlugin):
     """The attach limits of CSI drivers."""
 
-    name = NAME
+    name = "NodeVolumeLimits"
     extension_points: ClassVar = ("preFilter", "filter")
     storage_kinds: ClassVar = (
         StorageKind.CLAIM,
@@ -83,7 +81,7 @@ class NodeVolumeLimits(FilterPlugin):
             ClusterEventWithHint(
                 Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
             ),
-            ClusterEventWithHint(claim, Action.ADD, _hint_after_claim_add, never, needs=changed_claim),
+            ClusterEventWithHint(claim, Action.ADD, after_used_claim, never, needs=changed_claim),
             ClusterEventWithHint(Resource.VOLUME_ATTACHMENT, Action.DELETE, _hint_after_detachment, never),
         )
 
@@ -134,7 +132,9 @@ class _RoomTrial(CountingExtensions):
                 continue
             before = self._users(volume)
             self._n_users[volume] = before + delta
-            if not (before and before + delta) and not self._attached.is_attached(volume, self._node_name):
+            if not (before and before + delta) and not self._attached.by_attachments.holds(
+                volume.name, self._node_name
+            ):
                 self._room[volume.driver] -= delta
 
     def refusal(self) -> Status | None:
@@ -147,7 +147,7 @@ class _RoomTrial(CountingExtensions):
 
     def _users(self, volume: AttachedVolume) -> int:
         n = self._n_users.get(volume)
-        return self._attached.users(volume).get(self._node_name, 0) if n is None else n
+        return self._attached.by_pods.of(volume.name).get(self._node_name, 0) if n is None else n
 
 
 def _may_count(spec: PodSpec) -> bool:
@@ -192,7 +192,7 @@ def _needed(volumes: set[AttachedVolume], view: ClusterView) -> Amounts:
     """
     needed = np.full(view.n_rows, len(volumes), dtype=np.int64)
     for volume in volumes:
-        for node_name in view.volumes.attached.users(volume):
+        for node_name in view.volumes.attached.by_pods.of(volume.name):
             needed[view.nodes.row_by_name[node_name]] -= 1
     return needed
 
@@ -214,43 +214,32 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
         driver: int(_needed(volumes, view)[row] - view.volume_room(driver)[row])
         for driver, volumes in wanted.items()
     }
-    leaving: list[Pod] = []
-    for pod in sorted(context.pods_on(row), key=lambda pod: (pod.priority, pod.key)):
-        theirs = {} if must_stay(pod) else _wanted(pod, view)
-        if isinstance(theirs, Status) or not any(missing.get(driver, 0) > 0 for driver in theirs):
-            continue
-        leaving.append(pod)
-        for driver, volumes in theirs.items():
-            missing[driver] = missing.get(driver, 0) - len(volumes)
-    if any(n > 0 for n in missing.values()) or not 0 < len(leaving) <= MOST_REMOVED:
-        return []
-    return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)]
+
+    def freed_by(pod: Pod) -> Mapping[str, int]:
+        wanted = _wanted(pod, view)
+        return (
+            {} if isinstance(wanted, Status) else {driver: len(volumes) for driver, volumes in wanted.items()}
+        )
+
+    short = {driver: n for driver, n in missing.items() if n > 0}
+    leaving = pods_to_remove(context.pods_on(row), short, freed_by)
+    return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
     """Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36): a limit that is missing counts as 0."""
     before = _NO_LIMITS if old is None else old.limits
     after = _NO_LIMITS if new is None else new.limits
-    grew = any(limit > before.get(driver, 0) for driver, limit in after.items())
-    return Hint.QUEUE if grew else Hint.SKIP
+    return queue_if(any(limit > before.get(driver, 0) for driver, limit in after.items()))
 
 
 def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
     """Source: csi.go, isSchedulableAfterPodDeleted (kubernetes 1.36)."""
-    if old is None or not (old.node_name or old.nominated_node_name):
-        return Hint.SKIP
-    return Hint.QUEUE if _may_count(old.spec) else Hint.SKIP
+    return queue_if(old is not None and freed_node(old) and _may_count(old.spec))
 
 
 def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
     return None if old is not None and _may_count(old.spec) else frozenset()
-
-
-def _hint_after_claim_add(
-    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-) -> Hint:
-    """Source: csi.go, isSchedulableAfterPVCAdded (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and may_use_claim(pod, new.key) else Hint.SKIP
 
 
 def _hint_after_detachment(pod: Pod, old: VolumeAttachment | None, _new: VolumeAttachment | None) -> Hint:
@@ -259,4 +248,4 @@ def _hint_after_detachment(pod: Pod, old: VolumeAttachment | None, _new: VolumeA
         return Hint.SKIP
     drivers = (MIGRATIONS[disk.plugin].driver for disk in pod.spec.disks if disk.plugin in MIGRATIONS)
     has_claim = next(pod.spec.claims, None) is not None
-    return Hint.QUEUE if has_claim or old.attacher in drivers else Hint.SKIP
+    return queue_if(has_claim or old.attacher in drivers)

@@ -8,7 +8,6 @@ profile needs is checked here, once, and not in each cycle.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from scheduler.errors import InvariantViolation, SettingsError
@@ -82,9 +81,8 @@ def storage_kinds(
     names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
 ) -> frozenset[StorageKind]:
     """Return the kinds of which volumes are made that these plugins read."""
-    in_tree = (plugin.storage_kinds for name, plugin in IN_TREE.items() if name in names)
-    of_out_of_tree = (plugin.storage_kinds for name, plugin in out_of_tree.items() if name in names)
-    return frozenset(chain(chain.from_iterable(in_tree), chain.from_iterable(of_out_of_tree)))
+    plugins: dict[str, Any] = {**IN_TREE, **out_of_tree}
+    return frozenset(kind for name in names if name in plugins for kind in plugins[name].storage_kinds)
 
 
 def build_profile(
@@ -103,17 +101,9 @@ def build_profile(
     """
     Return the profile that runs these plugins in this order, one instance of each.
 
-    Args:
-        scheduler_name: the schedulerName of the profile's pods.
-        filters: names of the plugins of PreFilter and Filter.
-        scorers: names and weights of the plugins of PreScore and Score.
-        pre_enqueue: names of the plugins of PreEnqueue.
-        prefilter_only: names of plugins that run at PreFilter but not at Filter.
-        post_filters: names of the plugins of PostFilter.
-        args_by_plugin: arguments by plugin name; other plugins get their defaults.
-        context: passed to the plugins' constructors.
-        percentage_of_nodes_to_score: 0 scores all nodes.
-        out_of_tree: plugins of the user's, by name.
+    `filters` run at PreFilter and Filter, `prefilter_only` at PreFilter alone, `scorers`, which have weights, at
+    PreScore and Score. Plugins without an entry in `args_by_plugin` get their defaults. A
+    `percentage_of_nodes_to_score` of 0 scores all nodes.
 
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
     without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises

@@ -7,34 +7,28 @@ Source: plugins/schedulinggates/scheduling_gates.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource
+from scheduler.framework.events import Action, ClusterEventWithHint, Resource
+from scheduler.framework.hints import after_own_update
 from scheduler.framework.interface import PreEnqueuePlugin
 from scheduler.model.pods import Pod
-
-NAME: Final = "SchedulingGates"
 
 
 class SchedulingGates(PreEnqueuePlugin):
     """Keeps pods with spec.schedulingGates out of the active queue."""
 
-    name = NAME
+    name = "SchedulingGates"
     extension_points: ClassVar = ("preEnqueue",)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the removal of the pod's last gate."""
         return (
             ClusterEventWithHint(
-                Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, _hint_after_gates_are_gone
+                Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, after_own_update
             ),
         )
 
     def admits(self, pod: Pod) -> bool:
         """Return whether the pod has no gate."""
         return not pod.gates
-
-
-def _hint_after_gates_are_gone(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
-    """Source: scheduling_gates.go, isSchedulableAfterUpdatePodSchedulingGatesEliminated (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and new.uid == pod.uid else Hint.SKIP

@@ -16,8 +16,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation, Repair
+from scheduler.framework.hints import after_own_update
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -28,14 +29,13 @@ from scheduler.framework.interface import (
     RuleFilter,
     ScorePlugin,
 )
-from scheduler.framework.normalizing import MAX_NODE_SCORE, default_normalized
+from scheduler.framework.normalizing import MAX_NODE_SCORE, RawScores, default_normalized
 from scheduler.framework.status import unresolvable
 from scheduler.model.changes import Change, Changes, RemoveTaint, TolerateTaint, Uncordon
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.wording import taint_text
-from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_masks import HARD_EFFECTS, untolerated
 
@@ -61,9 +61,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
             ClusterEventWithHint(
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, _hint_after_node_change, never
             ),
-            ClusterEventWithHint(
-                Resource.POD, Action.UPDATE_POD_TOLERATION, _hint_after_toleration_change, never
-            ),
+            ClusterEventWithHint(Resource.POD, Action.UPDATE_POD_TOLERATION, after_own_update, never),
         )
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -79,53 +77,26 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         )
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        """Return the scorer; no pod is skipped. If no node has an untolerated soft taint, every node scores 100."""
+        """Return scores from 100 for no untolerated soft taint down to 0 for the most; no pod is skipped."""
         counts = view.n_untolerated_taints(context.pod.spec.tolerations, _SOFT_EFFECTS)
         if counts.item(counts.argmax()):
-            return _TaintScorer(counts, feasible)
+            return RawScores(counts, partial(default_normalized, feasible=feasible, reverse=True))
         return FinalScores(view.per_node(NAME, lambda: np.full(len(counts), MAX_NODE_SCORE, np.int16)))
-
-
-class _TaintScorer:
-    """
-    Scores nodes by untolerated soft taints, from 100 for none down to 0 for the most.
-
-    A toleration with another effect does not tolerate the taint.
-    """
-
-    def __init__(self, counts: Amounts, feasible: FeasibleNodes) -> None:
-        self._counts = counts
-        self._feasible = feasible
-
-    def raw(self) -> Amounts:
-        """Return the number of untolerated soft taints per node: int64 array of shape (n_rows,)."""
-        return self._counts
-
-    def normalized(self, raw: Scores) -> Scores:
-        """Return 100 for no taint and 0 for the most."""
-        return default_normalized(raw, self._feasible, reverse=True)
 
 
 def _hint_after_node_change(pod: Pod, old: Node | None, new: Node | None) -> Hint:
     """Source: taint_toleration.go, isSchedulableAfterNodeChange (kubernetes 1.36)."""
-    if new is None or _is_untolerated(new, pod):
-        return Hint.SKIP
-    return Hint.QUEUE if old is None or _is_untolerated(old, pod) else Hint.SKIP
+    fits = new is not None and not _is_untolerated(new, pod)
+    return queue_if(fits and (old is None or _is_untolerated(old, pod)))
 
 
 def _is_untolerated(node: Node, pod: Pod) -> bool:
     return bool(untolerated(node.taints, pod.spec.tolerations, HARD_EFFECTS))
 
 
-def _hint_after_toleration_change(pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
-    """Source: taint_toleration.go, isSchedulableAfterPodTolerationChange (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and new.uid == pod.uid else Hint.SKIP
-
-
 def _untolerated(context: ExplainContext, row: int) -> tuple[Taint, ...]:
-    nodes = context.view.nodes
-    taints = nodes.taint_sets[int(nodes.taint_set[row])]
-    return untolerated(taints, context.pod.spec.tolerations, HARD_EFFECTS)
+    node = context.view.node_at(row)
+    return untolerated(node.taints if node else (), context.pod.spec.tolerations, HARD_EFFECTS)
 
 
 def _taints_text(context: ExplainContext, row: int) -> str:

@@ -8,20 +8,18 @@ the limits of a spec. It is the first plugin of every profile, so that its reaso
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import PodSpec
 from scheduler.state.cluster_view import ClusterView
 
-NAME: Final = "Unsupported"
-
 
 class Unsupported(FilterPlugin):
     """Rejects pods that need an unsupported feature. No event lifts the rejection, since a pod's needs never change."""
 
-    name = NAME
+    name = "Unsupported"
     extension_points: ClassVar = ("preFilter",)
 
     def prefilter(self, context: PodContext, _view: ClusterView) -> PreFiltered:

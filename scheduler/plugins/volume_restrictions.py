@@ -23,6 +23,7 @@ from scheduler.framework.events import (
     Resource,
     changed_claim,
     never,
+    queue_if,
 )
 from scheduler.framework.explaining import (
     MOST_REMOVED,
@@ -31,7 +32,9 @@ from scheduler.framework.explaining import (
     Repair,
     must_stay,
     removal,
+    removal_of_all,
 )
+from scheduler.framework.hints import after_named_claim
 from scheduler.framework.interface import (
     CountingExtensions,
     FilterPlugin,
@@ -40,13 +43,10 @@ from scheduler.framework.interface import (
     RuleFilter,
 )
 from scheduler.framework.status import SKIP, Status, unresolvable, unschedulable
-from scheduler.model.changes import Changes
 from scheduler.model.disks import RESTRICTED, disks_conflict
 from scheduler.model.pods import Pod
-from scheduler.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim, StorageKind, no_such
+from scheduler.model.volumes import READ_WRITE_ONCE_POD, StorageKind, no_such
 from scheduler.state.cluster_view import ClusterView
-
-NAME: Final = "VolumeRestrictions"
 
 DISK_TAKEN: Final = unschedulable("node(s) had no available disk")
 CLAIM_TAKEN: Final = unschedulable(
@@ -58,7 +58,7 @@ CLAIM_TAKEN: Final = unschedulable(
 class VolumeRestrictions(FilterPlugin):
     """Disks and claims that cannot be shared."""
 
-    name = NAME
+    name = "VolumeRestrictions"
     extension_points: ClassVar = ("preFilter", "filter")
     storage_kinds: ClassVar = (StorageKind.CLAIM,)
 
@@ -70,11 +70,7 @@ class VolumeRestrictions(FilterPlugin):
             ),
             ClusterEventWithHint(Resource.NODE, Action.ADD),
             ClusterEventWithHint(
-                Resource.PERSISTENT_VOLUME_CLAIM,
-                Action.ADD,
-                _hint_after_claim_add,
-                never,
-                needs=changed_claim,
+                Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, after_named_claim, never, needs=changed_claim
             ),
         )
 
@@ -110,7 +106,7 @@ class VolumeRestrictions(FilterPlugin):
         may_leave = 0 < len(users) <= MOST_REMOVED and not any(must_stay(pod) for pod, _ in users)
         return PluginExplanation(
             where=lambda rows: [f"in use by {named}" if named else ""] * len(rows),
-            repair=Repair(partial(_free_disks, context)),
+            repair=Repair(removal_of_all(context, lambda pod: _n_conflicts(context.pod, pod) > 0)),
             proposals=lambda: [removals] if may_leave else [],
         )
 
@@ -148,22 +144,13 @@ def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hin
         return Hint.SKIP
     # Quirk: whether the claim is ReadWriteOncePod does not matter.
     shares_claim = not set(pod.spec.claims).isdisjoint(old.spec.claims)
-    return Hint.QUEUE if shares_claim or _share_disk(pod, old) else Hint.SKIP
+    return queue_if(shares_claim or _n_conflicts(pod, old) > 0)
 
 
 def _helped_by_deletion(old: Pod | None, _new: Pod | None) -> frozenset[str] | None:
     if old is None or old.spec.disks:
         return None
     return frozenset(f"{old.namespace}/{name}" for name in old.spec.claims)
-
-
-def _hint_after_claim_add(
-    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-) -> Hint:
-    """Source: volume_restrictions.go, isSchedulableAfterPersistentVolumeClaimAdded (kubernetes 1.36)."""
-    if new is None or new.namespace != pod.namespace or new.name not in pod.spec.claims:
-        return Hint.SKIP
-    return Hint.QUEUE
 
 
 def _users_of_claims(context: ExplainContext) -> list[tuple[Pod, str]]:
@@ -181,19 +168,6 @@ def _users_of_claims(context: ExplainContext) -> list[tuple[Pod, str]]:
         for pod in context.pods_on(view.nodes.row_by_name[node_name])
         if pod.namespace == namespace and not names.keys().isdisjoint(pod.spec.claims)
     ]
-
-
-def _free_disks(context: ExplainContext, row: int) -> list[Changes]:
-    """Return the removal of every pod that holds a wanted disk; empty if one of them must stay."""
-    holding = [pod for pod in context.pods_on(row) if _share_disk(context.pod, pod)]
-    if not holding or any(map(must_stay, holding)):
-        return []
-    node_name = context.view.nodes.name_of(row)
-    return [tuple(removal(pod, node_name) for pod in holding)]
-
-
-def _share_disk(pod: Pod, running: Pod) -> bool:
-    return _n_conflicts(pod, running) > 0
 
 
 def _n_conflicts(pod: Pod, running: Pod) -> int:

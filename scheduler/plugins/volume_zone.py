@@ -18,8 +18,10 @@ from scheduler.framework.events import (
     Resource,
     changed_claim,
     never,
+    queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import after_named_claim
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
 from scheduler.framework.status import SKIP, Status, unresolvable
 from scheduler.model.pods import Pod
@@ -30,7 +32,6 @@ from scheduler.model.volumes import (
     TOPOLOGY_KEYS,
     ZONE_KEY,
     PersistentVolume,
-    PersistentVolumeClaim,
     StorageClass,
     StorageKind,
     no_such,
@@ -39,8 +40,6 @@ from scheduler.model.volumes import (
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
-
-NAME: Final = "VolumeZone"
 
 OTHER_ZONE: Final = unresolvable("node(s) had no available volume zone")
 
@@ -54,7 +53,7 @@ _Rule = tuple[str, frozenset[str]]
 class VolumeZone(FilterPlugin):
     """Zones and regions of volumes, by label."""
 
-    name = NAME
+    name = "VolumeZone"
     extension_points: ClassVar = ("preFilter", "filter")
     storage_kinds: ClassVar = (StorageKind.CLAIM, StorageKind.VOLUME, StorageKind.CLASS)
 
@@ -65,7 +64,7 @@ class VolumeZone(FilterPlugin):
             ClusterEventWithHint(Resource.STORAGE_CLASS, Action.ADD, _hint_after_class_add, never),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             ClusterEventWithHint(
-                claim, Action.ADD | Action.UPDATE, _hint_after_claim_change, never, needs=changed_claim
+                claim, Action.ADD | Action.UPDATE, after_named_claim, never, needs=changed_claim
             ),
             ClusterEventWithHint(volume, Action.ADD | Action.UPDATE, _hint_after_volume_change, never),
         )
@@ -166,20 +165,9 @@ def _has_value(key: str, values: frozenset[str], view: ClusterView) -> Mask:
 
 def _hint_after_class_add(_pod: Pod, _old: StorageClass | None, new: StorageClass | None) -> Hint:
     """Source: volume_zone.go, isSchedulableAfterStorageClassAdded (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and new.waits else Hint.SKIP
-
-
-def _hint_after_claim_change(
-    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-) -> Hint:
-    """Source: volume_zone.go, isSchedulableAfterPersistentVolumeClaimChange (kubernetes 1.36)."""
-    if new is None or new.namespace != pod.namespace or new.name not in pod.spec.claims:
-        return Hint.SKIP
-    return Hint.QUEUE
+    return queue_if(new is not None and new.waits)
 
 
 def _hint_after_volume_change(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume | None) -> Hint:
     """Source: volume_zone.go, isSchedulableAfterPersistentVolumeChange (kubernetes 1.36)."""
-    if old is None or new is None:
-        return Hint.QUEUE
-    return Hint.QUEUE if list(_rules(old)) != list(_rules(new)) else Hint.SKIP
+    return queue_if(old is None or new is None or list(_rules(old)) != list(_rules(new)))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sortedcontainers import SortedDict
 
-from scheduler.queueing.ordered_pods import OrderedPods, OrderKey
+from scheduler.queueing.ordered_pods import OrderedPods, OrderKey, by_priority_and_age
 from scheduler.queueing.queued_pod import QueuedPod
 
 
@@ -18,14 +16,11 @@ class ActivePods:
     one step. Remove a pod before changing a field that its order reads. Cost of add and remove: O(log n).
     """
 
-    def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
-        """`order`: see `QueuePolicy`."""
-        self._order_of = order
+    def __init__(self) -> None:
         self.behind: set[str] = set()
         self._pods_by_namespace: dict[str, OrderedPods] = {}
-        #: Namespaces by the key of their first pod: ahead, and behind.
-        self._ahead: SortedDict = SortedDict()
-        self._behind: SortedDict = SortedDict()
+        #: Namespaces by the key of their first pod, with whether they are behind after the priority.
+        self._heads: SortedDict = SortedDict()
         self._n_pods = 0
 
     def __len__(self) -> int:
@@ -36,7 +31,7 @@ class ActivePods:
         namespace = queued.pod.namespace
         pods = self._pods_by_namespace.get(namespace)
         if pods is None:
-            pods = self._pods_by_namespace[namespace] = OrderedPods(self._order_of)
+            pods = self._pods_by_namespace[namespace] = OrderedPods(by_priority_and_age)
         known = pods.first_key()
         pods.add(queued)
         self._n_pods += 1
@@ -55,43 +50,29 @@ class ActivePods:
 
     def first(self) -> QueuedPod | None:
         """Return the pod to try next; it stays in here."""
-        heads = self._ahead or self._behind
-        if not heads:
-            return None
-        key, namespace = heads.peekitem(0)
-        if heads is self._ahead and self._behind:
-            key_behind, namespace_behind = self._behind.peekitem(0)
-            # The key begins with the negated priority.
-            if key_behind[0] < key[0]:
-                namespace = namespace_behind
-        return self._pods_by_namespace[namespace].first()
+        return self._pods_by_namespace[self._heads.peekitem(0)[1]].first() if self._heads else None
 
     def deprioritize(self, namespace: str) -> None:
         """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
-        if namespace not in self.behind:
-            self._turn(namespace)
-            self.behind.add(namespace)
+        self._turn(namespace, self.behind | {namespace})
 
     def restore_priority(self, namespace: str) -> None:
         """Undo `deprioritize`."""
-        if namespace in self.behind:
-            self._turn(namespace)
-            self.behind.remove(namespace)
+        self._turn(namespace, self.behind - {namespace})
 
-    def _turn(self, namespace: str) -> None:
+    def _turn(self, namespace: str, behind: set[str]) -> None:
         pods = self._pods_by_namespace.get(namespace)
-        if pods is not None:
-            origin, to = self._ahead, self._behind
-            if namespace in self.behind:
-                origin, to = to, origin
-            to[pods.first_key()] = origin.pop(pods.first_key())
+        key = None if pods is None else pods.first_key()
+        self._order(namespace, key, None)
+        self.behind = behind
+        self._order(namespace, None, key)
 
     def _order(self, namespace: str, known: OrderKey | None, new: OrderKey | None) -> None:
         """Note that the key of the namespace's first pod is another one; None without pods."""
         if known == new:
             return
-        heads = self._behind if namespace in self.behind else self._ahead
+        is_behind = namespace in self.behind
         if known is not None:
-            del heads[known]
+            del self._heads[known[0], is_behind, *known[1:]]
         if new is not None:
-            heads[new] = namespace
+            self._heads[new[0], is_behind, *new[1:]] = namespace

@@ -1,4 +1,4 @@
-"""Pods sorted by a key, with removal by UID."""
+"""Pods sorted by a key."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -13,7 +13,7 @@ OrderKey: TypeAlias = tuple[float, ...]
 
 class OrderedPods:
     """
-    Pods in ascending order of a key that is computed when a pod is added.
+    Pods in ascending order of a key.
 
     Remove a pod before changing a field that its key reads. Cost of add and remove: O(log n).
     """
@@ -21,20 +21,17 @@ class OrderedPods:
     def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
         self._order = order
         self._pods_by_key: SortedDict = SortedDict()
-        self._key_by_uid: dict[str, OrderKey] = {}
 
     def __len__(self) -> int:
-        return len(self._key_by_uid)
+        return len(self._pods_by_key)
 
     def add(self, queued: QueuedPod) -> None:
         """Insert a pod that is not in here."""
-        key = self._order(queued)
-        self._key_by_uid[queued.uid] = key
-        self._pods_by_key[key] = queued
+        self._pods_by_key[self._order(queued)] = queued
 
     def remove(self, queued: QueuedPod) -> None:
         """Remove a pod that is in here."""
-        del self._pods_by_key[self._key_by_uid.pop(queued.uid)]
+        del self._pods_by_key[self._order(queued)]
 
     def first_key(self) -> OrderKey | None:
         """Return the lowest key, None without pods."""
@@ -60,9 +57,9 @@ def by_priority_and_age(queued: QueuedPod) -> OrderKey:
     return (-queued.priority, queued.timestamp_s, queued.arrival)
 
 
-def by_end_of_backoff(queued: QueuedPod, order: Callable[[QueuedPod], OrderKey]) -> OrderKey:
-    """Return the key that sorts by the second in which the backoff ends, then as `order` does."""
-    return (queued.backoff_window_s, *order(queued))
+def by_end_of_backoff(queued: QueuedPod) -> OrderKey:
+    """Return the key that sorts by the second in which the backoff ends, then as active pods."""
+    return (queued.backoff_window_s, *by_priority_and_age(queued))
 
 
 def last_attempt_order(queued: QueuedPod) -> OrderKey:

@@ -109,7 +109,7 @@ class PodQueue:
         self._backoff = Backoff(initial_backoff_s, max_backoff_s)
         self._max_in_unschedulable_s = max_in_unschedulable_s
         self._pods: dict[str, QueuedPod] = {}
-        self._sub_queues = SubQueues(policy.order)
+        self._sub_queues = SubQueues()
         self._pops_early = semantics.enabled(Gate.SCHEDULER_POP_FROM_BACKOFF_Q)
         self._backlog = IncrementalWork()
         self._n_arrivals = 0
@@ -378,10 +378,6 @@ class PodQueue:
         queued.backoff_window_s = self._backoff.window_s(queued)
 
     def _requeue(self, queued: QueuedPod, label: str, now_s: float) -> None:
-        if queued.sub_queue is SubQueue.GATED and self._pre_enqueue.is_still_gated(
-            queued.pod, queued.gating_plugin
-        ):
-            return
         backs_off = self._backoff.is_backing_off(queued, now_s)
         self._move(queued, SubQueue.BACKOFF if backs_off else SubQueue.ACTIVE, label, now_s)
 

@@ -19,11 +19,6 @@ class PreEnqueue:
     def __init__(self, checks_by_profile: Mapping[str, Sequence[PreEnqueueCheck]]) -> None:
         self._checks_by_profile = checks_by_profile
 
-    def is_still_gated(self, pod: Pod, gated_before: str) -> bool:
-        """Return whether the plugin that gated the pod before still does. 0.5 µs."""
-        checks = self._checks_by_profile.get(pod.scheduler_name, ())
-        return any(check.plugin == gated_before and not check.passes(pod) for check in checks)
-
     def gating_plugin(self, pod: Pod, gated_before: str) -> str:
         """
         Return the first plugin whose check `pod` fails, '' if it passes all.

@@ -7,7 +7,7 @@ Source: isEventOfInterest and isPodWorthRequeuing in pkg/scheduler/backend/queue
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from scheduler.framework.events import (
     ClusterEvent,
@@ -22,9 +22,21 @@ from scheduler.queueing.unschedulable_pods import EquivalenceClass, InterestedPl
 
 #: Profile -> plugin -> the events that the plugin registers.
 QueueingHintMap: TypeAlias = Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
-_Narrowed: TypeAlias = tuple[tuple[str, NeedsFn], ...]
 
 _NO_NEEDS: Final[frozenset[Need]] = frozenset()
+
+
+class _Matching(NamedTuple):
+    """
+    What is registered for one event.
+
+    `by_profile`: profile -> plugin -> what matches. `for_any_pod`: the plugins of which a hint may help any pod.
+    `narrowed`: the others, each with what narrows the pods.
+    """
+
+    by_profile: Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
+    for_any_pod: InterestedPlugins
+    narrowed: Sequence[tuple[str, NeedsFn]]
 
 
 class QueueingHints:
@@ -36,23 +48,19 @@ class QueueingHints:
             for profile, by_plugin in hint_map.items()
         }
         #: Memo of `_matching`; as many entries as there are resources times actions.
-        self._matching_by_event: dict[
-            ClusterEvent, dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]
-        ] = {}
-        #: Memo of `_interested`.
-        self._interested_by_event: dict[ClusterEvent, tuple[InterestedPlugins, _Narrowed]] = {}
+        self._matching_by_event: dict[ClusterEvent, _Matching] = {}
 
     def interested_plugins(self, event: ClusterEvent, old: object, new: object) -> InterestedPlugins:
         """Return the plugins that registered `event` in any profile and may help a pod."""
-        found, narrowed = self._interested(event)
-        if not narrowed:
-            return found
+        matching = self._matching(event)
+        if not matching.narrowed:
+            return matching.for_any_pod
         by_plugin: dict[str, frozenset[Need] | None] = {}
-        for plugin, needs_of in narrowed:
+        for plugin, needs_of in matching.narrowed:
             if (needs := needs_of(old, new)) != _NO_NEEDS:
                 known = by_plugin.get(plugin, _NO_NEEDS)
                 by_plugin[plugin] = None if needs is None or known is None else known | needs
-        return {**by_plugin, **found}
+        return {**by_plugin, **matching.for_any_pod}
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> bool:
         """Return whether `event`, a change from `old` to `new`, may make the rejected pod `queued` schedulable."""
@@ -95,43 +103,32 @@ class QueueingHints:
         )
 
     def _events_to_ask(self, queued: QueuedPod, event: ClusterEvent) -> Iterator[ClusterEventWithHint]:
-        by_plugin = self._matching(event).get(queued.profile, {})
+        by_plugin = self._matching(event).by_profile.get(queued.profile, {})
         for plugin in queued.unschedulable_plugins:
             yield from by_plugin.get(plugin, ())
 
-    def _interested(self, event: ClusterEvent) -> tuple[InterestedPlugins, _Narrowed]:
-        """Return the plugins whose hints may help any pod, and by each other plugin what narrows its hints."""
-        if event not in self._interested_by_event:
-            registered_events = [
-                (plugin, registered)
-                for by_plugin in self._matching(event).values()
-                for plugin, matching in by_plugin.items()
-                for registered in matching
-            ]
-            self._interested_by_event[event] = (
-                {plugin: None for plugin, registered in registered_events if registered.needs is None},
-                tuple(
-                    (plugin, registered.needs)
-                    for plugin, registered in registered_events
-                    if registered.needs is not None
-                ),
-            )
-        return self._interested_by_event[event]
-
-    def _matching(self, event: ClusterEvent) -> dict[str, dict[str, tuple[ClusterEventWithHint, ...]]]:
-        """Return profile -> plugin -> the events that match `event`, of plugins that have any."""
-        by_profile = self._matching_by_event.get(event)
-        if by_profile is None:
+    def _matching(self, event: ClusterEvent) -> _Matching:
+        matching = self._matching_by_event.get(event)
+        if matching is None:
             by_profile = {
                 profile: {
-                    plugin: matching
+                    plugin: tuple(registered for registered in events if registered.matches(event))
                     for plugin, events in by_plugin.items()
-                    if (matching := tuple(r for r in events if r.matches(event)))
                 }
                 for profile, by_plugin in self._events.items()
             }
-            self._matching_by_event[event] = by_profile
-        return by_profile
+            registrations = [
+                (plugin, registered)
+                for by_plugin in by_profile.values()
+                for plugin, events in by_plugin.items()
+                for registered in events
+            ]
+            matching = self._matching_by_event[event] = _Matching(
+                by_profile,
+                {plugin: None for plugin, registered in registrations if registered.needs is None},
+                [(plugin, entry.needs) for plugin, entry in registrations if entry.needs is not None],
+            )
+        return matching
 
 
 def _pods(groups: Iterable[Mapping[str, QueuedPod]], but: QueuedPod | None) -> Iterator[QueuedPod]:

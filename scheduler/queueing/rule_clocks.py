@@ -16,11 +16,12 @@ How long rules with a fallback have kept pending pods pending, and when a fallba
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
+
+from sortedcontainers import SortedDict
 
 from scheduler.model.fallback import Fallback
 from scheduler.model.pods import Pod
@@ -35,8 +36,6 @@ _MIN_SAVE_STEP_S: Final = 30
 QUESTION_STEP_S: Final = 15.0
 #: Pods that an autoscaler gave up and that are not known to wait for it; the oldest go first.
 _MOST_GIVEN_UP: Final = 10_000
-#: Entries of the heap that no longer count, beyond as many as there are pods.
-_SPARE_WAKES: Final = 1_000
 
 #: Rules that together keep a pod pending: it fits if all of them are preferences, and not if fewer are.
 RuleSet = tuple[Fallback, ...]
@@ -56,8 +55,8 @@ class _Wait:
     saved_s: dict[str, int]
     rule_sets: Sequence[RuleSet] = ()
     since_s: float = 0.0
-    #: Which entry of the heap counts.
-    number: int = 0
+    #: When it is next to be looked at: its key in `RuleClocks._wakes`.
+    wake: tuple[float, int] | None = None
 
     @property
     def running(self) -> set[Fallback]:
@@ -74,8 +73,8 @@ class RuleClocks:
     _seen_s: float = -inf
     _blind_until_s: float = -inf
     _waits: dict[str, _Wait] = field(default_factory=dict)
-    #: When a pod's rules are due or have to be saved: live time, number, UID.
-    _wakes: list[tuple[float, int, str]] = field(default_factory=list)
+    #: The pods whose rules will be due or have to be saved, by the live time and the number of the entry.
+    _wakes: SortedDict = field(default_factory=SortedDict)
     _n_wakes: int = 0
     _given_up: dict[str, None] = field(default_factory=dict)
     #: The live time of the last question about a namespace's events.
@@ -104,7 +103,9 @@ class RuleClocks:
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or gone."""
-        self._waits.pop(uid, None)
+        wait = self._waits.pop(uid, None)
+        if wait is not None and wait.wake is not None:
+            del self._wakes[wait.wake]
         self._given_up.pop(uid, None)
         if not self._waits:
             self._asked_s.clear()
@@ -153,24 +154,22 @@ class RuleClocks:
         O(their number * log pods).
         """
         self._see(now_s)
-        reached = []
-        while self._wakes and self._wakes[0][0] <= self._live_s + _ROUNDING_S:
-            wake = heapq.heappop(self._wakes)
-            if self._is_current(wake):
-                reached.append(self._waits[wake[2]])
+        reached: list[_Wait] = []
+        while self._wakes and self._wakes.peekitem(0)[0][0] <= self._live_s + _ROUNDING_S:
+            reached.append(self._wakes.popitem(0)[1])
         for wait in reached:
+            wait.wake = None
             self._count(wait)
             self._set_wake(wait)
         return [wait.pod for wait in reached]
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when `on_time` is next to be called, None if no clock runs."""
-        while self._wakes:
-            if self._is_current(self._wakes[0]):
-                until_s = max(0.0, self._wakes[0][0] - self._live_s)
-                return max(now_s, max(self._seen_s, self._blind_until_s) + min(TICK_S, until_s))
-            heapq.heappop(self._wakes)
-        return None
+        if not self._wakes:
+            return None
+        first_s: float = self._wakes.peekitem(0)[0][0]
+        until_s = max(0.0, first_s - self._live_s)
+        return max(now_s, max(self._seen_s, self._blind_until_s) + min(TICK_S, until_s))
 
     def take_unsaved(self, uid: str) -> Mapping[str, int] | None:
         """Return what has to be saved on the pod now, and take it as saved; None if nothing has."""
@@ -222,20 +221,15 @@ class RuleClocks:
 
     def _set_wake(self, wait: _Wait) -> None:
         """Enter the next moment at which the pod has to be looked at; none once it is due, until its next attempt."""
-        self._n_wakes += 1
-        wait.number = self._n_wakes
+        if wait.wake is not None:
+            del self._wakes[wait.wake]
+            wait.wake = None
         remaining_s = min((self._remaining_s(wait, rules) for rules in wait.rule_sets), default=inf)
         until_s = min(remaining_s, self._until_question_s(wait), *_until_saves_s(wait))
         if remaining_s > _ROUNDING_S and until_s < inf:
-            wake = (self._live_s + max(until_s, 0.0), wait.number, wait.pod.uid)
-            heapq.heappush(self._wakes, wake)
-            if len(self._wakes) > _SPARE_WAKES + 2 * len(self._waits):
-                self._wakes = [wake for wake in self._wakes if self._is_current(wake)]
-                heapq.heapify(self._wakes)
-
-    def _is_current(self, wake: tuple[float, int, str]) -> bool:
-        wait = self._waits.get(wake[2])
-        return wait is not None and wait.number == wake[1]
+            self._n_wakes += 1
+            wait.wake = (self._live_s + max(until_s, 0.0), self._n_wakes)
+            self._wakes[wait.wake] = wait
 
 
 def _until_saves_s(wait: _Wait) -> Iterator[float]:

@@ -1,10 +1,7 @@
 """The sub-queues, each sorted or indexed for what leaves it."""
 
-from collections.abc import Callable
-from functools import partial
-
 from scheduler.queueing.active_pods import ActivePods
-from scheduler.queueing.ordered_pods import OrderedPods, OrderKey, by_end_of_backoff
+from scheduler.queueing.ordered_pods import OrderedPods, by_end_of_backoff
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.queueing.unschedulable_pods import UnschedulablePods
 
@@ -12,13 +9,11 @@ from scheduler.queueing.unschedulable_pods import UnschedulablePods
 class SubQueues:
     """Active pods, pods that back off, and pods that wait for an event."""
 
-    def __init__(self, order: Callable[[QueuedPod], OrderKey]) -> None:
-        """`order`: see `QueuePolicy`."""
-        self.active = ActivePods(order)
-        backoff_order = partial(by_end_of_backoff, order=order)
+    def __init__(self) -> None:
+        self.active = ActivePods()
         #: Pods that back off after a rejection: these may be popped early.
-        self.rejected_backoff = OrderedPods(backoff_order)
-        self.error_backoff = OrderedPods(backoff_order)
+        self.rejected_backoff = OrderedPods(by_end_of_backoff)
+        self.error_backoff = OrderedPods(by_end_of_backoff)
         self.unschedulable = UnschedulablePods()
 
     def depths(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Pods that wait for an event, indexed by the plugins whose events may help them."""
 
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from scheduler.framework.events import Need, needs_of, shared_needs
 from scheduler.queueing.ordered_pods import OrderedPods, last_attempt_order
@@ -16,8 +16,8 @@ EquivalenceClass: TypeAlias = Mapping[_LabelsAndOwner, Mapping[str, QueuedPod]]
 _MutableClass: TypeAlias = dict[_LabelsAndOwner, dict[str, QueuedPod]]
 #: Plugins that an event may help, and the needs of which a pod has to have one; None for any pod.
 InterestedPlugins: TypeAlias = Mapping[str, frozenset[Need] | None]
-
-_Key = TypeVar("_Key")
+#: A plugin, in a tuple of its own, or a need.
+_IndexKey: TypeAlias = tuple[str] | Need
 
 
 class UnschedulablePods:
@@ -25,7 +25,7 @@ class UnschedulablePods:
     Rejected and gated pods in equivalence classes.
 
     A class of rejected pods is indexed by each plugin that rejected them, a class of gated pods by the gating plugin
-    alone: events that none of these plugins registered never touch it.
+    alone: events that none of these plugins registered never touch it. It is indexed by the needs of its pods too.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,7 @@ class UnschedulablePods:
         self.rejected = OrderedPods(last_attempt_order)
         self._keys_by_uid: dict[str, tuple[_Signature, _LabelsAndOwner]] = {}
         self._classes: dict[_Signature, _MutableClass] = {}
-        self._classes_by_plugin: dict[str, dict[_Signature, _MutableClass]] = {}
-        #: The classes of pods that may have a need; see `_needs`.
-        self._classes_by_need: dict[Need, dict[_Signature, _MutableClass]] = {}
+        self._index: dict[_IndexKey, dict[_Signature, _MutableClass]] = {}
 
     @property
     def n_gated(self) -> int:
@@ -51,10 +49,8 @@ class UnschedulablePods:
         equivalents = self._classes.get(signature)
         if equivalents is None:
             equivalents = self._classes[signature] = {}
-            for plugin in _indexing_plugins(queued):
-                self._classes_by_plugin.setdefault(plugin, {})[signature] = equivalents
-            for need in needs_of(queued.pod.spec):
-                self._classes_by_need.setdefault(need, {})[signature] = equivalents
+            for key in _index_keys(queued):
+                self._index.setdefault(key, {})[signature] = equivalents
         equivalents.setdefault(labels_and_owner, {})[queued.uid] = queued
 
     def remove(self, queued: QueuedPod) -> None:
@@ -69,10 +65,10 @@ class UnschedulablePods:
         if equivalents:
             return
         del self._classes[signature]
-        for plugin in _indexing_plugins(queued):
-            _discard(self._classes_by_plugin, plugin, signature)
-        for need in needs_of(queued.pod.spec):
-            _discard(self._classes_by_need, need, signature)
+        for key in _index_keys(queued):
+            del self._index[key][signature]
+            if not self._index[key]:
+                del self._index[key]
 
     def classes(self, plugins: InterestedPlugins) -> list[EquivalenceClass]:
         """
@@ -82,13 +78,13 @@ class UnschedulablePods:
         """
         classes: dict[_Signature, EquivalenceClass] = {}
         for plugin in sorted(plugins):
-            needs, of_plugin = plugins[plugin], self._classes_by_plugin.get(plugin, {})
+            needs, of_plugin = plugins[plugin], self._index.get((plugin,), {})
             if needs is None or not of_plugin:
                 classes.update(of_plugin)
                 continue
             for need in sorted(needs, key=str):
                 for shared in shared_needs(need):
-                    having = self._classes_by_need.get(shared, {})
+                    having = self._index.get(shared, {})
                     classes.update((key, having[key]) for key in having if key in of_plugin)
         return list(classes.values())
 
@@ -105,12 +101,7 @@ def _keys(queued: QueuedPod) -> tuple[_Signature, _LabelsAndOwner]:
     return signature, (pod.owner, frozenset(pod.labels.items()))
 
 
-def _indexing_plugins(queued: QueuedPod) -> Iterable[str]:
-    return (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins
-
-
-def _discard(index: dict[_Key, dict[_Signature, _MutableClass]], key: _Key, signature: _Signature) -> None:
-    of_key = index[key]
-    del of_key[signature]
-    if not of_key:
-        del index[key]
+def _index_keys(queued: QueuedPod) -> Iterator[_IndexKey]:
+    for plugin in (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins:
+        yield (plugin,)
+    yield from needs_of(queued.pod.spec)

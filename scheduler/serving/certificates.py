@@ -47,11 +47,9 @@ class TrustedKeyPair:
 
 def issue(hosts: Sequence[str], now_s: float) -> TrustedKeyPair:
     """
-    Return a pair for these DNS names and IP addresses, valid for `LIFETIME_S`, under a new CA.
+    Return a pair for these DNS names and IP addresses, at least one, valid for `LIFETIME_S`, under a new CA.
 
-    Args:
-        hosts: the server's names; at least one.
-        now_s: seconds since 1970.
+    `now_s`: seconds since 1970.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = _name(f"affinity-scheduler authority {x509.random_serial_number():x}"[:_MAX_COMMON_NAME])
@@ -122,12 +120,7 @@ def is_trusted(cert: bytes, authorities: bytes) -> bool:
 
 
 def expires_s(cert: bytes) -> float:
-    """
-    Return when the certificate expires, in seconds since 1970.
-
-    Raises:
-        ValueError: if it is not a PEM certificate.
-    """
+    """Return when the certificate expires, in seconds since 1970. Raises ValueError if it is not in PEM."""
     return x509.load_pem_x509_certificates(cert)[0].not_valid_after_utc.timestamp()
 
 

@@ -32,12 +32,9 @@ class DebugExplain:
     """
     The handler of /debug/explain.
 
-    Args:
-        explain: returns the response body.
-        is_plain_http: clients are not authenticated. Then the Host header has to be a loopback name: a page in a
-            browser on this machine reaches loopback too, but sends its own host name.
-        now_s: a monotonic clock.
-        is_synced: returns True once all pods and nodes are listed; before that an answer would be incomplete.
+    `is_plain_http`: clients are not authenticated. Then the Host header has to be a loopback name: a page in a browser
+    on this machine reaches loopback too, but sends its own host name. `is_synced` returns True once all pods and nodes
+    are listed; before that an answer would be incomplete.
     """
 
     def __init__(

@@ -114,8 +114,6 @@ class DelegatedAuth:
         client: sends only TokenReviews and SubjectAccessReviews, which therefore never wait for a connection.
         rights: sends the SubjectAccessReviews instead, where they need other credentials.
         always_allowed: paths that need no right; a trailing `*` matches every path with that prefix.
-        log: logs failed reviews.
-        now_s: a monotonic clock.
     """
 
     def __init__(
@@ -145,14 +143,7 @@ class DelegatedAuth:
         self._logged_s = -_LOG_PERIOD_S
 
     async def authorize(self, authorization: str, path: str, verb: str) -> Rejection | None:
-        """
-        Return None if the request may be answered, else the rejection.
-
-        Args:
-            authorization: the header, '' if there is none.
-            path: the route that would be served.
-            verb: the method in lower case.
-        """
+        """Return None if the request with this header, '' for none, may be answered, else the rejection."""
         if path in self._open_paths or path.startswith(self._open_prefixes):
             return None
         user = await self.identify(authorization)

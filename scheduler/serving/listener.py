@@ -46,16 +46,7 @@ _LOG.addFilter(_is_own_fault)
 
 
 class Listener:
-    """
-    Serves an aiohttp application on one address and port, between `start` and `stop`.
-
-    Args:
-        application: not yet frozen.
-        tls: None for plain HTTP.
-        max_connections: see `MAX_CONNECTIONS`.
-        first_request_s: see `FIRST_REQUEST_S`.
-        accept_interval_s: see `ACCEPT_INTERVAL_S`.
-    """
+    """Serves an aiohttp application, not yet frozen, on one address and port, between `start` and `stop`."""
 
     def __init__(
         self,

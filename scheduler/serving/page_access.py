@@ -17,10 +17,9 @@ from typing import Final
 from aiohttp import web
 
 from scheduler.kube.access_reviews import UserInfo
+from scheduler.overview.pending import Visible
 from scheduler.serving.debug_explain import host_of, is_loopback
 from scheduler.serving.delegated_auth import DelegatedAuth, Rejection
-
-Visible = Callable[[str], bool]
 
 #: How long an answer about a namespace is used.
 _TTL_S: Final = 60.0
@@ -35,9 +34,8 @@ _OWN_SITES: Final = ("same-origin", "none")
 class PageAccess:
     """Checks requests for the page's data. `auth` is None on plain HTTP, which is served on loopback alone."""
 
-    def __init__(self, auth: DelegatedAuth | None, *, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, auth: DelegatedAuth | None) -> None:
         self._auth = auth
-        self._now_s = now_s
         #: By user, then namespace: whether its pods may be listed, and until when that is known.
         self._rights: OrderedDict[UserInfo, dict[str, tuple[float, bool]]] = OrderedDict()
 
@@ -96,13 +94,13 @@ class PageAccess:
         if self._auth is None or not unknown:
             return
         answers = await asyncio.gather(*(self._auth.may_list_pods(user, name) for name in unknown))
-        until_s = self._now_s() + _TTL_S
+        until_s = time.monotonic() + _TTL_S
         for name, answer in zip(unknown, answers, strict=True):
             if not isinstance(answer, Rejection):
                 known[name] = (until_s, answer)
 
     def _is_known(self, known: dict[str, tuple[float, bool]], namespace: str) -> bool:
-        return namespace in known and self._now_s() < known[namespace][0]
+        return namespace in known and time.monotonic() < known[namespace][0]
 
     def _is_granted(self, known: dict[str, tuple[float, bool]], namespace: str) -> bool:
         return self._is_known(known, namespace) and known[namespace][1]

@@ -32,11 +32,11 @@ from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
-from scheduler.overview.pending import Pending, Search
+from scheduler.overview.pending import Pending, Search, Visible
 from scheduler.overview.survey import Rules
 from scheduler.overview.what_if import Weights, WhatIf, WhatIfRequest
 from scheduler.serving.delegated_auth import Rejection
-from scheduler.serving.page_access import PageAccess, Visible, everything
+from scheduler.serving.page_access import PageAccess, everything
 from scheduler.serving.page_files import SECURITY_HEADERS, PageFiles
 
 #: Time between two messages of a stream.
@@ -69,58 +69,45 @@ class PageSource(Protocol):
     @property
     def is_synced(self) -> bool:
         """Whether all objects are listed."""
-        ...
 
     @property
     def newest_decision(self) -> int:
         """The number of the newest attempt."""
-        ...
 
     def now(self) -> Now:
         """Return the state of the scheduler."""
-        ...
 
     def decisions(self, after: int, may_see: Visible, most: int) -> Decisions:
         """Return at most `most` attempts after the one of that number."""
-        ...
 
     def namespaces(self) -> set[str]:
         """Return the namespaces of remembered attempts and pending pods."""
-        ...
 
     async def rules(self) -> Rules:
         """Return all rules."""
-        ...
 
     async def domain_map(self, identifier: str, group_by: str) -> DomainMap | None:
         """Return the domains of a rule, None if there is no such rule."""
-        ...
 
     async def cell(self, identifier: str, domain: str, may_see: Visible) -> Cell | None:
         """Return the pods of a domain, None if there is no such rule or domain."""
-        ...
 
     def node_labels(self) -> NodeLabels:
         """Return the label keys of nodes."""
-        ...
 
     def weights(self) -> Weights:
         """Return the weights of scoring plugins."""
-        ...
 
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods."""
-        ...
 
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
     ) -> Explanation | None:
         """Return the explanation of a pod, None if there is no such pod. Raises BusyError."""
-        ...
 
     async def what_if(self, request: WhatIfRequest, may_see: Visible) -> WhatIf | None:
         """Return the answer, None if its pod is unknown. Raises SettingsError, BusyError."""
-        ...
 
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

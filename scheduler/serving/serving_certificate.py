@@ -34,8 +34,7 @@ class FileCertificate:
         """
         Serve the pair in the files.
 
-        Raises:
-            SettingsError: if they are unreadable or do not match; the previous pair stays in use.
+        Raises SettingsError if they are unreadable or do not match; the previous pair stays in use.
         """
         found = KeyPair(_read(self._cert, "--tls-cert-file"), _read(self._key, "--tls-private-key-file"))
         if found == self._served:
@@ -71,8 +70,7 @@ class SelfSignedCertificate:
         """
         Serve a new pair, unless the last one is valid for more than a month.
 
-        Raises:
-            SettingsError: if the package cryptography is not installed.
+        Raises SettingsError if the package cryptography is not installed.
         """
         now_s = self._clock_s()
         if now_s < self._renew_s:

@@ -98,8 +98,7 @@ async def open_auth(
 
     `credentials` are the process's own; None to load them from the environment.
 
-    Raises:
-        SettingsError: if there are no usable credentials.
+    Raises SettingsError if there are no usable credentials.
     """
     if not options.is_secure:
         yield None
@@ -121,9 +120,7 @@ class StatusServer:
     Serves the endpoints between `start` and `stop`.
 
     Args:
-        options: address, port and TLS.
         auth: authenticates clients; required if `options.is_secure`.
-        log: the log.
         render: returns the body of /metrics.
         configz: returns the JSON body of /configz.
         ready: the checks of /readyz by name, in order.
@@ -174,8 +171,7 @@ class StatusServer:
         """
         Serve the endpoints, unless the port is 0.
 
-        Raises:
-            SettingsError: if the port or address cannot be used, or there is no certificate.
+        Raises SettingsError if the port or address cannot be used, or there is no certificate.
         """
         options = self._options
         if not options.port:

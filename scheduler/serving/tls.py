@@ -59,7 +59,6 @@ class KeyPairUser(Protocol):
 
     def serve(self, pair: KeyPair) -> None:
         """Use this pair for new connections. Raises ssl.SSLError or ValueError if it is invalid."""
-        ...
 
 
 def server_context(limits: TlsLimits | None = None) -> ssl.SSLContext:

@@ -121,16 +121,9 @@ def _quality(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ZPages:
-    """
-    Both pages of one process.
+    """Both pages of one process."""
 
-    Attributes:
-        flags: every flag of the command line by its name, with its value.
-        version: the version of the program.
-        clock_s: the time since the epoch.
-        started_s: when the process started, by that clock.
-    """
-
+    #: The value of every flag by its name.
     flags: Mapping[str, str]
     version: str
     clock_s: Callable[[], float] = time.time

@@ -24,8 +24,7 @@ def parse_feature_gates(text: str) -> Semantics:
 
     Of several values for one gate the last counts, as upstream.
 
-    Raises:
-        InvalidSettingsError: naming each unknown gate and each value that is no boolean.
+    Raises InvalidSettingsError naming each unknown gate and each value that is no boolean.
     """
     problems = Problems(FLAG)
     switched: dict[Gate, bool] = {}

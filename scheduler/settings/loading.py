@@ -41,9 +41,8 @@ def load_settings(
     """
     Return the settings in `file` ("-" reads standard input), whose profiles may run the `plugins`.
 
-    Raises:
-        InvalidSettingsError: with a line for every problem, those of the plugins first: file, field path, found,
-            expected.
+    Raises InvalidSettingsError with a line for every problem, those of the plugins first: file, field path, found,
+    expected.
     """
     source = "standard input" if file == STANDARD_INPUT else file
     problems = Problems(source)
@@ -83,8 +82,7 @@ def parse_settings(
     """
     Return the settings in `text`, YAML or JSON; messages call it `source`.
 
-    Raises:
-        InvalidSettingsError: with a line for every problem.
+    Raises InvalidSettingsError with a line for every problem.
     """
     problems = Problems(source)
     problems.include(plugins.problems)

@@ -81,8 +81,7 @@ def load_classes(classes: Iterable[type[Any]]) -> LoadedPlugins:
     found: dict[str, OutOfTreePlugin] = {}
     problems: list[str] = []
     for one in classes:
-        plugin = _checked(one, one.__module__, "", problems)
-        _add([] if plugin is None else [plugin], found, problems)
+        _add(_checked(one, one.__module__, "", problems), found, problems)
     return LoadedPlugins(found, tuple(problems))
 
 
@@ -130,9 +129,7 @@ def _plugins_of(entry: EntryPoint, problems: list[str]) -> Iterator[OutOfTreePlu
     if isinstance(loaded, ModuleType):
         yield from _plugins_in(loaded, source, version, problems)
     elif isinstance(loaded, type):
-        plugin = _checked(loaded, source, version, problems)
-        if plugin is not None:
-            yield plugin
+        yield from _checked(loaded, source, version, problems)
     else:
         text = f"entry point {entry.name}: found {entry.value}, expected a class or a module"
         _report(problems, source, "", text)
@@ -158,9 +155,7 @@ def _plugins_in(
             "begin the name of a file without plugins with an underscore",
         )
     for one in plugins:
-        plugin = _checked(one, source, version, problems)
-        if plugin is not None:
-            yield plugin
+        yield from _checked(one, source, version, problems)
 
 
 def _looks_like_plugin(one: type[Any]) -> bool:
@@ -177,17 +172,17 @@ def _add(plugins: Iterable[OutOfTreePlugin], found: dict[str, OutOfTreePlugin], 
             _report(problems, plugin.source, line, f"the name {plugin.name} is taken by {other.source}")
 
 
-def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> OutOfTreePlugin | None:
-    """Return the plugin of a class; None after a mistake."""
+def _checked(one: type[Any], source: str, version: str, problems: list[str]) -> Iterator[OutOfTreePlugin]:
+    """Yield the plugin of a class; none after a mistake."""
     faults = list(_faults(one))
     name = getattr(one, "name", one.__name__)
     for fault in faults:
         _report(problems, source, _class_line(one), f"plugin {name}: {fault}")
     if faults:
-        return None
+        return
     points = _points(one)
     weight = getattr(one, "default_weight", 1) if "score" in points else 0
-    return OutOfTreePlugin(name, one, source, str(getattr(one, "version", version)), points, weight)
+    yield OutOfTreePlugin(name, one, source, str(getattr(one, "version", version)), points, weight)
 
 
 def _faults(one: type[Any]) -> Iterator[str]:

@@ -6,21 +6,15 @@ order without knowing how multiPoint expands.
 """
 
 import json
+from dataclasses import fields, is_dataclass
 
 import msgspec
 
 from scheduler.errors import InvariantViolation
 from scheduler.model.semantics import Gate
-from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from scheduler.plugins.node_affinity import NodeAffinityArgs
-from scheduler.plugins.node_resources.args import (
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    ResourceWeight,
-)
-from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
+from scheduler.plugins.pod_topology_spread.args import DefaultConstraint
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.documents import write_document
 from scheduler.settings.durations import format_duration
@@ -61,26 +55,15 @@ def as_json(settings: Settings) -> str:
 
 def resolved_document(settings: Settings) -> _Fields:
     """Return the completed configuration as a KubeSchedulerConfiguration with every field present."""
-    election, client = settings.leader_election, settings.client_connection
+    client = settings.client_connection
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "parallelism": settings.parallelism,
-        "leaderElection": {
-            "leaderElect": election.leader_elect,
-            "leaseDuration": format_duration(election.lease_duration_s),
-            "renewDeadline": format_duration(election.renew_deadline_s),
-            "retryPeriod": format_duration(election.retry_period_s),
-            "resourceLock": election.resource_lock,
-            "resourceName": election.resource_name,
-            "resourceNamespace": election.resource_namespace,
-        },
+        "leaderElection": _fields(settings.leader_election),
         "clientConnection": {
-            "kubeconfig": client.kubeconfig,
-            "acceptContentTypes": client.accept_content_types,
-            "contentType": client.content_type,
+            **_fields(client),
             "qps": int(client.qps) if client.qps.is_integer() else client.qps,
-            "burst": client.burst,
         },
         "enableProfiling": settings.enable_profiling,
         "enableContentionProfiling": settings.enable_contention_profiling,
@@ -140,13 +123,6 @@ def _selector(selector: Selector) -> _Fields:
 def args_document(args: object) -> _Fields:
     """Return a plugin's arguments as a configuration has them."""
     match args:
-        case DefaultPreemptionArgs():
-            return {
-                "minCandidateNodesPercentage": args.min_candidate_nodes_percentage,
-                "minCandidateNodesAbsolute": args.min_candidate_nodes_absolute,
-            }
-        case GangSchedulingArgs():
-            return {"maxSearchDecisions": args.max_search_decisions}
         case InterPodAffinityArgs():
             exempt = {"exemptNamespaces": list(args.exempt_namespaces)} if args.exempt_namespaces else {}
             annotating: _Fields = {"selector": _selector(args.annotation_namespace_selector)}
@@ -158,53 +134,47 @@ def args_document(args: object) -> _Fields:
                 **exempt,
                 "annotationNamespaces": annotating,
             }
-        case NodeAffinityArgs():
-            return {} if args.added_affinity is None else {"addedAffinity": args.added_affinity}
-        case NodeResourcesBalancedAllocationArgs():
-            return {"resources": _resources(args.resources)}
         case NodeResourcesFitArgs():
             return _fit(args)
-        case PodTopologySpreadArgs():
-            return {
-                "defaultingType": args.defaulting_type,
-                "defaultConstraints": [_constraint(constraint) for constraint in args.default_constraints],
-            }
         case VolumeBindingArgs():
             return {"bindTimeoutSeconds": args.bind_timeout_s}
         case msgspec.Struct():
             return dict(msgspec.to_builtins(args))
+        case _ if is_dataclass(args):
+            return _fields(args)
         case _:
             raise InvariantViolation(f"no text is known for arguments of type {type(args).__name__}")
 
 
 def _fit(args: NodeResourcesFitArgs) -> _Fields:
-    strategy = args.scoring_strategy
-    shape = [{"utilization": point.utilization, "score": point.score} for point in strategy.shape]
-    return {
-        "ignoredResources": list(args.ignored_resources),
-        "ignoredResourceGroups": list(args.ignored_resource_groups),
-        "scoringStrategy": {
-            "type": strategy.type,
-            "resources": _resources(strategy.resources),
-            **({"requestedToCapacityRatio": {"shape": shape}} if shape else {}),
-        },
-    }
+    strategy = _fields(args.scoring_strategy)
+    if shape := strategy.pop("shape"):
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+    return {**_fields(args), "scoringStrategy": strategy}
 
 
-def _resources(resources: tuple[ResourceWeight, ...]) -> list[_Fields]:
-    return [{"name": resource.name, "weight": resource.weight} for resource in resources]
+def _fields(values: object) -> _Fields:
+    """Return the fields of a dataclass as a file has them; fields that are None are absent."""
+    if not is_dataclass(values):
+        raise TypeError(f"{type(values).__name__} has no fields")
+    document: _Fields = {}
+    for field in fields(values):
+        value = getattr(values, field.name)
+        if field.name.endswith("_s"):
+            document[_camel_case(field.name.removesuffix("_s"))] = format_duration(value)
+        elif value is not None:
+            document[_camel_case(field.name)] = _value(value)
+    if isinstance(values, DefaultConstraint) and not values.match_label_keys:
+        del document["matchLabelKeys"]
+    return document
 
 
-def _constraint(constraint: DefaultConstraint) -> _Fields:
-    optional: _Fields = {
-        "minDomains": constraint.min_domains,
-        "nodeAffinityPolicy": constraint.node_affinity_policy,
-        "nodeTaintsPolicy": constraint.node_taints_policy,
-        "matchLabelKeys": list(constraint.match_label_keys) or None,
-    }
-    return {
-        "maxSkew": constraint.max_skew,
-        "topologyKey": constraint.topology_key,
-        "whenUnsatisfiable": constraint.when_unsatisfiable,
-        **{name: value for name, value in optional.items() if value is not None},
-    }
+def _value(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_value(item) for item in value]
+    return _fields(value) if is_dataclass(value) else value
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -223,7 +223,7 @@ class Scheduler(daemon.Daemon):
         """Start everything except the scheduling loop."""
         pods, log, machine = self._pods(), self._log, self._machine
         divergence = self._metrics.on_divergence
-        self.start("loop lag", measure_loop_lag(self._metrics.on_loop_lag, self._now_s))
+        self.start("loop lag", measure_loop_lag(self._metrics.loop_lag.observe, self._now_s))
         self.start("audit", audit_periodically(self._audit, log, is_busy=self._is_busy))
         self.start(
             "cache comparison",

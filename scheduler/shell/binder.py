@@ -75,15 +75,11 @@ class Binder:
     Writes binds to the API server.
 
     Args:
-        client: sends the requests.
         on_throttled: called with the seconds of every pause that the server asks for.
         on_answer: called with the seconds of every bind, at least `TIMEOUT_S` if the answer was lost.
         may_write: returns True while this instance may write; called before a bind and after the rate limit.
         watched_node: returns the node on which the watch has shown the pod of a uid: '' if unbound, None if deleted.
         on_unreadable: called with the pod and the error if the pod of a lost answer may not be read.
-        sleep: waits between attempts.
-        jitter: returns a number in [0, 1).
-        now_s: a monotonic clock.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class Caches:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         def note_interrupted(kind: str) -> None:
-            metrics.on_watch_restart(kind)
+            metrics.watch_restarts.add(kind)
             on_interrupted(kind)
 
         self.inbox = Inbox()
@@ -45,7 +45,7 @@ class Caches:
                 connection.client,
                 self.inbox,
                 log=connection.log,
-                on_malformed=metrics.on_malformed,
+                on_malformed=metrics.malformed_objects.add,
                 on_interrupted=note_interrupted,
                 now_s=now_s,
             )

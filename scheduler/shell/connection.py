@@ -21,8 +21,8 @@ from scheduler.observe.logs import Logger, configure
 from scheduler.observe.process import ControllerMetrics
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, open_auth
-from scheduler.settings.resolved import Settings
-from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+from scheduler.settings.resolved import LeaderElection, Settings
+from scheduler.shell.leader_election import LeaderElector
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -46,7 +46,7 @@ class ConnectionOptions:
     #: The port of the command's own endpoints.
     serving: ServingOptions = NO_PORT
     #: None without leader election.
-    election: ElectionSettings | None = None
+    election: LeaderElection | None = None
     verbosity: int
     log_format: str
     #: Where the log goes; None for standard error.
@@ -108,7 +108,7 @@ async def connect(
                 KubeClient(credentials, max_connections=_LEASE_CONNECTIONS, on_request=hook)
             )
             elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
-            metrics.register_leader(election.name, lambda: elector.is_leader)
+            metrics.register_leader(election.resource_name, lambda: elector.is_leader)
         yield Connection(client, log, auth, elector)
 
 

@@ -81,7 +81,7 @@ class EnforcementReporter:
 
     def on_too_many_evictions(self, refused: ReportTooManyEvictions) -> None:
         """Report that too many pods of a namespace, or for its rules, would have to be evicted."""
-        self._metrics.on_too_many_evictions()
+        self._metrics.refusals.add()
         self._log.error(
             "Too many pods would be evicted; no evictions until there are fewer",
             namespace=refused.share.namespace,

@@ -141,7 +141,7 @@ class EnforcerDaemon(daemon.Daemon):
             _watched_kinds(options), connection, metrics, on_interrupted=self._on_interrupted, now_s=now_s
         )
         self._inbox = self._caches.inbox
-        self._recorder = EventRecorder(connection.client, now_s=now_s, on_dropped=metrics.on_event_dropped)
+        self._recorder = EventRecorder(connection.client, now_s=now_s, on_dropped=metrics.events_dropped.add)
         self._record = GraceRecord(
             connection.client, options.namespace, options.name, log=self._log, now_s=now_s
         )

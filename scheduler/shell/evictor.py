@@ -18,8 +18,9 @@ from typing import Final
 from scheduler.enforcing.instructions import EvictionResult
 from scheduler.errors import ApiError, Conflict, NotFound, Throttled
 from scheduler.kube.client import KubeClient
-from scheduler.kube.enforcer_requests import evict_pod, is_terminating
+from scheduler.kube.enforcer_requests import evict_pod
 from scheduler.kube.requests import get_pod
+from scheduler.kube.responses import decode_assignment
 from scheduler.model.pods import Pod
 
 #: Longer than the 10.5 s for which the server retries after conflicts, a wrong uid included (`EvictionsRetry`).
@@ -55,13 +56,13 @@ async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutc
     vanished = EvictionOutcome(EvictionResult.EVICTED if cause.took_effect_unknown else EvictionResult.GONE)
     try:
         body = await client.request(get_pod(pod.namespace, pod.name), timeout_s=TIMEOUT_S)
-        terminating = is_terminating(body, pod.uid)
+        found = decode_assignment(body).metadata
     except NotFound:
         return vanished
     except ApiError as error:
         return EvictionOutcome(EvictionResult.FAILED, f"{cause}; then: {error}")
-    if terminating is None:
+    if found.uid != pod.uid:
         return vanished
-    if terminating:
+    if found.deletion_timestamp is not None:
         return EvictionOutcome(EvictionResult.EVICTED)
     return EvictionOutcome(EvictionResult.FAILED, str(cause), cause.retry_after_s)

@@ -22,7 +22,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from math import ceil
 
 import msgspec
@@ -32,6 +31,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import LeaseSpec, create_lease, get_lease, micro_time, update_lease
 from scheduler.kube.responses import Lease, decode_lease
 from scheduler.observe.logs import Logger
+from scheduler.settings.resolved import LeaderElection
 
 #: A candidate reads the Lease after 0.5 to 0.9 retry periods, at random, so that candidates do not act in step and a
 #: released Lease is taken within one period. client-go waits 1 to 2.2 periods.
@@ -46,17 +46,6 @@ def unsuspended_s() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionSettings:
-    """The Lease and the durations of an election."""
-
-    namespace: str
-    name: str
-    lease_duration_s: float
-    renew_deadline_s: float
-    retry_period_s: float
-
-
 class LeaderElector:
     """
     One candidate for a Lease.
@@ -68,7 +57,7 @@ class LeaderElector:
     def __init__(
         self,
         client: KubeClient,
-        settings: ElectionSettings,
+        settings: LeaderElection,
         identity: str,
         *,
         log: Logger,
@@ -106,14 +95,14 @@ class LeaderElector:
         while not await self._try_acquire_or_renew():
             self.first_attempt_done.set()
             await self._sleep(self._retry_after_s())
-        self._log.info(0, "Became leader", lease=self._settings.name, identity=self._identity)
+        self._log.info(0, "Became leader", lease=self._settings.resource_name, identity=self._identity)
         on_elected()
         self.first_attempt_done.set()
         while True:
             await self._sleep(self._settings.retry_period_s)
             if not await self._try_acquire_or_renew() and not self.is_leader:
                 self._leads_until_s = None
-                raise LeadershipLost(f"the Lease {self._settings.name} was not renewed in time")
+                raise LeadershipLost(f"the Lease {self._settings.resource_name} was not renewed in time")
 
     def _retry_after_s(self) -> float:
         """Return the pause until the Lease is read again: at the latest when the observed Lease expires."""
@@ -149,7 +138,7 @@ class LeaderElector:
         try:
             taken = await self._acquire_or_renew(started_s)
         except ApiError as error:
-            self._log.info(1, "No answer about the Lease", lease=self._settings.name, err=str(error))
+            self._log.info(1, "No answer about the Lease", lease=self._settings.resource_name, err=str(error))
             return False
         if taken:
             self._leads_until_s = started_s + self._settings.renew_deadline_s
@@ -169,7 +158,8 @@ class LeaderElector:
         except NotFound:
             spec = self._renewed_spec(LeaseSpec())
             answer = await self._client.request(
-                create_lease(self._settings.namespace, self._settings.name, spec), timeout_s=self._timeout_s
+                create_lease(self._settings.resource_namespace, self._settings.resource_name, spec),
+                timeout_s=self._timeout_s,
             )
             self._remember(decode_lease(answer))
             return True
@@ -177,7 +167,9 @@ class LeaderElector:
         if self._is_held_by_another(read, started_s):
             if self.is_leader:
                 self._leads_until_s = None
-                raise LeadershipLost(f"{read.spec.holder_identity} holds the Lease {self._settings.name}")
+                raise LeadershipLost(
+                    f"{read.spec.holder_identity} holds the Lease {self._settings.resource_name}"
+                )
             return False
         await self._write(self._renewed_spec(read.spec), read.metadata)
         return True
@@ -206,11 +198,13 @@ class LeaderElector:
         )
 
     async def _read(self) -> Lease:
-        request = get_lease(self._settings.namespace, self._settings.name)
+        request = get_lease(self._settings.resource_namespace, self._settings.resource_name)
         return decode_lease(await self._client.request(request, timeout_s=self._timeout_s))
 
     async def _write(self, spec: LeaseSpec, metadata: msgspec.Raw) -> None:
-        request = update_lease(self._settings.namespace, self._settings.name, spec, metadata=metadata)
+        request = update_lease(
+            self._settings.resource_namespace, self._settings.resource_name, spec, metadata=metadata
+        )
         self._remember(decode_lease(await self._client.request(request, timeout_s=self._timeout_s)))
 
     def _remember(self, lease: Lease) -> None:

@@ -93,7 +93,7 @@ class ClusterPage:
     # Reports of the scheduler.
 
     def on_attempt(self, attempt: Attempted) -> None:
-        """Remember the attempt. 2 µs."""
+        """Remember the attempt. 4 µs."""
         now_s = self._now_s()
         self._feed.record(attempt, now_s - attempt.started_s, self._clock_s())
         if attempt.result == "scheduled":
@@ -188,7 +188,7 @@ class ClusterPage:
         if queued is not None and not tries_changes:
             async with self._what_if_service.turn():
                 return self._redacted(self._explainer.explain(queued), queued, may_see)
-        pod = queued.pod if queued is not None else await self._placed(namespace, name)
+        pod = await self._pod(namespace, name)
         if pod is None:
             return None
         pending = [other.pod for other in self._explainer.pending()]
@@ -198,11 +198,7 @@ class ClusterPage:
         """Return what would happen, None if the question's pod is unknown. Raises SettingsError, BusyError."""
         template = None
         if request.like is not None:
-            queued = self._explainer.find(request.like.namespace, request.like.name)
-            if queued is not None:
-                template = queued.pod
-            else:
-                template = await self._placed(request.like.namespace, request.like.name)
+            template = await self._pod(request.like.namespace, request.like.name)
             if template is None:
                 return None
         return await self._what_if_service.answer(request, template, may_see)
@@ -295,7 +291,10 @@ class ClusterPage:
     async def _record(self, identifier: str) -> RuleRecord | None:
         return (await self._surveyed()).records.get(identifier)
 
-    async def _placed(self, namespace: str, name: str) -> Pod | None:
+    async def _pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the pod, pending or placed; None if there is none."""
+        if (queued := self._explainer.find(namespace, name)) is not None:
+            return queued.pod
         pieces = _find_placed(self._state, namespace, name)
         return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
 

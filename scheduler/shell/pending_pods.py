@@ -17,7 +17,7 @@ import msgspec
 
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.formats.explanation import Document, Explanation, JsonStruct
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Attempted
 from scheduler.queueing.pod_queue import PodQueue
@@ -51,19 +51,17 @@ class PendingPod(JsonStruct, frozen=True):
     last: LastAttempt | None
 
 
-class PendingPods(JsonStruct, frozen=True, kw_only=True):
+class PendingPods(Document, frozen=True, kw_only=True):
     """The pods whose last attempt is remembered, the latest first, and the number of other pending pods."""
 
-    api_version: str = API_VERSION
     kind: str = "PendingPods"
     pods: tuple[PendingPod, ...]
     n_more: int
 
 
-class PendingExplanation(JsonStruct, frozen=True, kw_only=True):
+class PendingExplanation(Document, frozen=True, kw_only=True):
     """The explanation of one pending pod."""
 
-    api_version: str = API_VERSION
     kind: str = "PendingExplanation"
     pending: PendingPod
     explanation: Explanation

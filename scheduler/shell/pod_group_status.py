@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from scheduler.errors import ApiError, Conflict, NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import GroupCondition, Request, patch_pod_group_status, second_time
@@ -84,16 +86,9 @@ class PodGroupStatusWriter:
             observed_generation=group.generation,
         )
         others = (
-            GroupCondition(
-                one.type,
-                one.status,
-                one.reason,
-                one.message,
-                one.last_transition_time,
-                one.observed_generation,
-            )
-            for one in group.conditions
-            if one is not before
+            msgspec.convert(other, GroupCondition, from_attributes=True)
+            for other in group.conditions
+            if other is not before
         )
         return patch_pod_group_status(
             namespace=group.key.namespace,

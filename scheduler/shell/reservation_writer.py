@@ -45,10 +45,8 @@ class ReservationWriter:
     """
     Writes to the API server.
 
-    Args:
-        client: sends the requests.
-        pause: waits after the failed attempt of this number.
-        may_write: returns True while this instance may write; called before a write and after the rate limit.
+    `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
+    called before a write and after the rate limit.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ from typing import Final
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.profiles import build_profiles
-from scheduler.core.decision_annotation import DecisionRecord
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.formats.explanation import Explanation
@@ -74,9 +73,7 @@ class WhatIfService:
         finally:
             self._n_waiting -= 1
 
-    async def explain(
-        self, pod: Pod, pending_pods: Sequence[Pod], recorded: DecisionRecord | None = None
-    ) -> Explanation:
+    async def explain(self, pod: Pod, pending_pods: Sequence[Pod]) -> Explanation:
         """Return the explanation of the pod with the changes that would help. Raises BusyError."""
         name = self._profile_name(pod)
         async with self.turn():
@@ -86,7 +83,6 @@ class WhatIfService:
                 new_profile=lambda view: build_profiles(self._settings, view)[name],
                 rng=random.Random(_SEED),
                 pending_pods=pending_pods,
-                recorded=recorded,
                 notes=() if name == pod.scheduler_name else (f"explained with profile {name}",),
                 owns_state=True,
                 now_s=self._now_s(),

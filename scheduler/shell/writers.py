@@ -47,7 +47,7 @@ class Writers:
         self._inbox, self._metrics = inbox, metrics
         self.limit = BindLimit(now_s=now_s)
         self.recorder = EventRecorder(
-            client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.on_event_dropped
+            client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add
         )
         self._autoscalers = AutoscalerEvents(client, inbox, log=self._log, leads=leads)
         self._binder = Binder(
@@ -128,5 +128,5 @@ class Writers:
         )
 
     def _on_unreadable_bind(self, pod: str, cause: str) -> None:
-        self._metrics.on_unreadable_bind()
+        self._metrics.unreadable_binds.add()
         self._log.error("No right to read a pod whose bind was not answered", pod=pod, err=cause)

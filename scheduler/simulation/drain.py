@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct, PodRef, Pods
+from scheduler.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -74,7 +74,7 @@ class StayingPods(JsonStruct, frozen=True):
     pods: Pods
 
 
-class Drain(JsonStruct, frozen=True, kw_only=True):
+class Drain(Document, frozen=True, kw_only=True):
     """
     The result of `simulate --drain` and `--without-zone`; `-o json` prints it.
 
@@ -82,7 +82,6 @@ class Drain(JsonStruct, frozen=True, kw_only=True):
     the first pod that finds no place; null if there is none.
     """
 
-    api_version: str = API_VERSION
     kind: str = "Drain"
     nodes: tuple[str, ...]
     #: The zone that is gone; empty for a drain.

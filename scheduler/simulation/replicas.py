@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
-from scheduler.formats.explanation import API_VERSION, Explanation, JsonStruct
+from scheduler.formats.explanation import Document, Explanation, JsonStruct
 from scheduler.model.pods import Pod
 from scheduler.model.terms import ZONE_KEY
 from scheduler.simulation.world import GROUP_REPORT_S, Eviction, World
@@ -55,7 +55,7 @@ class Victim(JsonStruct, frozen=True):
     budget: str
 
 
-class Simulation(JsonStruct, frozen=True, kw_only=True):
+class Simulation(Document, frozen=True, kw_only=True):
     """
     The result for one manifest; `-o json` prints a list of these.
 
@@ -65,7 +65,6 @@ class Simulation(JsonStruct, frozen=True, kw_only=True):
     group, and without a group that fits.
     """
 
-    api_version: str = API_VERSION
     kind: str = "Simulation"
     manifest_kind: str
     namespace: str

@@ -106,13 +106,10 @@ class World:
         semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         """
-        Args:
-            state: the cluster, which from now on only this world changes.
-            profiles: of the state, by schedulerName.
-            rng: chooses among equally good nodes.
-            queue: for these profiles; by default one with the usual backoffs.
-            now_s: on the clock by which the state's kubelet refusals end.
-            semantics: of the version of Kubernetes whose decisions these are.
+        From now on only this world changes `state`.
+
+        `profiles`: of the state, by schedulerName. `queue`: for them; by default one with the usual backoffs. `now_s`:
+        on the clock by which the state's kubelet refusals end.
         """
         self.state = state
         self.profiles = profiles

@@ -38,12 +38,12 @@ from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_l
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule
-from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.nominated_pods import NominatedPods
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.pod_columns import PodColumns
 from scheduler.state.pod_groups import PodGroups
+from scheduler.state.sparse_dicts import discard_entry
 from scheduler.state.volumes import Volumes
 from scheduler.state.workloads import Workloads
 
@@ -76,7 +76,7 @@ _COUNTED: Final = frozenset(
     }
 )
 #: What a copy computes when it is needed, and how it was configured.
-_DERIVED: Final = frozenset({"log", "derived", "masks", "counts", "_usage_by_spec", "_options"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
 
 
 class ClusterState:
@@ -98,7 +98,6 @@ class ClusterState:
         self.log = ChangeLog()
         self.derived = DerivedValues(self.log, max_derived_bytes)
         self.nodes = NodeTable(self.log)
-        self.masks = NodeMasks(self.nodes, self.derived)
         self.label_sets = LabelSets()
         self.terms = ExistingTerms(self.label_sets, exempt_namespaces, annotating, is_read=decides)
         self.pods = PodColumns()
@@ -442,10 +441,7 @@ class ClusterState:
     def _uncount(self, placed: PlacedPod) -> None:
         uid, row, live = placed.pod.uid, placed.row, not placed.pod.terminating
         del self.placed[uid]
-        on_row = self._on_row[row]
-        del on_row[uid]
-        if not on_row:
-            del self._on_row[row]
+        discard_entry(self._on_row, row, uid)
         self.terms.remove(placed.terms, row)
         spec = placed.pod.spec
         if spec.disks or spec.claim_volumes:

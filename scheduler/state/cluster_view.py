@@ -18,7 +18,6 @@ from scheduler.model.disks import Disk
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.change_log import Change
@@ -28,7 +27,7 @@ from scheduler.state.counts import Domains, PodCounts, TermSums
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
-from scheduler.state.node_masks import HARD_EFFECTS
+from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.pod_columns import PodsByRow
 from scheduler.state.topology_rows import TopologyRows
@@ -61,10 +60,11 @@ class _ImageScores:
         return self.scores.nbytes
 
 
-class ClusterView:
+class ClusterView(NodeMasks):
     """The read-only state. Arrays have one entry per node row unless they say otherwise; dead rows hold no node."""
 
     def __init__(self, state: ClusterState) -> None:
+        super().__init__(state.nodes, state.derived)
         self._state = state
 
     # Nodes.
@@ -96,31 +96,6 @@ class ClusterView:
     def column(self, key: str) -> LabelColumn:
         """Return a node label as a column."""
         return self._state.nodes.column(key)
-
-    def matching(self, rule: RequiredNodeAffinity) -> Mask:
-        """Return the rows whose node satisfies nodeSelector and required node affinity."""
-        return self._state.masks.matching(rule)
-
-    def matching_term(self, term: NodeTerm) -> Mask:
-        """Return the rows whose node matches one node selector term."""
-        return self._state.masks.matching_term(term)
-
-    def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Return the rows whose taints of these effects are all tolerated."""
-        return self._state.masks.tolerated(tolerations, effects)
-
-    def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
-        """Return how many taints of these effects are not tolerated on each row."""
-        return self._state.masks.n_untolerated_taints(tolerations, effects)
-
-    def eligible(
-        self,
-        keys: tuple[str, ...],
-        rule: RequiredNodeAffinity | None = None,
-        tolerations: tuple[Toleration, ...] | None = None,
-    ) -> Mask:
-        """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
-        return self._state.masks.eligible(keys, rule, tolerations)
 
     def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
         """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
@@ -287,12 +262,12 @@ class ClusterView:
 
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""
-        nodes, masks = self._state.nodes, self._state.masks
-        return self._state.derived.get("topology rows", lambda: TopologyRows(nodes, masks))
+        return self._state.derived.get("topology rows", lambda: TopologyRows(self.nodes, self))
 
     def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        rows = (self.nodes.row_by_name[name] for name in self.volumes.users(claim.key))
+        row_by_name, volumes = self._state.nodes.row_by_name, self._state.volumes
+        rows = (row_by_name[name] for name in volumes.users(claim.key))
         return any(
             placed.pod.namespace == claim.namespace and claim.name in placed.pod.spec.claims
             for row in rows
@@ -302,7 +277,7 @@ class ClusterView:
 
     def volume_room(self, driver: str) -> Amounts:
         """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        nodes, volumes = self.nodes, self.volumes
+        nodes, volumes = self._state.nodes, self._state.volumes
 
         def compute(where: RowIndex) -> Amounts | int:
             # Looked up each time: the maps of a driver come and go with its first and last volume.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
+from scheduler.state.id_sets import Interned
 
 #: Domain id of a node that lacks the label; domains start at 1. Amounts have an entry for it too, so that looking up
 #: every row needs no mask.
@@ -56,14 +56,9 @@ class LabelColumn:
         self.key = key
         #: intp, shape (capacity,). ABSENT where the row has no live node or the node lacks the label.
         self.ids: Rows = np.zeros(capacity, dtype=np.intp)
+        self._values: Interned[str] = Interned(first=ABSENT + 1)
         #: Domain id of each value in use; ids of values that no node has any more are reused.
-        self.id_by_value: dict[str, int] = {}
-        #: Nodes per domain id; index 0 is not used.
-        self._n_nodes_by_id: list[int] = [0]
-        self._free: list[int] = []
-        self._value_by_id: list[str] = [""]
-        #: Values that several nodes have.
-        self._n_shared = 0
+        self.id_by_value: Mapping[str, int] = self._values.ids
         #: Nodes that have the label.
         self.n_labelled = 0
 
@@ -71,24 +66,20 @@ class LabelColumn:
     def of(cls, key: str, values: Sequence[str | None], capacity: int) -> LabelColumn:
         """Return the column of rows that have these values, None for a row without the label. 1 ms at 5,000 rows."""
         column = cls(key, capacity)
-        members = Counter(value for value in values if value is not None)
-        ids = column.id_by_value = {value: domain for domain, value in enumerate(members, ABSENT + 1)}
-        column.ids[: len(values)] = [ABSENT if value is None else ids[value] for value in values]
-        column._n_nodes_by_id += members.values()
-        column._value_by_id += members
-        column._n_shared = sum(n > 1 for n in members.values())
-        column.n_labelled = members.total()
+        add = column._values.add
+        column.ids[: len(values)] = [ABSENT if value is None else add(value)[0] for value in values]
+        column.n_labelled = int(np.count_nonzero(column.ids))
         return column
 
     @property
     def n_ids(self) -> int:
         """One more than the highest domain id: the length of arrays indexed by domain."""
-        return len(self._n_nodes_by_id)
+        return self._values.n_ids
 
     @property
     def is_unique(self) -> bool:
         """Whether no two nodes share a value, as with the hostname: each domain is then one node."""
-        return self._n_shared == 0
+        return self.n_labelled == self.n_domains
 
     @property
     def n_domains(self) -> int:
@@ -97,40 +88,18 @@ class LabelColumn:
 
     def value_of(self, domain_id: int) -> str:
         """Return the label value of a domain."""
-        return self._value_by_id[domain_id]
+        return self._values.value_of(domain_id)
 
     def set(self, row: int, value: str | None) -> None:
         """Set the row's value; None if it lacks the label. O(1)."""
         if row >= len(self.ids):
             self.ids = grown(self.ids, max(row + 1, 2 * len(self.ids)), ABSENT)
-        old = int(self.ids[row])
-        new = self.id_by_value.get(value, ABSENT) if value is not None else ABSENT
-        if old == new and (value is None or new != ABSENT):
-            return
-        if value is not None and new == ABSENT:
-            new = self._add_domain(value)
+        old = self.ids.item(row)
+        new = ABSENT if value is None else self._values.add(value)[0]
         self.ids[row] = new
         self.n_labelled += (new != ABSENT) - (old != ABSENT)
-        if new != ABSENT:
-            self._n_nodes_by_id[new] += 1
-            self._n_shared += self._n_nodes_by_id[new] == 2
         if old != ABSENT:
-            self._n_nodes_by_id[old] -= 1
-            self._n_shared -= self._n_nodes_by_id[old] == 1
-            if self._n_nodes_by_id[old] == 0:
-                del self.id_by_value[self._value_by_id[old]]
-                self._free.append(old)
-
-    def _add_domain(self, value: str) -> int:
-        if self._free:
-            domain = self._free.pop()
-            self._value_by_id[domain] = value
-        else:
-            domain = len(self._n_nodes_by_id)
-            self._n_nodes_by_id.append(0)
-            self._value_by_id.append(value)
-        self.id_by_value[value] = domain
-        return domain
+            self._values.remove(old)
 
     def per_domain(self, amounts: Amounts | Counts | Mask) -> PerDomain:
         """

@@ -7,6 +7,7 @@ from typing import Final
 
 from scheduler.model.disks import RESTRICTED, Disk, disks_conflict
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.sparse_dicts import add_count
 
 _NONE: Final[Mapping[Disk, Mapping[int, int]]] = {}
 
@@ -26,8 +27,7 @@ class MountedDisks:
                 mounted = self._by_key.get(key)
                 if mounted is None:
                     mounted = self._by_key[key] = {}
-                rows = mounted.setdefault(disk, {})
-                rows[row] = rows.get(row, 0) + 1
+                add_count(mounted.setdefault(disk, {}), row, 1)
 
     def remove(self, row: int, disks: Iterable[Disk]) -> None:
         """Take back the disks of a pod that left the row."""
@@ -36,9 +36,7 @@ class MountedDisks:
                 key = _key(disk)
                 mounted = self._by_key[key]
                 rows = mounted[disk]
-                rows[row] -= 1
-                if not rows[row]:
-                    del rows[row]
+                add_count(rows, row, -1)
                 if not rows:
                     del mounted[disk]
                 if not mounted:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.state.sparse_dicts import discard_entry
 
 _NONE: Final[Mapping[str, DisruptionBudget]] = {}
 
@@ -36,10 +37,9 @@ class DisruptionBudgets:
 
     def remove(self, key: str) -> None:
         """Forget the budget, if it is known."""
-        namespace, _, name = key.partition("/")
-        budgets = self._by_namespace.get(namespace, {})
-        if budgets.pop(name, None) is not None and not budgets:
-            del self._by_namespace[namespace]
+        if self.get(key) is not None:
+            namespace, _, name = key.partition("/")
+            discard_entry(self._by_namespace, namespace, name)
 
     def within(self, namespace: str) -> Collection[DisruptionBudget]:
         """Return the budgets of the namespace."""

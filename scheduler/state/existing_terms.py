@@ -21,6 +21,7 @@ from scheduler.model.terms import AffinityTerm, TermList, usable
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule
+from scheduler.state.sparse_dicts import add_count, discard_entry
 from scheduler.state.term_table import TermTable
 
 
@@ -77,14 +78,6 @@ class ExistingPodTerm:
     def is_limiting(self) -> bool:
         """Whether it is anti-affinity with maxPodsPerDomain above 1."""
         return self.key.max_pods > 1
-
-    def add(self, row: int, delta: int) -> None:
-        """Add `delta` to the number of declaring pods on the row. O(1)."""
-        count = self.pods_by_row.get(row, 0) + delta
-        if count:
-            self.pods_by_row[row] = count
-        else:
-            del self.pods_by_row[row]
 
 
 _ByAnchor = dict[Hashable, dict[ExistingPodTerm, None]]
@@ -149,7 +142,7 @@ class ExistingTerms:
             if not has_limits(spec):
                 self._by_spec[spec] = declared
         for term in declared:
-            term.add(row, 1)
+            add_count(term.pods_by_row, row, 1)
         self._declare(declared, row, 1)
         return declared
 
@@ -161,7 +154,7 @@ class ExistingTerms:
         """Subtract a pod that declared these terms and left the row."""
         self._declare(declared, row, -1)
         for term in declared:
-            term.add(row, -1)
+            add_count(term.pods_by_row, row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
                 self._drop(term)
 
@@ -294,10 +287,7 @@ class ExistingTerms:
             self._table.remove(term.number)
         by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
         for anchor in _anchors(term.key.matcher):
-            terms = by_anchor[anchor]
-            del terms[term]
-            if not terms:
-                del by_anchor[anchor]
+            discard_entry(by_anchor, anchor, term)
 
     def _effect(self, key: TermKey) -> int:
         what = (key.kind, key.weight, key.by_annotation)

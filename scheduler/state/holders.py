@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.sparse_dicts import add_count
 
 _NO_HOLDERS: Final[Mapping[str, int]] = {}
 
@@ -28,8 +29,7 @@ class Holders:
             return True
         if isinstance(held, str):
             held = self._by_key[key] = {held: 1}
-        held[holder] = held.get(holder, 0) + 1
-        return held[holder] == 1
+        return add_count(held, holder, 1) == 1
 
     def discard(self, key: str, holder: str) -> bool:
         """Count one less. Returns whether the holder does not hold the key any more."""
@@ -37,10 +37,8 @@ class Holders:
         if isinstance(held, str):
             del self._by_key[key]
             return True
-        held[holder] -= 1
-        if held[holder]:
+        if add_count(held, holder, -1):
             return False
-        del held[holder]
         if not held:
             del self._by_key[key]
         return True

@@ -20,11 +20,12 @@ _NONE: Final[Rows] = np.zeros(0, dtype=np.intp)
 class Interned(Generic[T]):
     """Gives each distinct value in use an id; an id is reused after its value was removed as often as it was added."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
+        """`first`: the lowest id that a value gets."""
         self._id_by_value: dict[T, int] = {}
-        self._value_by_id: list[T | None] = []
+        self._value_by_id: list[T | None] = [None] * first
         # Arrays: thousands of int objects among the values would keep the memory of freed values from being given back.
-        self._n_uses = array("i")
+        self._n_uses = array("i", [0] * first)
         self._free = array("i")
 
     @property
@@ -36,6 +37,10 @@ class Interned(Generic[T]):
     def ids(self) -> dict[T, int]:
         """The id of each value in use, not to be written to."""
         return self._id_by_value
+
+    def value_of(self, number: int) -> T:
+        """Return the value in use that has the id."""
+        return cast("T", self._value_by_id[number])
 
     def add(self, value: T) -> tuple[int, bool]:
         """Return the id of the value, and whether it is new. O(1)."""

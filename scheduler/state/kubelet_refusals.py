@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.model.pods import PodSpec
+from scheduler.state.sparse_dicts import discard_entry
 
 #: Seconds that a first refusal excludes the node for; each further one doubles them up to `LONGEST_S`.
 FIRST_S: Final = 5.0
@@ -133,10 +134,7 @@ class KubeletRefusals:
 
     def _end(self, spec: PodSpec, node_name: str) -> None:
         self.version += 1
-        nodes = self._excluded[spec]
-        del nodes[node_name]
-        if not nodes:
-            del self._excluded[spec]
+        discard_entry(self._excluded, spec, node_name)
 
     def _set_next(self) -> None:
         self._next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)

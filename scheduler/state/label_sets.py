@@ -6,18 +6,16 @@ Pods are counted by label set, so that a selector is evaluated once per label se
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
 from scheduler.state.arrays import Mask
 from scheduler.state.matching import NamespaceRule, PodMatcher
+from scheduler.state.sparse_dicts import discard_member
 from scheduler.syntax.selectors import Requirement
-
-_K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V", bound=Hashable)
 
 #: Sweeps that a label set survives unused.
 _UNUSED_SWEEPS: Final = 2
@@ -171,18 +169,10 @@ class LabelSets:
         self._free_numbers.append(label_set.number)
         del self.by_number[label_set.number]
         for pair in label_set.labels.items():
-            discard(self._by_pair, pair, label_set)
-            discard(self._by_key, pair[0], label_set)
-        discard(self._by_namespace, label_set.namespace, label_set)
+            discard_member(self._by_pair, pair, label_set)
+            discard_member(self._by_key, pair[0], label_set)
+        discard_member(self._by_namespace, label_set.namespace, label_set)
 
 
 def _key(namespace: str, labels: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
     return namespace, frozenset(labels.items())
-
-
-def discard(sets: dict[_K, set[_V]], key: _K, member: _V) -> None:
-    """Remove the member from the key's set, and the set if it is empty then."""
-    members = sets[key]
-    members.discard(member)
-    if not members:
-        del sets[key]

@@ -76,16 +76,15 @@ class NodeMasks:
         """Return how many taints of these effects on each row are not tolerated: int64 array of shape (n_rows,)."""
 
         def compute() -> Amounts:
-            per_set = [len(untolerated(taints, tolerations, effects)) for taints in self._nodes.taint_sets]
-            return np.array(per_set, dtype=np.int64)[self._nodes.taint_set]
+            return self._nodes.per_taints(lambda taints: len(untolerated(taints, tolerations, effects)))
 
         return self._derived.get(("n_untolerated_taints", tolerations, effects), compute)
 
     def eligible(
         self,
         keys: tuple[str, ...],
-        rule: RequiredNodeAffinity | None,
-        tolerations: tuple[Toleration, ...] | None,
+        rule: RequiredNodeAffinity | None = None,
+        tolerations: tuple[Toleration, ...] | None = None,
     ) -> Mask:
         """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,8 @@ from scheduler.model.terms import Taint
 from scheduler.state.arrays import Amount, Amounts, Counts, Mask, RowIndex, Rows, amount_at, grown, wrapped
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.columns import LabelColumn
+from scheduler.state.id_sets import Interned
+from scheduler.state.sparse_dicts import add_count
 
 _FIRST_CAPACITY: Final = 64
 
@@ -24,8 +26,8 @@ _N_PLAIN: Final = 4
 #: 64 TiB: smaller amounts can be added up over a node's pods and multiplied by 100 without exceeding 2**63.
 _CANNOT_WRAP: Final = 1 << 46
 
-#: Unused taint lists are dropped once there are more than two lists per node and this many besides.
-_SPARE_TAINT_SETS: Final = 64
+#: The id of an empty list of taints.
+_NO_TAINTS: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,7 @@ class NodeTable:
         self._resource_id: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
         #: Requests for resources without a column, by row: pods may name resources that no node has.
         self._requested_unavailable: dict[str, dict[int, int]] = {}
-        #: Distinct taint lists by id; id 0 is the empty one.
-        self.taint_sets: list[tuple[Taint, ...]] = [()]
-        self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
+        self._taint_ids: Interned[tuple[Taint, ...]] = Interned(first=_NO_TAINTS + 1)
         #: Columns of label keys that a live node has, made when first asked for.
         self._columns: dict[str, LabelColumn] = {}
         #: The one column of all other keys: pods may name topology keys that no node has.
@@ -111,8 +111,16 @@ class NodeTable:
 
     @property
     def taint_set(self) -> Rows:
-        """Per row the id of its node's taint list in `taint_sets`."""
+        """Per row the id of its node's list of taints; equal lists share an id."""
         return self._taint_set[: self.n_rows]
+
+    def per_taints(self, compute: Callable[[tuple[Taint, ...]], int]) -> Amounts:
+        """Return for each row what `compute` returns of its node's taints; it is called once for equal lists."""
+        by_id = np.zeros(self._taint_ids.n_ids, dtype=np.int64)
+        by_id[_NO_TAINTS] = compute(())
+        for taints, number in self._taint_ids.ids.items():
+            by_id[number] = compute(taints)
+        return by_id[self.taint_set]
 
     @property
     def pod_count(self) -> Counts:
@@ -215,7 +223,7 @@ class NodeTable:
         if old is None or old.labels != node.labels:
             self._relabel(row, old.labels if old else {}, node.labels)
         if old is None or (old.taints, old.unschedulable) != (node.taints, node.unschedulable):
-            self._taint_set[row] = self._taint_id(node.taints)
+            self._set_taints(row, node.taints)
             self._unschedulable[row] = node.unschedulable
             self._log.restart(row)
         if old is not None and old.annotations != node.annotations:
@@ -240,7 +248,7 @@ class NodeTable:
         self.nodes[row] = None
         self._alive[row] = False
         self._unschedulable[row] = False
-        self._taint_set[row] = 0
+        self._set_taints(row, ())
         self._allocatable[:, row] = 0
         self.n_live -= 1
         self._relabel(row, old.labels if old else {}, {})
@@ -273,8 +281,7 @@ class NodeTable:
             self._request(resource, row, amount, sign=1)
             self._note_size(amount)
         for port in usage.host_ports:
-            held = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
-            held[port.ip] = held.get(port.ip, 0) + 1
+            add_count(self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {}), port.ip, 1)
 
     def remove_usage(self, row: int, usage: Usage) -> None:
         """
@@ -293,9 +300,7 @@ class NodeTable:
         for port in usage.host_ports:
             rows = self.ports[port.protocol, port.port]
             held = rows[row]
-            held[port.ip] -= 1
-            if not held[port.ip]:
-                del held[port.ip]
+            add_count(held, port.ip, -1)
             if not held:
                 del rows[row]
             if not rows:
@@ -318,36 +323,18 @@ class NodeTable:
         """Update columns and label counts. O(labels + columns)."""
         self._log.restart(row)
         for key in new.keys() - old.keys():
-            self._n_by_label[key] = self._n_by_label.get(key, 0) + 1
+            add_count(self._n_by_label, key, 1)
         for key, column in self._columns.items():
             column.set(row, new.get(key))
         for key in old.keys() - new.keys():
-            self._n_by_label[key] -= 1
-            if not self._n_by_label[key]:
-                del self._n_by_label[key]
+            if not add_count(self._n_by_label, key, -1):
                 self._columns.pop(key, None)
 
-    def _taint_id(self, taints: tuple[Taint, ...]) -> int:
-        taint_id = self._taint_set_id.get(taints)
-        if taint_id is None:
-            if len(self.taint_sets) > 2 * self.n_live + _SPARE_TAINT_SETS:
-                self._renumber_taint_sets()
-            taint_id = len(self.taint_sets)
-            self._taint_set_id[taints] = taint_id
-            self.taint_sets.append(taints)
-        return taint_id
-
-    def _renumber_taint_sets(self) -> None:
-        """Drop lists that no node has: taints of autoscalers contain a time, so their lists never come back."""
-        self.taint_sets = [()]
-        self._taint_set_id = {(): 0}
-        for row, node in enumerate(self.nodes):
-            if node is not None:
-                taints = node.taints
-                if taints not in self._taint_set_id:
-                    self._taint_set_id[taints] = len(self.taint_sets)
-                    self.taint_sets.append(taints)
-                self._taint_set[row] = self._taint_set_id[taints]
+    def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
+        old = self._taint_set.item(row)
+        self._taint_set[row] = self._taint_ids.add(taints)[0] if taints else _NO_TAINTS
+        if old != _NO_TAINTS:
+            self._taint_ids.remove(old)
 
     def sweep(self) -> None:
         """Drop the columns of resources that no node has. O(resources * rows)."""

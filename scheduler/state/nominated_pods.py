@@ -13,6 +13,7 @@ from typing import Final
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Rows
 from scheduler.state.pod_columns import PodColumns
+from scheduler.state.sparse_dicts import discard_entry
 
 _NONE: Final[Mapping[str, Pod]] = {}
 
@@ -52,10 +53,7 @@ class NominatedPods:
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
             self._columns.remove(self._slot_of.pop(uid))
-            on_node = self._by_node[node_name]
-            del on_node[uid]
-            if not on_node:
-                del self._by_node[node_name]
+            discard_entry(self._by_node, node_name, uid)
 
     def node_of(self, uid: str) -> str:
         """Return the node that the pod is nominated to, empty without a nomination."""

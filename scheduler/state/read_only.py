@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler.model.pods import PodSpec
-from scheduler.model.terms import NodeTerm, RequiredNodeAffinity, Toleration
-from scheduler.model.volumes import PersistentVolumeClaim
-from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Scores
+from scheduler.state.arrays import Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
-from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import PodMatcher
-from scheduler.state.node_masks import HARD_EFFECTS
 from scheduler.state.read_only_views import (
     NodeColumns,
     NodeView,
@@ -38,6 +35,7 @@ from scheduler.state.read_only_views import (
 from scheduler.state.topology_rows import TopologyRows
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_Parameters = ParamSpec("_Parameters")
 
 
 class OutOfTreeKey(NamedTuple):
@@ -48,6 +46,20 @@ class OutOfTreeKey(NamedTuple):
 
     owner: Hashable
     key: Hashable
+
+
+def _guarded(
+    method: Callable[Concatenate[ClusterView, _Parameters], npt.NDArray[_Scalar]],
+) -> Callable[Concatenate[ClusterView, _Parameters], npt.NDArray[_Scalar]]:
+    """Return a method with the same array, which cannot be written to."""
+
+    @wraps(method)
+    def guarded(
+        view: ClusterView, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> npt.NDArray[_Scalar]:
+        return read_only(method(view, *args, **kwargs))
+
+    return guarded
 
 
 class ReadOnlyClusterView(ClusterView):
@@ -89,30 +101,12 @@ class ReadOnlyClusterView(ClusterView):
         """Return a node label as a column."""
         return ReadOnlyColumn(super().column(key))
 
-    def matching(self, rule: RequiredNodeAffinity) -> Mask:
-        """Return the rows whose node satisfies nodeSelector and required node affinity."""
-        return read_only(super().matching(rule))
-
-    def matching_term(self, term: NodeTerm) -> Mask:
-        """Return the rows whose node matches one node selector term."""
-        return read_only(super().matching_term(term))
-
-    def tolerated(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...] = HARD_EFFECTS) -> Mask:
-        """Return the rows whose taints of these effects are all tolerated."""
-        return read_only(super().tolerated(tolerations, effects))
-
-    def n_untolerated_taints(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Amounts:
-        """Return how many taints of these effects are not tolerated on each row."""
-        return read_only(super().n_untolerated_taints(tolerations, effects))
-
-    def eligible(
-        self,
-        keys: tuple[str, ...],
-        rule: RequiredNodeAffinity | None = None,
-        tolerations: tuple[Toleration, ...] | None = None,
-    ) -> Mask:
-        """Return the live nodes that have every label of `keys`, match the rule, and have no untolerated taint."""
-        return read_only(super().eligible(keys, rule, tolerations))
+    matching = _guarded(ClusterView.matching)
+    matching_term = _guarded(ClusterView.matching_term)
+    tolerated = _guarded(ClusterView.tolerated)
+    n_untolerated_taints = _guarded(ClusterView.n_untolerated_taints)
+    eligible = _guarded(ClusterView.eligible)
+    satisfying = _guarded(ClusterView.satisfying)
 
     # Pods.
 
@@ -129,13 +123,8 @@ class ReadOnlyClusterView(ClusterView):
         counts = super().selected(matcher)
         return read_only_amounts(counts.per_domain(Domains(self._state.nodes.column(key))))
 
-    def declaring(self, term: ExistingPodTerm) -> Counts:
-        """Return the number of pods per row that declare the term."""
-        return read_only(super().declaring(term))
-
-    def has_lower(self, priority: int) -> Mask:
-        """Return the rows with a pod of a lower priority. O(pods)."""
-        return read_only(super().has_lower(priority))
+    declaring = _guarded(ClusterView.declaring)
+    has_lower = _guarded(ClusterView.has_lower)
 
     def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
         """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
@@ -156,19 +145,11 @@ class ReadOnlyClusterView(ClusterView):
         """The volumes, claims and classes of the kinds that the plugin names in `storage_kinds`."""
         return VolumesView(self._state.volumes)
 
-    def is_claim_used(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether a pod on a live node names the claim. O(pods on the nodes with pods that use it)."""
-        return ClusterView(self._state).is_claim_used(claim)
-
     def topology_rows(self) -> TopologyRows:
         """Refused to out-of-tree plugins: the rows are kept for all volumes."""
         raise AttributeError("topology_rows is not part of the plugin contract; use matching_term")
 
     # Arrays that plugins compute, cached.
-
-    def volume_room(self, driver: str) -> Amounts:
-        """Return how many more volumes of the CSI driver each row can attach; `UNLIMITED` without a limit."""
-        return read_only(ClusterView(self._state).volume_room(driver))
 
     def per_row(
         self,

@@ -6,15 +6,14 @@ A pod without volumes costs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from scheduler.model import disks
 from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
-    ClaimReference,
     CsiDriver,
     CsiNode,
     CsiStorageCapacity,
@@ -33,6 +32,7 @@ from scheduler.state.free_volumes import FreeVolumes
 from scheduler.state.holders import Holders
 from scheduler.state.node_table import NodeTable
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.sparse_dicts import discard_entry
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _NO_CAPACITIES: Final[Mapping[str, CsiStorageCapacity]] = {}
@@ -48,15 +48,23 @@ class Volumes:
         self._claims: PartitionedDict[PersistentVolumeClaim] = PartitionedDict()
         self._volumes: PartitionedDict[PersistentVolume] = PartitionedDict()
         self._classes: dict[str, StorageClass] = {}
-        self._csi_nodes: dict[str, CsiNode] = {}
         self._csi_drivers: dict[str, CsiDriver] = {}
-        #: By class, then by namespace and name.
-        self._capacities: dict[str, dict[str, CsiStorageCapacity]] = {}
-        self._class_of_capacity: dict[str, str] = {}
         self._attachments: PartitionedDict[VolumeAttachment] = PartitionedDict()
-        #: Volume name -> claims that name it and that it does not name.
+        #: By kind its objects by key, in the order in which a copy takes them over.
+        self._by_kind: Mapping[StorageKind, PartitionedDict[Any] | dict[str, Any]] = {
+            StorageKind.CLAIM: self._claims,
+            StorageKind.VOLUME: self._volumes,
+            StorageKind.CLASS: self._classes,
+            StorageKind.CSI_NODE: {},
+            StorageKind.CSI_DRIVER: self._csi_drivers,
+            StorageKind.CAPACITY: {},
+            StorageKind.ATTACHMENT: self._attachments,
+        }
+        #: By class, then by namespace and name.
+        self._capacities_of: dict[str, dict[str, CsiStorageCapacity]] = {}
+        #: Volume name -> claims that name it.
         self._naming_claims = Holders()
-        #: Claim -> volumes that were made for it or promised to it, but for the one that it names too.
+        #: Claim -> volumes that were made for it or promised to it.
         self._promised = Holders()
         #: Volume name -> its attachments.
         self._attachments_of = Holders()
@@ -95,18 +103,11 @@ class Volumes:
 
     def capacities(self, class_name: str) -> Collection[CsiStorageCapacity]:
         """Return the capacities for volumes of the class."""
-        return self._capacities.get(class_name, _NO_CAPACITIES).values()
+        return self._capacities_of.get(class_name, _NO_CAPACITIES).values()
 
     def promised_to(self, claim_key: str) -> Collection[str]:
         """Return the names of volumes that refer to the claim."""
-        names = self._promised.of(claim_key).keys()
-        claim = self._claims.get(claim_key)
-        volume = self._volumes.get(claim.volume_name) if claim is not None and claim.volume_name else None
-        return (
-            names
-            if claim is None or volume is None or not _are_joined(claim, volume)
-            else {*names, volume.key}
-        )
+        return self._promised.of(claim_key).keys()
 
     def users(self, claim_key: str) -> Collection[str]:
         """Return the names of nodes with pods that use the claim."""
@@ -153,21 +154,7 @@ class Volumes:
 
     def get(self, kind: StorageKind, key: str) -> StorageObject | None:
         """Return the object, None if it is not known."""
-        match kind:
-            case StorageKind.CLAIM:
-                return self._claims.get(key)
-            case StorageKind.VOLUME:
-                return self._volumes.get(key)
-            case StorageKind.CLASS:
-                return self._classes.get(key)
-            case StorageKind.CSI_NODE:
-                return self._csi_nodes.get(key)
-            case StorageKind.CSI_DRIVER:
-                return self._csi_drivers.get(key)
-            case StorageKind.CAPACITY:
-                return self._capacities.get(self._class_of_capacity.get(key, ""), _NO_CAPACITIES).get(key)
-            case StorageKind.ATTACHMENT:
-                return self._attachments.get(key)
+        return self._by_kind[kind].get(key)
 
     def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
         """Return the object as watches show it, whatever is assumed of it; None if it is not known."""
@@ -183,14 +170,14 @@ class Volumes:
             # The claim's own text, which is kept anyway.
             self._users.add(key if claim is None else claim.key, node_name)
         for attached in self.attached_by(pod):
-            self.attached.use(attached, node_name)
+            self.attached.add(self.attached.by_pods, attached, node_name)
 
     def remove_pod(self, pod: Pod, node_name: str) -> None:
         """Take back the volumes of a pod that left the node."""
         for claim_volume in pod.spec.claim_volumes:
             self._users.discard(f"{pod.namespace}/{claim_volume.claim_name(pod.name)}", node_name)
         for attached in self.attached_by(pod):
-            self.attached.disuse(attached, node_name)
+            self.attached.discard(self.attached.by_pods, attached, node_name)
 
     def upsert(self, obj: StorageObject) -> None:
         """Take over the object. O(1), and O(pods that use it)."""
@@ -221,153 +208,87 @@ class Volumes:
             self._set(new.kind, new.key, new)
 
     def _set(self, kind: StorageKind, key: str, new: StorageObject | None) -> None:
+        """Keep the new object instead of the known one, and count claims in their present state."""
+        objects = self._by_kind[kind]
+        before = self._in_use(self._claims_counted_by(kind, key, new))
+        self._unlink(objects.get(key))
+        if new is None:
+            del objects[key]
+        else:
+            objects[key] = new
+            self._link(new)
+        self._recount(before)
+
+    def _claims_counted_by(self, kind: StorageKind, key: str, new: StorageObject | None) -> Iterable[str]:
+        """Return the claims that limits may count otherwise once the object is `new`."""
         match kind:
             case StorageKind.CLAIM:
-                self._set_claim(key, new if isinstance(new, PersistentVolumeClaim) else None)
+                return (key,)
             case StorageKind.VOLUME:
-                self._set_volume(key, new if isinstance(new, PersistentVolume) else None)
+                return self._naming_claims.of(key)
             case StorageKind.CLASS:
-                self._set_class(key, new if isinstance(new, StorageClass) else None)
-            case StorageKind.CSI_NODE:
-                self._set_csi_node(key, new if isinstance(new, CsiNode) else None)
-            case StorageKind.CSI_DRIVER:
-                self._csi_drivers.pop(key, None)
-                if isinstance(new, CsiDriver):
-                    self._csi_drivers[key] = new
-            case StorageKind.CAPACITY:
-                self._set_capacity(key, new if isinstance(new, CsiStorageCapacity) else None)
-            case StorageKind.ATTACHMENT:
-                self._set_attachment(key, new if isinstance(new, VolumeAttachment) else None)
+                old = self._classes.get(key)
+                provisioner = new.provisioner if isinstance(new, StorageClass) else ""
+                if (old.provisioner if old else "") == provisioner:
+                    return ()
+                # O(claims that pods use), since a class hardly ever changes.
+                claims = map(self._claims.get, self._users.keys())
+                return [claim.key for claim in claims if claim is not None and claim.class_name == key]
+        return ()
 
-    def _set_claim(self, key: str, new: PersistentVolumeClaim | None) -> None:
-        old = self._claims.get(key)
-        before = self._in_use([key])
-        if old is not None and old.volume_name:
-            self._part(old, self._volumes.get(old.volume_name))
-            self._naming_claims.discard(old.volume_name, key)
-        if new is None:
-            del self._claims[key]
-        else:
-            self._claims[key] = new
-            if new.volume_name:
-                self._naming_claims.add(new.volume_name, key)
-                self._join(new, self._volumes.get(new.volume_name))
-        self._recount(before)
+    def _link(self, obj: StorageObject) -> None:
+        """Enter the object, which is known now, in the indexes of its kind."""
+        match obj:
+            case PersistentVolumeClaim() if obj.volume_name:
+                self._naming_claims.add(obj.volume_name, obj.key)
+            case PersistentVolume():
+                self.free.add(obj)
+                if obj.claim is not None:
+                    self._promised.add(obj.claim.key, obj.key)
+                for attachment in self._attachments_of.of(obj.key):
+                    self._attach(self._attachments[attachment])
+            case CsiNode():
+                for driver, limit in obj.limits.items():
+                    self._limits.setdefault(driver, {})[obj.key] = limit
+                for plugin in obj.migrated_plugins:
+                    self._migrated.setdefault(plugin, set()).add(obj.key)
+                self._note(obj.key)
+            case CsiStorageCapacity():
+                self._capacities_of.setdefault(obj.class_name, {})[obj.key] = obj
+            case VolumeAttachment() if obj.volume_name:
+                self._attachments_of.add(obj.volume_name, obj.key)
+                self._attach(obj)
 
-    def _set_volume(self, name: str, new: PersistentVolume | None) -> None:
-        old = self._volumes.get(name)
-        before = self._in_use(self._claims_naming(name))
-        attachments = [self._attachments[key] for key in self._attachments_of.of(name)]
-        for attachment in attachments:
-            self._detach(attachment)
-        if old is not None:
-            self.free.discard(old)
-            if old.claim is not None:
-                self._part(self._claims.get(old.claim.key), old)
-                self._promised.discard(old.claim.key, name)
-        if new is None:
-            del self._volumes[name]
-        else:
-            self._volumes[name] = new
-            self.free.add(new)
-            if new.claim is not None:
-                self._promised.add(new.claim.key, name)
-                self._join(self._claims.get(new.claim.key), new)
-        for attachment in attachments:
-            self._attach(attachment)
-        self._recount(before)
-
-    def _claims_naming(self, volume_name: str) -> list[str]:
-        volume, names = self._volumes.get(volume_name), list(self._naming_claims.of(volume_name))
-        if volume is not None and volume.claim is not None:
-            claim = self._claims.get(volume.claim.key)
-            if claim is not None and _are_joined(claim, volume):
-                names.append(claim.key)
-        return names
-
-    def _join(self, claim: PersistentVolumeClaim | None, volume: PersistentVolume | None) -> None:
-        """Let a claim and a volume that name each other share the texts, and need no index: 350 bytes less."""
-        if claim is None or volume is None or not _are_joined(claim, volume):
-            return
-        self._naming_claims.discard(volume.key, claim.key)
-        self._promised.discard(claim.key, volume.key)
-        self._claims[claim.key] = replace(claim, volume_name=volume.key)
-        self._volumes[volume.key] = replace(volume, claim=ClaimReference(claim.key, claim.uid))
-
-    def _part(self, claim: PersistentVolumeClaim | None, volume: PersistentVolume | None) -> None:
-        """Undo `_join`, before one of the two changes."""
-        if claim is not None and volume is not None and _are_joined(claim, volume):
-            self._naming_claims.add(volume.key, claim.key)
-            self._promised.add(claim.key, volume.key)
-
-    def _set_class(self, name: str, new: StorageClass | None) -> None:
-        old = self._classes.get(name)
-        before: dict[str, AttachedVolume | None] = {}
-        if (old.provisioner if old else "") != (new.provisioner if new else ""):
-            # O(claims that pods use), since a class hardly ever changes.
-            before = self._in_use(
-                [
-                    key
-                    for key in self._users.keys()  # noqa: SIM118 - no dict
-                    if (claim := self._claims.get(key)) is not None and claim.class_name == name
-                ]
-            )
-        if new is None:
-            del self._classes[name]
-        else:
-            self._classes[name] = new
-        self._recount(before)
-
-    def _set_csi_node(self, name: str, new: CsiNode | None) -> None:
-        old = self._csi_nodes.pop(name, None)
-        if old is not None:
-            for driver in old.limits:
-                by_node = self._limits[driver]
-                del by_node[name]
-                if not by_node:
-                    del self._limits[driver]
-            for plugin in old.migrated_plugins:
-                self._migrated[plugin].discard(name)
-        if new is not None:
-            self._csi_nodes[name] = new
-            for driver, limit in new.limits.items():
-                self._limits.setdefault(driver, {})[name] = limit
-            for plugin in new.migrated_plugins:
-                self._migrated.setdefault(plugin, set()).add(name)
-        self._note(name)
-
-    def _set_capacity(self, key: str, new: CsiStorageCapacity | None) -> None:
-        class_name = self._class_of_capacity.pop(key, None)
-        if class_name is not None:
-            of_class = self._capacities[class_name]
-            del of_class[key]
-            if not of_class:
-                del self._capacities[class_name]
-        if new is not None:
-            self._class_of_capacity[key] = new.class_name
-            self._capacities.setdefault(new.class_name, {})[key] = new
-
-    def _set_attachment(self, key: str, new: VolumeAttachment | None) -> None:
-        old = self._attachments.get(key)
-        if old is not None:
-            self._detach(old)
-            if old.volume_name:
-                self._attachments_of.discard(old.volume_name, key)
-        if new is None:
-            del self._attachments[key]
-            return
-        self._attachments[key] = new
-        if new.volume_name:
-            self._attachments_of.add(new.volume_name, key)
-        self._attach(new)
+    def _unlink(self, obj: StorageObject | None) -> None:
+        """Undo `_link`, while the object is known still."""
+        match obj:
+            case PersistentVolumeClaim() if obj.volume_name:
+                self._naming_claims.discard(obj.volume_name, obj.key)
+            case PersistentVolume():
+                for attachment in self._attachments_of.of(obj.key):
+                    self._detach(self._attachments[attachment])
+                self.free.discard(obj)
+                if obj.claim is not None:
+                    self._promised.discard(obj.claim.key, obj.key)
+            case CsiNode():
+                for driver in obj.limits:
+                    discard_entry(self._limits, driver, obj.key)
+                for plugin in obj.migrated_plugins:
+                    self._migrated[plugin].discard(obj.key)
+                self._note(obj.key)
+            case CsiStorageCapacity():
+                discard_entry(self._capacities_of, obj.class_name, obj.key)
+            case VolumeAttachment() if obj.volume_name:
+                self._detach(obj)
+                self._attachments_of.discard(obj.volume_name, obj.key)
 
     def _attach(self, attachment: VolumeAttachment) -> None:
         if (volume := self._attachment_counts_as(attachment)) is not None:
-            self.attached.attach(volume, attachment.node_name)
+            self.attached.add(self.attached.by_attachments, volume, attachment.node_name)
 
     def _detach(self, attachment: VolumeAttachment) -> None:
         if (volume := self._attachment_counts_as(attachment)) is not None:
-            self.attached.detach(volume, attachment.node_name)
+            self.attached.discard(self.attached.by_attachments, volume, attachment.node_name)
 
     def _attachment_counts_as(self, attachment: VolumeAttachment) -> AttachedVolume | None:
         """Return what limits count the attachment as; None without a driver, or a volume that names one itself."""
@@ -376,7 +297,7 @@ class Volumes:
             return None
         return _attached(attachment.attacher, volume.handle)
 
-    def _in_use(self, claim_keys: Collection[str]) -> dict[str, AttachedVolume | None]:
+    def _in_use(self, claim_keys: Iterable[str]) -> dict[str, AttachedVolume | None]:
         """Return, for each of these claims that a pod uses, the volume as which limits count it."""
         return {key: self.attached_as(key) for key in claim_keys if self._users.of(key)}
 
@@ -389,9 +310,9 @@ class Volumes:
             for node_name, n_pods in list(self._users.of(key).items()):
                 for _ in range(n_pods):
                     if old is not None:
-                        self.attached.disuse(old, node_name)
+                        self.attached.discard(self.attached.by_pods, old, node_name)
                     if new is not None:
-                        self.attached.use(new, node_name)
+                        self.attached.add(self.attached.by_pods, new, node_name)
 
     def _note(self, node_name: str) -> None:
         """Log that the room of the node for volumes has changed."""
@@ -411,19 +332,7 @@ class Volumes:
 
     def objects(self) -> Iterator[StorageObject]:
         """Return every object."""
-        yield from self._claims.values()
-        yield from self._volumes.values()
-        yield from self._classes.values()
-        yield from self._csi_nodes.values()
-        yield from self._csi_drivers.values()
-        for of_class in self._capacities.values():
-            yield from of_class.values()
-        yield from self._attachments.values()
-
-
-def _are_joined(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether the claim and the volume name each other."""
-    return claim.volume_name == volume.key and volume.claim == (claim.key, claim.uid)
+        return chain.from_iterable(objects.values() for objects in self._by_kind.values())
 
 
 def _attached(driver: str, handle: str) -> AttachedVolume:

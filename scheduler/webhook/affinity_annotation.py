@@ -7,8 +7,9 @@ annotation, where the scheduler reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,20 +23,24 @@ from scheduler.model.annotations import (
     parse_grace_period,
 )
 from scheduler.model.fallback import FALLBACK
-from scheduler.model.match_label_keys import merged_affinity
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.terms import Problem
 from scheduler.model.wire import MalformedObjectError
-from scheduler.syntax.affinity_rules import term_errors, weighted_term_errors
 from scheduler.syntax.field_errors import FieldError
 from scheduler.syntax.json_fields import list_field, object_field
 from scheduler.webhook.refusals import Json, annotation_error
 from scheduler.webhook.reviews import ReviewedPod
-from scheduler.webhook.term_lists import KEY_LISTS, PREFERRED, REQUIRED, Labels
+from scheduler.webhook.term_json import Term, WeightedTerm
+from scheduler.webhook.term_lists import PREFERRED, REQUIRED, Labels, TermList
 
 ENFORCED: Final = "requiredDuringSchedulingRequiredDuringExecution"
 SIDES: Final = ("podAffinity", "podAntiAffinity")
-_KINDS: Final = (REQUIRED, PREFERRED, ENFORCED)
+#: In the order in which their errors are listed.
+_TERM_LISTS: Final = tuple(
+    TermList(side, kind, WeightedTerm if kind == PREFERRED else Term, f"metadata.annotations[{AFFINITY}]")
+    for side in SIDES
+    for kind in (REQUIRED, PREFERRED, ENFORCED)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,7 @@ class MergedAnnotation:
 
 
 def merge_annotation(pod: ReviewedPod, earlier: Labels | None) -> MergedAnnotation | None:
-    """
-    Return the pod's merged annotation; None if it has none. O(terms x keys).
-
-    Args:
-        pod: the pod.
-        earlier: the label values that an earlier run merged; None if there was none.
-    """
+    """Return the merged annotation, None if there is none. `earlier`: what an earlier run merged. O(terms x keys)."""
     text = pod.annotations.get(AFFINITY)
     if text is None:
         return None
@@ -62,14 +61,24 @@ def merge_annotation(pod: ReviewedPod, earlier: Labels | None) -> MergedAnnotati
     if problem is not None:
         return MergedAnnotation(text, errors=(problem,))
     affinity: Json = msgspec.json.decode(text, type=Json)
-    keys = tuple(key for term in _terms(affinity) for key in _keys(term))
+    keys: list[str] = []
+    errors: list[FieldError] = []
+    merged = affinity
+    for term_list in _TERM_LISTS:
+        items = list_field(object_field(affinity, term_list.side), term_list.kind)
+        if items:
+            unmerged = [
+                term_list.with_term(item, partial(_unmerged, earlier=earlier or {})) for item in items
+            ]
+            new = term_list.merged(unmerged, pod.labels)
+            merged = term_list.put(merged, new)
+            keys += (key for item in items for key in term_list.keys(item))
+            errors += term_list.errors(new, range(len(new)))
     if not keys:
         return MergedAnnotation(text)
-    merged = _with_terms(affinity, lambda term: _merged(_unmerged(term, earlier or {}), pod.labels))
     written = text if merged == affinity else msgspec.json.encode(merged).decode()
     too_long = affinity_error(replace(pod, annotations={**pod.annotations, AFFINITY: written}))
-    errors = (*_errors(merged), *([too_long] if too_long else []))
-    return MergedAnnotation(written, keys, errors)
+    return MergedAnnotation(written, tuple(keys), (*errors, *([too_long] if too_long else [])))
 
 
 def affinity_error(pod: ReviewedPod) -> FieldError | None:
@@ -126,61 +135,14 @@ def _located(pod: ReviewedPod, problem: Problem) -> FieldError:
     return annotation_error(name, pod.annotations.get(name, ""), cause)
 
 
-def _terms(affinity: Json) -> Iterator[object]:
-    for side in SIDES:
-        yield from required_terms(affinity, side)
-        for weighted in list_field(object_field(affinity, side), PREFERRED):
-            yield object_field(weighted, "podAffinityTerm")
-
-
-def _keys(term: object) -> list[str]:
-    return [str(key) for name in KEY_LISTS for key in list_field(term, name)]
-
-
-def _with_terms(affinity: Json, change: Callable[[Mapping[str, object]], Json]) -> Json:
-    """Return the affinity with every term changed."""
-    changed = dict(affinity)
-    for side in SIDES:
-        lists = dict(object_field(affinity, side))
-        for kind in _KINDS:
-            if kind in lists:
-                lists[kind] = [_changed(item, kind, change) for item in list_field(lists, kind)]
-        if side in affinity:
-            changed[side] = lists
-    return changed
-
-
-def _changed(item: object, kind: str, change: Callable[[Mapping[str, object]], Json]) -> object:
-    if not isinstance(item, Mapping):
-        return item
-    if kind == PREFERRED:
-        return {**item, "podAffinityTerm": change(object_field(item, "podAffinityTerm"))}
-    return change(item)
-
-
-def _merged(term: Mapping[str, object], labels: Labels) -> Json:
-    affinity = merged_affinity({SIDES[0]: {REQUIRED: [term]}}, labels)
-    (merged,) = list_field(object_field(affinity, SIDES[0]), REQUIRED)
-    return dict(merged) if isinstance(merged, Mapping) else {}
-
-
 def _unmerged(term: Mapping[str, object], earlier: Labels) -> Json:
     """Return the term without the expressions that a merge with `earlier` appended to its selector."""
     selector = object_field(term, "labelSelector")
     written = list(list_field(selector, "matchExpressions"))
-    bare = object_field(_merged({**term, "labelSelector": {}}, earlier), "labelSelector")
-    added = list(list_field(bare, "matchExpressions"))
+    (bare,) = _TERM_LISTS[0].merged([{**term, "labelSelector": {}}], earlier)
+    added = list(list_field(object_field(bare, "labelSelector"), "matchExpressions"))
     if not added or written[-len(added) :] != added:
         return dict(term)
     left = written[: -len(added)]
     rest = {name: value for name, value in selector.items() if name != "matchExpressions"}
     return {**term, "labelSelector": {**rest, **({"matchExpressions": left} if left else {})}}
-
-
-def _errors(affinity: Json) -> Iterator[FieldError]:
-    for side in SIDES:
-        for kind in _KINDS:
-            for index, item in enumerate(list_field(object_field(affinity, side), kind)):
-                path = f"metadata.annotations[{AFFINITY}].{side}.{kind}[{index}]"
-                rules = weighted_term_errors if kind == PREFERRED else term_errors
-                yield from rules(item if isinstance(item, Mapping) else {}, path)

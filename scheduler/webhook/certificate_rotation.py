@@ -19,7 +19,7 @@ from scheduler.errors import ApiError, Conflict
 from scheduler.observe.logs import Logger
 from scheduler.serving.certificates import TrustedKeyPair, is_trusted, renew, renewal_reason
 from scheduler.serving.tls import KeyPair, KeyPairUser, Sleep
-from scheduler.webhook.certificate_store import CertificateStore
+from scheduler.webhook.certificate_store import SecretStore
 
 #: Time between checks of the Secret and the webhook configurations: three requests a minute and replica.
 CHECK_PERIOD_S: Final = 60.0
@@ -35,17 +35,12 @@ class CertificateRotation:
     """
     Keeps a valid certificate in the Secret and serves it.
 
-    Args:
-        store: the Secret and the webhook configurations.
-        hosts: the names that the certificate has to have.
-        serving: gets the pair to serve.
-        log: gets a line for each renewal and failure.
-        clock_s: returns seconds since 1970.
+    `hosts`: the names that the certificate has to have. `clock_s`: returns seconds since 1970.
     """
 
     def __init__(
         self,
-        store: CertificateStore,
+        store: SecretStore,
         hosts: Sequence[str],
         serving: KeyPairUser,
         *,

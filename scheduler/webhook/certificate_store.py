@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from scheduler.errors import NotFound
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import STRATEGIC_MERGE, Request
+from scheduler.model.wire import Wire
 from scheduler.serving.certificates import TrustedKeyPair
 from scheduler.serving.tls import KeyPair
 
@@ -35,45 +36,25 @@ class StoredCertificate:
     trusted: TrustedKeyPair
 
 
-class CertificateStore(Protocol):
-    """The requests to the cluster that `certificate_rotation` needs."""
-
-    async def read(self) -> StoredCertificate:
-        """Return the stored certificates. Raises ApiError."""
-        ...
-
-    async def write(self, version: str, trusted: TrustedKeyPair) -> None:
-        """Store the certificates. Raises ApiError; Conflict if the Secret changed since `version`."""
-        ...
-
-    async def publish(self, authorities: bytes) -> int:
-        """Make the API server trust these authorities. Return the number of webhooks configured. Raises ApiError."""
-        ...
-
-
-class _Shape(msgspec.Struct, frozen=True, rename="camel"):
-    pass
-
-
-class _Metadata(_Shape, frozen=True):
+class _Metadata(Wire, frozen=True):
     resource_version: str = ""
 
 
-class _Secret(_Shape, frozen=True):
+class _Secret(Wire, frozen=True):
     metadata: _Metadata = _Metadata()
     data: dict[str, str] | None = None
 
 
-class _ClientConfig(_Shape, frozen=True):
+class _ClientConfig(Wire, frozen=True):
     ca_bundle: str | None = None
 
 
-class _Webhook(_Shape, frozen=True):
+class _Webhook(Wire, frozen=True):
     name: str
     client_config: _ClientConfig = _ClientConfig()
 
 
-class _Configuration(_Shape, frozen=True):
+class _Configuration(Wire, frozen=True):
     webhooks: tuple[_Webhook, ...] | None = None
 
 

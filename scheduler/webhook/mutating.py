@@ -22,12 +22,13 @@ from typing import Final
 import msgspec
 
 from scheduler.model.annotations import AFFINITY, MERGED_LABELS
+from scheduler.model.terms import Problem
 from scheduler.syntax.field_errors import FieldError
 from scheduler.webhook.affinity_annotation import merge_annotation
 from scheduler.webhook.mirroring import MIRROR, mirror
 from scheduler.webhook.refusals import Json, annotation_error, invalid_pod
 from scheduler.webhook.reviews import Allowed, Denied, Response, Review, ReviewedPod
-from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, ParseProblem, normalized, parse_terms
+from scheduler.webhook.term_json import DECODE_ERRORS, ParsedTerms, normalized, parse_terms
 from scheduler.webhook.term_lists import TERM_LISTS, Labels, TermList
 
 #: A longer list in a field is not merged: no real pod has one, and merging it would delay other requests.
@@ -40,9 +41,7 @@ def mutate(review: Review, *, merges_fields: bool) -> Response:
     """
     Return the response to the creation of a pod. O(terms and their keys).
 
-    Args:
-        review: the request.
-        merges_fields: whether to merge key lists of the pod's own fields too, for API servers that do not.
+    `merges_fields`: whether to merge key lists of the pod's own fields too, for API servers that do not.
     """
     pod = review.pod
     if pod is None or review.operation != "CREATE" or IGNORE in pod.labels:
@@ -70,12 +69,10 @@ def merged_labels(pod: ReviewedPod) -> Labels | FieldError | None:
 def kep_3633_terms(pod: ReviewedPod, term_list: TermList) -> ParsedTerms | FieldError:
     """Return the terms of the pod's kep-3633-alt annotation for this list; empty if it has none."""
     text = pod.annotations.get(term_list.annotation)
-    found = ParsedTerms([], ()) if text is None else parse_terms(text, term_list.term_type)
-    return (
-        annotation_error(term_list.annotation, text or "", found.problem)
-        if isinstance(found, ParseProblem)
-        else found
-    )
+    if text is None:
+        return ParsedTerms([], ())
+    found = parse_terms(text, term_list.term_type)
+    return annotation_error(term_list.annotation, text, found.cause) if isinstance(found, Problem) else found
 
 
 @dataclass
@@ -136,12 +133,12 @@ def _list_items(
         return None
     change.has_keys_to_record |= bool(found.items)
     change.keys += (key for item in found.items for key in term_list.keys(item))
-    result = _merge_list(term_list, pod, found.items, earlier, merges_fields=merges_fields)
-    change.errors += result.errors
-    if not result.differs:
+    items, errors = _merge_list(term_list, pod, found.items, earlier, merges_fields=merges_fields)
+    change.errors += errors
+    if items == term_list.of(pod):
         return None
     change.warnings += _warnings(term_list, found, pod.labels)
-    return result.items
+    return items
 
 
 def _merge_annotation(change: _Change, pod: ReviewedPod, earlier: Labels | None) -> None:
@@ -157,15 +154,6 @@ def _merge_annotation(change: _Change, pod: ReviewedPod, earlier: Labels | None)
         change.warnings.append(f"{AFFINITY}: merged {_values(own.keys, pod.labels)} into its selectors")
 
 
-@dataclass(frozen=True, slots=True)
-class _MergedList:
-    """One list after merging, whether it changed, and the errors of its new items."""
-
-    items: list[object]
-    differs: bool
-    errors: tuple[FieldError, ...]
-
-
 def _merge_list(
     term_list: TermList,
     pod: ReviewedPod,
@@ -173,8 +161,12 @@ def _merge_list(
     earlier: Labels | None,
     *,
     merges_fields: bool,
-) -> _MergedList:
-    """Return the pod's own items, followed by the annotation's terms; terms of an earlier run are replaced."""
+) -> tuple[list[object], list[FieldError]]:
+    """
+    Return the list after merging, and the errors of its new items.
+
+    The annotation's terms follow the pod's own items; terms of an earlier run are replaced.
+    """
     current = term_list.of(pod)
     merged = term_list.merged(terms, pod.labels)
     new = [term_list.without_keys(term) for term in merged]
@@ -190,9 +182,8 @@ def _merge_list(
         own_merged = term_list.merged(own, pod.labels)
         own_stored = [term_list.without_keys(item, pod.labels) for item in own_merged]
         checked.update(index for index, item in enumerate(own) if term_list.keys(item))
-    items = [*own_stored, *new]
-    errors = tuple(term_list.errors([*own_merged, *merged], checked)) if checked else ()
-    return _MergedList(items, items != current, errors)
+    errors = list(term_list.errors([*own_merged, *merged], checked)) if checked else []
+    return [*own_stored, *new], errors
 
 
 def _without(items: Sequence[object], removed: Sequence[object]) -> list[object]:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from scheduler.model import nesting
+from scheduler.model.wire import Wire
 from scheduler.webhook.refusals import Json
 from scheduler.webhook.term_json import DECODE_ERRORS, with_json_path
 
@@ -22,11 +23,7 @@ _KIND: Final = "AdmissionReview"
 _MAX_WARNING: Final = 256
 
 
-class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """A JSON object with camelCase names. Other fields are ignored."""
-
-
-class _Metadata(_Wire, frozen=True):
+class _Metadata(Wire, frozen=True):
     name: str | None = None
     generate_name: str | None = None
     namespace: str | None = None
@@ -34,23 +31,23 @@ class _Metadata(_Wire, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class _Spec(_Wire, frozen=True):
+class _Spec(Wire, frozen=True):
     affinity: Json | None = None
     topology_spread_constraints: list[object] | None = None
 
 
-class _Pod(_Wire, frozen=True):
+class _Pod(Wire, frozen=True):
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
-class _Resource(_Wire, frozen=True):
+class _Resource(Wire, frozen=True):
     group: str = ""
     version: str = ""
     resource: str = ""
 
 
-class _Request(_Wire, frozen=True):
+class _Request(Wire, frozen=True):
     uid: str
     resource: _Resource = _Resource()
     sub_resource: str | None = None
@@ -60,7 +57,7 @@ class _Request(_Wire, frozen=True):
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Review(_Wire, frozen=True):
+class _Review(Wire, frozen=True):
     request: _Request
     api_version: str = ""
     kind: str = ""

@@ -137,14 +137,14 @@ class Endpoint:
         return web.Response(status=status, text=f"{why}\n", headers={"X-Content-Type-Options": "nosniff"})
 
 
-class Listener:
+class Listener(listener.Listener):
     """The TLS socket. Handshakes fail until there is a certificate."""
 
     def __init__(self, application: web.Application, metrics: WebhookMetrics) -> None:
         self._metrics = metrics
-        self._tls = server_context()
-        self._listener = listener.Listener(
-            application, tls=self._tls, max_connections=MAX_CONNECTIONS, accept_interval_s=0.0
+        self._context = server_context()
+        super().__init__(
+            application, tls=self._context, max_connections=MAX_CONNECTIONS, accept_interval_s=0.0
         )
         self._has_certificate = self._is_listening = False
 
@@ -156,19 +156,15 @@ class Listener:
     def serve(self, pair: KeyPair) -> None:
         """Use this pair for new connections. Raises ssl.SSLError or ValueError if it is invalid."""
         expires = expires_s(pair.cert)
-        load_pair(self._tls, pair)
+        load_pair(self._context, pair)
         self._metrics.certificate_expires_s = int(expires)
         self._has_certificate = True
 
     async def start(self, address: str, port: int) -> int:
         """Listen, and return the port; 0 chooses a free one. Raises OSError."""
-        bound = await self._listener.start(address, port)
+        bound = await super().start(address, port)
         self._is_listening = True
         return bound
-
-    async def stop(self) -> None:
-        """Stop listening and close the connections."""
-        await self._listener.stop()
 
 
 def _label(verdict: Response) -> tuple[str, int]:

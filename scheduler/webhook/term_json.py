@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from scheduler.model.terms import Problem
+from scheduler.model.wire import Int32, Wire
 from scheduler.webhook.refusals import Json
 
 #: A longer annotation is refused. All annotations of an object together may have 256 KiB.
@@ -23,8 +25,6 @@ MAX_TERMS: Final = 64
 #: What decoding can raise: no JSON, wrong types, too deep, no UTF-8.
 DECODE_ERRORS: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
-_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-
 #: Unknown fields named in warnings.
 _MAX_UNKNOWN: Final = 5
 
@@ -32,22 +32,21 @@ _MAX_UNKNOWN: Final = 5
 _MEANINGFUL_EMPTY: Final = frozenset({"labelSelector", "namespaceSelector", "podAffinityTerm"})
 
 
-class _Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """A JSON object with camelCase names. Go's omitempty fields may be None; others default to Go's zero value."""
+# Go's omitempty fields may be None; others default to Go's zero value.
 
 
-class _Expression(_Shape, frozen=True):
+class _Expression(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] | None = None
 
 
-class _Selector(_Shape, frozen=True):
+class _Selector(Wire, frozen=True):
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[_Expression, ...] | None = None
 
 
-class Term(_Shape, frozen=True):
+class Term(Wire, frozen=True):
     """v1.PodAffinityTerm."""
 
     label_selector: _Selector | None = None
@@ -58,21 +57,21 @@ class Term(_Shape, frozen=True):
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
-class WeightedTerm(_Shape, frozen=True):
+class WeightedTerm(Wire, frozen=True):
     """v1.WeightedPodAffinityTerm."""
 
-    weight: _Int32 = 0
+    weight: Int32 = 0
     pod_affinity_term: Term = Term()
 
 
-class Constraint(_Shape, frozen=True):
+class Constraint(Wire, frozen=True):
     """v1.TopologySpreadConstraint."""
 
-    max_skew: _Int32 = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: _Selector | None = None
-    min_domains: _Int32 | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] | None = None
@@ -95,25 +94,18 @@ class ParsedTerms:
     unknown: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ParseProblem:
-    """Why the JSON cannot be parsed: the JSON path and the problem."""
-
-    problem: str
-
-
-def parse_terms(text: str, term_type: TermType) -> ParsedTerms | ParseProblem:
-    """Return the list of terms of this type in the JSON text; null is an empty list. O(length)."""
+def parse_terms(text: str, term_type: TermType) -> ParsedTerms | Problem:
+    """Return the terms of this type in the JSON text, null for none; or the path and cause of a problem. O(length)."""
     size_bytes = len(text.encode())
     if size_bytes > MAX_ANNOTATION_BYTES:
-        return ParseProblem(f"$: {size_bytes} bytes, expected at most {MAX_ANNOTATION_BYTES}")
+        return Problem(f"$: {size_bytes} bytes, expected at most {MAX_ANNOTATION_BYTES}")
     try:
         items = _DECODERS[term_type].decode(text) or []
         written = msgspec.json.decode(text) or []
     except DECODE_ERRORS as error:
-        return ParseProblem(with_json_path(error))
+        return Problem(with_json_path(error))
     if len(items) > MAX_TERMS:
-        return ParseProblem(f"$: {len(items)} items, expected at most {MAX_TERMS}")
+        return Problem(f"$: {len(items)} items, expected at most {MAX_TERMS}")
     shaped = msgspec.to_builtins(items)
     return ParsedTerms(
         [_without_empty(item) for item in shaped], tuple(_unknown(written, shaped, "$"))[:_MAX_UNKNOWN]

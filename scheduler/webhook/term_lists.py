@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from scheduler.model.match_label_keys import merged_affinity, merged_spread
@@ -24,11 +25,16 @@ _SPREAD: Final = "topologySpreadConstraints"
 
 @dataclass(frozen=True, slots=True)
 class TermList:
-    """One list. `side` and `kind` are its path in spec.affinity; `side` is empty for spread constraints."""
+    """
+    One list of a pod's spec or of its affinity annotation.
+
+    `side` and `kind` are its path in the affinity at `root`; `side` is empty for spread constraints.
+    """
 
     side: str
     kind: str
     term_type: TermType
+    root: str = "spec.affinity"
 
     @property
     def name(self) -> str:
@@ -43,7 +49,7 @@ class TermList:
     @property
     def path(self) -> str:
         """The list's path in the pod."""
-        return f"spec.affinity.{self.name}" if self.side else f"spec.{self.kind}"
+        return f"{self.root}.{self.name}" if self.side else f"spec.{self.kind}"
 
     def of(self, pod: ReviewedPod) -> list[object]:
         """Return the pod's items in this list."""
@@ -61,8 +67,10 @@ class TermList:
         """Return the items with label values merged into their selectors and with their key lists. O(items x keys)."""
         if not self.side:
             return [merged_spread(item, labels) if isinstance(item, Mapping) else item for item in items]
-        affinity = merged_affinity({self.side: {self.kind: list(items)}}, labels)
-        return list(list_field(object_field(affinity, self.side), self.kind))
+        # Enforced terms, which only the annotation has, are as required ones.
+        kind = PREFERRED if self.kind == PREFERRED else REQUIRED
+        affinity = merged_affinity({self.side: {kind: list(items)}}, labels)
+        return list(list_field(object_field(affinity, self.side), kind))
 
     def keys(self, item: object) -> list[str]:
         """Return the label keys in the item's key lists."""
@@ -71,11 +79,15 @@ class TermList:
 
     def without_keys(self, item: object, found_in: Labels | None = None) -> object:
         """Return the item without its key lists, or without the listed keys that `found_in` has."""
+        return self.with_term(item, partial(_without_keys, found_in=found_in))
+
+    def with_term(self, item: object, change: Callable[[Mapping[str, object]], Json]) -> object:
+        """Return the item with its term changed."""
         if not isinstance(item, Mapping):
             return item
         if self.kind == PREFERRED:
-            return {**item, "podAffinityTerm": _without_keys(object_field(item, "podAffinityTerm"), found_in)}
-        return _without_keys(item, found_in)
+            return {**item, "podAffinityTerm": change(object_field(item, "podAffinityTerm"))}
+        return change(item)
 
     def errors(self, items: Sequence[object], checked: Collection[int]) -> Iterator[FieldError]:
         """Yield the errors of the merged items at the indices `checked`."""

@@ -1,7 +1,7 @@
 """
 `python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP; or beside attacks.
 
-Prints one table; writes JSON and a chart to build/bench/. `--check` compares ratios with the committed ones.
+Prints one table; writes JSON to build/bench/. `--check` compares ratios with the committed ones.
 Exit code: 0; 1 if a run fails or a ratio has grown by more than 25 %; 2 on bad input.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.errors import SettingsError
-from tests.bench import picture, ratios, report, results
+from tests.bench import ratios, report, results
 from tests.bench.attacks import ATTACK_BY_NAME, Attack
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
@@ -41,24 +41,14 @@ def main(argv: list[str]) -> int:
         return 2
     try:
         measured = run(asked, _say)
-        _publish(measured, args.json)
+        print(report.table(measured))
+        results.write(measured, args.json)
         if args.write_ratios:
             ratios.write(ratios.ratios_of(measured))
         return _checked(measured, asked) if args.check else 0
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
-
-
-def _publish(measured: Results, path: Path) -> None:
-    print(report.table(measured))
-    results.write(measured, path)
-    if measured.hostile:
-        return
-    try:
-        picture.draw(measured, path.with_suffix(".png"))
-    except ImportError:
-        print("no picture: matplotlib is not installed (the extra `bench` has it)", file=sys.stderr)
 
 
 def _checked(measured: Results, asked: Asked) -> int:

@@ -7,20 +7,22 @@ Each kind of event is timed in CPU time, from its bytes to the machine's return:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from scheduler.assembly.watched_kinds import kinds_asked_by, resource_of
 from scheduler.framework.kinds import Asker, WatchedKind
+from scheduler.framework.observer import Observer
 from scheduler.kube.changes import Deleted, Interrupted, Malformed, Upserted
 from scheduler.kube.client import MAX_LINES_PER_BATCH
 from scheduler.kube.list_watch import Due, LinesArrived, ListWatch, Publish
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue
 from tests.bench import templates
-from tests.bench.loaded import SCHEDULER, LoadedMachine
+from tests.bench.loaded import SCHEDULER, LoadedMachine, Profiles
 from tests.bench.scene import Scene
 from tests.bench.served import Served, in_batches
 from tests.bench.templates import Planned
@@ -49,10 +51,10 @@ class BytesResult(msgspec.Struct, frozen=True):
 
 
 class FedMachine:
-    """A machine behind watches that the test feeds."""
+    """A machine behind watches that the bench feeds; `observer` is called with its profiles."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.loaded = LoadedMachine(scene)
+    def __init__(self, scene: Scene, observer: Callable[[Profiles], Observer] | None = None) -> None:
+        self.loaded = LoadedMachine(scene, observer)
         self.served = Served(SCHEDULER)
         kinds = kinds_asked_by(Asker.EVERY_CONFIGURATION, Asker.DEFAULT_SPREADING, Asker.PLUGINS)
         self._watched = {watched.kind: watched for watched in kinds}
@@ -84,7 +86,11 @@ class FedMachine:
         return total_ns, n_lines
 
     def load(self) -> tuple[int, int]:
-        """Feed the scene's objects as initial events; return CPU nanoseconds and the number of events."""
+        """
+        Feed all of the scene but its measured pods as initial events, and try the pods that never fit.
+
+        Return CPU nanoseconds and number of the events.
+        """
         scene, served = self.loaded.scene, self.served
         parts: list[tuple[str, Iterable[bytes]]] = [
             ("Namespace", map(served.object, scene.namespaces)),
@@ -93,9 +99,9 @@ class FedMachine:
             *((one["kind"], [served.object(one)]) for one in _storage(scene)),
             (
                 "Pod",
-                (
-                    *(served.pod(pod, "running") for pod in scene.running),
-                    *(served.pod(pod, "pending") for pod in scene.idle),
+                chain(
+                    (served.pod(pod, "running") for pod in scene.running),
+                    (served.pod(pod, "pending") for pod in scene.idle),
                 ),
             ),
         ]
@@ -105,7 +111,15 @@ class FedMachine:
             total_ns, n_events = total_ns + spent_ns, n_events + n
         for kind in self._watching:
             self.feed(kind, [served.bookmark(kind)])
+        self.loaded.run_dry()
+        self.loaded.now_s += 60.0
+        self.loaded.settle()
         return total_ns, n_events
+
+    def feed_measured(self) -> tuple[int, int]:
+        """Feed the measured pods; return CPU nanoseconds and the number of events."""
+        pods = self.loaded.scene.measured
+        return self.feed_all("Pod", [self.served.pod(pod, "pending") for pod in pods])
 
 
 def _storage(scene: Scene) -> Iterator[Json]:
@@ -134,9 +148,6 @@ def measure_bytes(scene: Scene) -> BytesResult:
     """
     fed = FedMachine(scene)
     load_ns, n_loaded = fed.load()
-    fed.loaded.run_dry()
-    fed.loaded.now_s += 60.0
-    fed.loaded.settle()
     try:
         spent = dict(_lives(fed))
         fed.loaded.assert_success()
@@ -160,7 +171,7 @@ def _lives(fed: FedMachine) -> Iterator[tuple[str, tuple[int, int]]]:
     """Create, bind and run the measured pods one by one; yield CPU nanoseconds and number of each event."""
     scene, served = fed.loaded.scene, fed.served
     planned_by_name = {pod.name: pod for pod in scene.measured}
-    yield "pod pending", fed.feed_all("Pod", [served.pod(pod, "pending") for pod in scene.measured])
+    yield "pod pending", fed.feed_measured()
     bound_ns = 0
     node_by_name: dict[str, str] = {}
     while fed.loaded.machine.has_work():

@@ -6,6 +6,7 @@ import json
 from typing import Final
 
 from scheduler.model.nodes import decode_node, decode_workload
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import NodeGone, NodeSeen, ObjectGone, ObjectSeen, PodGone, PodSeen
 from tests.bench import templates
 from tests.bench.loaded import SCHEDULER, LoadedMachine
@@ -38,7 +39,7 @@ class Churn:
         self._uid = f"uid-{name}-{self._round}"
         document = templates.large(priority=10).pod("default", name, scheduler=SCHEDULER)
         document["metadata"]["uid"] = self._uid
-        handle(PodSeen(self._loaded.pods.decoded(document)))
+        handle(PodSeen(PodDecoder().decode(json.dumps(document).encode())))
         # Without room for pods, so every measured pod is placed on a node that stays.
         node = build.node(name, allocatable={"cpu": "4", "memory": "32Gi", "pods": "0"})
         handle(NodeSeen(decode_node(json.dumps(node).encode())))

@@ -1,5 +1,5 @@
 """
-Level 1: the pure core alone. No bytes, no HTTP, no asyncio.
+Level 1: the pure core alone, loaded from bytes. No HTTP, no asyncio.
 
 A decision is timed from PreFilter to argmax, a cycle from the queue to the binding ordered, in CPU time.
 """
@@ -9,17 +9,19 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from scheduler.framework.observer import Unobserved
+from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.stimuli import BindDone, CycleDue, PodSeen
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.series import Family, Histogram, HistogramSeries
+from tests.bench.bytes_level import FedMachine
 from tests.bench.churn import Churn
 from tests.bench.loaded import LoadedMachine, Profiles
 from tests.bench.measuring import Spread, spread_us
@@ -73,9 +75,7 @@ def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
     Raises RuntimeError where a pod stays unbound, a rule is broken, or counts differ from a recount.
     """
     stopwatch = _Stopwatch()
-    loaded = LoadedMachine(scene, lambda _profiles: stopwatch)
-    loaded.load()
-    loaded.await_measured()
+    loaded = _loaded(scene, lambda _profiles: stopwatch)
     try:
         decisions, cycles, echoes = _timed(loaded, stopwatch)
     finally:
@@ -94,6 +94,15 @@ def measure_core(scene: Scene, *, with_shares: bool = True) -> CoreResult:
         share_by_plugin=shares,
         transient_kib=transient_kib,
     )
+
+
+def _loaded(scene: Scene, observer: Callable[[Profiles], Observer]) -> LoadedMachine:
+    """Return a machine whose queue has the measured pods."""
+    fed = FedMachine(scene, observer)
+    fed.load()
+    fed.feed_measured()
+    fed.loaded.settle()
+    return fed.loaded
 
 
 def _timed(loaded: LoadedMachine, stopwatch: _Stopwatch) -> tuple[list[int], list[int], list[int]]:
@@ -125,7 +134,7 @@ def _echoed(loaded: LoadedMachine, order: Bind | WriteReservation) -> int:
     Have the volumes and the pod bound, and the watches show it. Returns: CPU nanoseconds that the machine takes for
     all of this.
     """
-    seen = PodSeen(loaded.pods.on_node(order.pod, order.node_name))
+    seen = PodSeen(replace(order.pod, node_name=order.node_name, resource_version="bound"))
     started_ns = time.process_time_ns()
     if isinstance(order, WriteReservation):
         loaded.bind_volumes(order)
@@ -138,9 +147,7 @@ def _echoed(loaded: LoadedMachine, order: Bind | WriteReservation) -> int:
 def looked_into(scene: Scene) -> tuple[dict[str, float], float]:
     """Return each plugin's share of a decision's time, and the KiB that one decision allocates temporarily."""
     histogram = Histogram(Family("plugins", "", ("plugin", "point", "status"), (1.0,)))
-    loaded = LoadedMachine(scene, lambda profiles: _timing_plugins(profiles, histogram))
-    loaded.load()
-    loaded.await_measured()
+    loaded = _loaded(scene, lambda profiles: _timing_plugins(profiles, histogram))
     try:
         before = _sums(histogram)
         whole_s = 0.0

@@ -1,13 +1,11 @@
 """Percentiles, and how ratios are made and compared."""
 
-from itertools import accumulate, chain, repeat
-
 import msgspec
 import pytest
 
 from tests.bench.core_level import CoreResult
 from tests.bench.http_level import HttpResult, median_run
-from tests.bench.measuring import Spread, percentile, spread_us, yardstick_us
+from tests.bench.measuring import Spread, percentile, spread_us
 from tests.bench.ratios import COMMITTED, lower, ratios_of, read, regressions, write
 from tests.bench.report import table
 from tests.bench.results import Results, this_machine
@@ -83,14 +81,6 @@ def test_a_decision_that_got_dearer_is_a_regression_of_its_own_row():
     dearer = [_core("basic", 100.0), _core("affinity-zone", 300.0)]
     lines = regressions(ratios_of(_results(core=dearer)), ratios_of(_results(core=costs)))
     assert lines == ["core/affinity-zone: 6.00, committed 3.00, at most 3.75"]
-
-
-def test_the_yardstick_is_the_median_of_the_cpu_time_that_its_work_takes(monkeypatch: pytest.MonkeyPatch):
-    """Outliers do not change the median."""
-    durations_us = chain([9000, 130, 4000], repeat(130))
-    ticks_ns = accumulate(chain.from_iterable((0, us * 1000) for us in durations_us))
-    monkeypatch.setattr("tests.bench.measuring.time.process_time_ns", lambda: next(ticks_ns))
-    assert yardstick_us() == 130.0
 
 
 def test_the_path_is_compared_with_binding_only_on_the_same_server():

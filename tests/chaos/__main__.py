@@ -20,7 +20,6 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,9 +87,7 @@ def main() -> int:
     )
     more = " --groups" if args.groups else ""
     if n_evictions := sum(one.n_evictions for one in outcomes):
-        wasted = sum((one.wasted for one in outcomes), Counter[str]())
-        causes = "".join(f"\n  {number:5} {cause}" for cause, number in wasted.most_common())
-        print(f"{n_evictions} evictions, {wasted.total()} of them in vain:{causes}")
+        print(f"{n_evictions} evictions")
         n_flushed = sum(one.n_flushed for one in outcomes)
         print(f"{n_flushed} pods could evict others, and needed the flush of unschedulable pods")
     for one in failed:

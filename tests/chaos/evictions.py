@@ -3,22 +3,33 @@ Judging of evictions.
 
 The reference chooses the victims again, in the cluster that the instance had been told of, with the pods that it
 assumed and nominated. It says again, in what the instance knew by then, whether each request of an eviction was still
-needed. An eviction is in vain if its pod is not bound on that node afterwards; these are counted by cause.
+needed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.journal import Eviction, Journal, Ordered, Preempted, Retried, Step, View, Written, node_of
+from tests.chaos.journal import (
+    Eviction,
+    Journal,
+    Ordered,
+    Preempted,
+    Retried,
+    Step,
+    View,
+    Written,
+    key_of,
+    node_of,
+)
 from tests.chaos.nominations import beside_nominated
 from tests.chaos.verdicts import Verdict, Wrong
-from tests.chaos.wasted import Causes, leaving
 from tests.reference.cluster import Cluster as Reference
-from tests.reference.preemption import Trial, preemption
+from tests.reference.preemption import Trial, preemption, priority
+from tests.reference.question import Object, Question
 from tests.support import build
 
 #: Victims that an attempt names.
@@ -45,8 +56,6 @@ class EvictionJudge:
             if one.kind == "Pod" and shown is not None:
                 self._of_pod.setdefault(shown["metadata"]["uid"], []).append(one)
         self.n_evictions = 0
-        #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
-        self.wasted: Counter[str] = Counter()
 
     def wrongs(self) -> Iterator[Wrong]:
         """Yield every set of victims that the reference would not choose, and every eviction that ought not to be."""
@@ -135,7 +144,7 @@ class EvictionJudge:
         if ordered.node in question.nodes:
             # As Kubernetes takes pods away: of two with one host port, the first to go frees it.
             trial = Trial(question, ordered.node, refusal)
-            for one in leaving(question, ordered.node, victims):
+            for one in _leaving(question, ordered.node, victims):
                 trial.take_away(one)
             if trial.refusal() is None:
                 return ""
@@ -207,14 +216,7 @@ class EvictionJudge:
     def _count(self) -> None:
         deletions = {(one.by, one.uid): one for one in self._journal.evictions if one.step is Step.DELETION}
         ended_by = {(one.by, uid) for uid, writes in self._of_pod.items() for one in writes if _ends(one)}
-        causes = Causes(self._journal, self._group_of)
-        for sent, last in deletions.items():
-            ordered = self._order_of(last)
-            if ordered is None or not (last.is_accepted or sent in ended_by):
-                continue
-            self.n_evictions += 1
-            if cause := causes.of(ordered):
-                self.wasted[cause] += 1
+        self.n_evictions += sum(last.is_accepted or sent in ended_by for sent, last in deletions.items())
 
 
 def _ends(write: Written) -> bool:
@@ -227,3 +229,13 @@ def _is_in_doubt(eviction: Eviction, earlier: Sequence[Eviction]) -> bool:
     """Return whether an earlier try of the same may have taken effect without an answer."""
     own = [one for one in earlier if one.by == eviction.by]
     return bool(own) and (own[-1].code == 0 or own[-1].code >= 500)
+
+
+def _leaving(question: Question, node: str, victims: Collection[str]) -> list[Object]:
+    """Return the node's pods that are victims, or that end and have a lower priority than the pod."""
+    return [
+        one
+        for one in question.pods_on.get(node, ())
+        if key_of(one) in victims
+        or ("deletionTimestamp" in one["metadata"] and priority(one) < priority(question.pod))
+    ]

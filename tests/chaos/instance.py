@@ -9,7 +9,7 @@ import io
 import logging
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -20,16 +20,11 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import Request
 from scheduler.kube.transport import Response
 from scheduler.model.instructions import Bind, EvictVictim, Instruction, WriteReservation
-from scheduler.model.nodes import Namespace
 from scheduler.model.stimuli import (
     BindDone,
     CycleDue,
     EvictionEnded,
     NodeGone,
-    NodeSeen,
-    ObjectGone,
-    ObjectSeen,
-    PodGone,
     PodSeen,
     ReservationWritten,
     Stimulus,
@@ -38,25 +33,27 @@ from scheduler.observe.logs import Logger
 from scheduler.observe.metrics import Metrics
 from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
+from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.app import Options, Scheduler
 from scheduler.shell.connection import Connection
-from scheduler.shell.leader_election import ElectionSettings, LeaderElector
-from tests.chaos.groups import as_decided
-from tests.chaos.journal import Decided, Eviction, Journal, SeenVersions, Sent, Step
+from scheduler.shell.leader_election import LeaderElector
+from tests.chaos.journal import Eviction, Journal, Sent, Step
 from tests.chaos.proxy import Wire
 from tests.chaos.told import Told
 
 #: So long that no run reaches the flush of unschedulable pods.
 _NEVER_FLUSHED_S = 1e6
-ELECTION = ElectionSettings("kube-system", "chaos", 15.0, 10.0, 2.0)
+#: The schedulerName of most runs.
+OURS = "ours"
+ELECTION = LeaderElection(True, 15.0, 10.0, 2.0, resource_name="chaos")
 
 #: Points at which an instance can be killed, all between the pop of a pod and the confirmation of its bind.
 KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
-#: Those between Reserve and Bind of a pod whose volumes are not bound.
 #: Those in the middle of an eviction.
 EVICTION_KILL_POINTS = (
     "eviction ordered", "status arrived", "deletion arrived", "deletion written", "deletion answered", "victim leaves",
 )  # fmt: skip
+#: Those between Reserve and Bind of a pod whose volumes are not bound.
 VOLUME_KILL_POINTS = ("reserved", "volumes arrived", "volumes written", "volumes answered")
 
 
@@ -80,7 +77,7 @@ class Instance:
         elected: whether it uses leader election.
         server_port: the API server's port.
         journal: records its decisions and binds.
-        chance: seeds its lives.
+        chance: seeds its lives; by default drawn from its name.
         holder: returns the holder of the Lease.
         election: the timing of its elections.
     """
@@ -89,13 +86,13 @@ class Instance:
         self,
         name: str,
         *,
-        scheduler_name: str,
-        elected: bool,
         server_port: int,
         journal: Journal,
-        chance: random.Random,
+        scheduler_name: str = OURS,
+        elected: bool = False,
+        chance: random.Random | None = None,
         holder: Callable[[], str] = str,
-        election: ElectionSettings = ELECTION,
+        election: LeaderElection = ELECTION,
     ) -> None:
         self.name, self.scheduler_name, self.elected = name, scheduler_name, elected
         self.wire = Wire(server_port)
@@ -108,7 +105,8 @@ class Instance:
         self.doom: tuple[str, int] | None = None
         self.restart_after_s = 1.0
         self.crashes: list[str] = []
-        self._journal, self._chance, self._holder, self._election = journal, chance, holder, election
+        self._journal, self._chance = journal, chance or random.Random(name)
+        self._holder, self._election = holder, election
 
     @property
     def identity(self) -> str:
@@ -253,69 +251,60 @@ class Instance:
 
         transport.send = listening  # type: ignore[method-assign]  # an ear, not a replacement
 
-    def _listen(self, machine: Machine, agent: str, view: Told) -> None:
-        """Record the machine's stimuli and decisions in the journal."""
+    def _listen(self, machine: Machine, agent: str, told: Told) -> None:
+        """Record the machine's decisions in the journal, and note the kill points that it passes."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
-        told = SeenVersions(self._journal)
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
-            view.hear(stimulus, now_s)
+            told.hear(stimulus, now_s)
             match stimulus:
                 case PodSeen(pod):
-                    told.seen("Pod", pod.uid, pod.resource_version)
                     if pod.node_name and machine.state.is_assumed(pod.uid):
                         self.reach("confirmed")
                     if pod.terminating and pod.is_preempted:
                         self.reach("victim leaves")
-                case NodeSeen(node):
-                    told.seen("Node", node.name, node.resource_version)
-                case ObjectSeen(Namespace() as namespace):
-                    told.seen("Namespace", namespace.name, namespace.resource_version)
-                case PodGone(uid):
-                    told.gone("Pod", uid)
-                case NodeGone(name):
-                    told.gone("Node", name)
-                case ObjectGone("Namespace", name):
-                    told.gone("Namespace", name)
                 case BindDone():
                     self.reach("answered")
                 case ReservationWritten():
                     self.reach("volumes answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
-            assumed = {}
-            if isinstance(stimulus, CycleDue):
-                placed = machine.state.placed
-                assumed = {uid: one.pod.node_name for uid, one in placed.items() if one.assumed}
-                view.begin_cycle()
+                case CycleDue():
+                    told.begin_cycle()
             instructions = handle(stimulus, now_s)
-            view.note(instructions, now_s)
+            told.note(instructions, now_s)
             if isinstance(stimulus, NodeGone) and (kept := machine.state.nominated.on(stimulus.name)):
                 told_of = f"{agent} keeps {[one.key for one in kept]} for {stimulus.name}, which is gone"
                 self._journal.outlived.append((self._journal.now_s(), told_of))
-            for order in instructions:
-                if isinstance(order, EvictVictim):
-                    self.reach("eviction ordered")
-                if isinstance(order, WriteReservation):
-                    self.reach("reserved")
-                if isinstance(order, Bind):
-                    decided = Decided(
-                        at_s=self._journal.now_s(),
-                        by=agent,
-                        uid=order.pod.uid,
-                        key=order.pod.key,
-                        node=order.node_name,
-                        version=self._journal.version,
-                        seen=dict(told.newest),
-                        assumed=dict(assumed),
-                    )
-                    self._journal.decided.append(as_decided(decided, order.pod, machine.state.groups))
-                    # Members of a group are placed one after the other within one cycle.
-                    assumed[order.pod.uid] = order.node_name
-                    self.reach("decided")
+            for instruction in instructions:
+                match instruction:
+                    case EvictVictim():
+                        self.reach("eviction ordered")
+                    case WriteReservation():
+                        self.reach("reserved")
+                    case Bind():
+                        self.reach("decided")
             return instructions
 
         machine.handle = listening  # type: ignore[method-assign]  # an ear, not a replacement
+
+
+@contextlib.asynccontextmanager
+async def living(instances: Sequence[Instance]) -> AsyncIterator[None]:
+    """Let the instances live for the duration of the block."""
+    lives = [asyncio.create_task(one.live(), name=one.name) for one in instances]
+    yield
+    for life in lives:
+        life.cancel()
+    await asyncio.gather(*lives, return_exceptions=True)
+
+
+def few_instances(port: int, journal: Journal, holder: Callable[[], str], *, elected: bool) -> list[Instance]:
+    """Return one instance, or two on one Lease."""
+    return [
+        Instance(name, elected=elected, server_port=port, journal=journal, holder=holder)
+        for name in (("first", "second") if elected else ("one",))
+    ]
 
 
 def _eviction(request: Request, agent: str, told: Told, journal: Journal) -> Eviction | None:

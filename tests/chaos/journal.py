@@ -178,12 +178,10 @@ class Ordered:
 
     Attributes:
         number: as of `Preempted`.
-        version: the cluster's newest one then.
     """
 
     number: int
     at_s: float
-    version: int
     by: str
     preemptor_uid: str
     victim_uid: str
@@ -246,33 +244,6 @@ class Journal:
     ) -> None:
         shown = None if gone else obj
         self.add(Written(version, self.now_s(), kind.kind, key_of(obj), shown, before, user_agent.get()))
-
-
-class SeenVersions:
-    """
-    The versions up to which an instance has seen each kind; those of deletions are looked up in the journal.
-
-    Args: journal: the cluster's journal.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.newest = dict.fromkeys(WATCHED, 0)
-        #: UID of a pod, or name of any other object -> the version seen last.
-        self._of: dict[str, int] = {}
-
-    def seen(self, kind: str, name: str, version: str) -> None:
-        """Note that the instance has seen this version of the object."""
-        self._of[name] = int(version)
-        self.newest[kind] = max(self.newest[kind], int(version))
-
-    def gone(self, kind: str, name: str) -> None:
-        """Note that the instance has seen the deletion of the pod with that UID, or of the node or namespace."""
-        last = self._of.get(name, 0)
-        for one in self._journal.written:
-            if one.kind == kind and one.version > last and one.left(name):
-                self.seen(kind, name, str(one.version))
-                return
 
 
 def node_of(obj: JsonObject | None) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.status import StatusError
-from scheduler.shell.leader_election import ElectionSettings
+from scheduler.settings.resolved import LeaderElection
 from tests.chaos.gateway import Call, Gateway
 from tests.chaos.instance import Instance
 from tests.chaos.journal import Journal, Written, key_of
@@ -23,8 +23,8 @@ from tests.chaos.venue import Opened, Pace, Setting
 from tests.support.api_client import Answer, Api
 from tests.support.apiserver import Address
 
-_ELECTION = ElectionSettings("kube-system", "chaos", 4.0, 3.0, 0.5)
-_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.namespace}/leases"
+_ELECTION = LeaderElection(True, 4.0, 3.0, 0.5, resource_name="chaos")
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{_ELECTION.resource_namespace}/leases"
 _RESOURCES = {
     "Pod": ("/api/v1", "pods"),
     "Node": ("/api/v1", "nodes"),
@@ -192,7 +192,7 @@ async def _clear(api: Api, server: Real) -> None:
         name = namespace["metadata"]["name"]
         if name not in _LASTING:
             await server.delete("Namespace", name, 0)
-    await api.delete(f"{_LEASES}/{_ELECTION.name}")
+    await api.delete(f"{_LEASES}/{_ELECTION.resource_name}")
 
 
 def _path(kind: str, namespace: str = "", name: str = "") -> str:

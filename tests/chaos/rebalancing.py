@@ -30,9 +30,8 @@ from scheduler.serving.status_server import ServingOptions
 from scheduler.settings.loading import default_settings
 from scheduler.shell.connection import Connection
 from scheduler.shell.enforcer import EnforcerDaemon, Options
-from tests.chaos.instance import Instance
+from tests.chaos.instance import OURS, Instance
 from tests.chaos.journal import Journal, Written, node_of
-from tests.chaos.run import OURS
 from tests.chaos.stage import Embedded
 from tests.chaos.venue import Opened, Pace, Setting, pass_kill_points
 from tests.chaos.world import NAMESPACES, ZONES

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import logging
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -20,7 +19,7 @@ from tests.chaos.caches import POLL_S, FinalState, miscounts
 from tests.chaos.evictions import EvictionJudge
 from tests.chaos.faulting import FaultGenerator
 from tests.chaos.happenings import Happening, Script, literal
-from tests.chaos.instance import Instance
+from tests.chaos.instance import OURS, Instance
 from tests.chaos.journal import Journal
 from tests.chaos.judging import Judge
 from tests.chaos.shapes import NAIVE, RANKED_SHAPES, SHAPES
@@ -30,7 +29,7 @@ from tests.chaos.verdicts import Verdict, Wrong
 from tests.chaos.virtual import run_virtually
 from tests.chaos.world import World
 
-OURS, THEIRS = "ours", "theirs"
+THEIRS = "theirs"
 #: Share of runs in which all nodes return when the faults end.
 _MENDED = 0.5
 #: How often kubelets look at their pods.
@@ -86,8 +85,6 @@ class Outcome:
     n_raced: int = 0
     window_s: float = 0.0
     n_evictions: int = 0
-    #: Evictions that did not lead to the bind of the pod that they were for on that node, by cause.
-    wasted: Counter[str] = field(default_factory=Counter)
     #: Pods that could evict others and that no event woke, so that they needed the flush of unschedulable pods.
     n_flushed: int = 0
     #: Seconds from the end of the faults until all that fits was placed.
@@ -381,4 +378,4 @@ class Run:
         self._outcome.window_s = judge.window_s
         evictions = EvictionJudge(journal, group_of)
         self._outcome.wrongs += evictions.wrongs()
-        self._outcome.n_evictions, self._outcome.wasted = evictions.n_evictions, evictions.wasted
+        self._outcome.n_evictions = evictions.n_evictions

@@ -34,7 +34,8 @@ from tests.chaos.happenings import (
     Remove,
     Script,
 )
-from tests.chaos.run import OURS, Outcome, Shape, replay, run
+from tests.chaos.instance import OURS
+from tests.chaos.run import Outcome, Shape, replay, run
 from tests.chaos.verdicts import Verdict
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from scheduler.devcluster.http.faults import Action, Fault
-from tests.chaos.caches import FinalState, miscounts
-from tests.chaos.evictions import EvictionJudge
 from tests.chaos.happenings import (
     AddBudget,
     AddNamespace,
@@ -24,14 +20,11 @@ from tests.chaos.happenings import (
     Terminate,
     WorldEvent,
 )
-from tests.chaos.instance import EVICTION_KILL_POINTS, Instance
-from tests.chaos.journal import Journal, key_of, node_of
-from tests.chaos.judging import Judge
+from tests.chaos.instance import EVICTION_KILL_POINTS, OURS
+from tests.chaos.journal import key_of, node_of
 from tests.chaos.nominations import nomination_of
-from tests.chaos.run import OURS, repeatable
-from tests.chaos.stage import Server, Stage
-from tests.chaos.test_deaths import few_instances
-from tests.chaos.venue import EMBEDDED, Setting
+from tests.chaos.run import repeatable
+from tests.chaos.test_deaths import Story, told
 from tests.chaos.virtual import run_virtually
 
 #: Two nodes full of batch. On the second one a budget protects it.
@@ -53,71 +46,42 @@ _BOTH = {"red/low", "red/quick"}
 _WITH_LEASE_S, _ALONE_S = 35.0, 20.0
 
 
-@dataclass
-class _Story:
-    server: Server
-    stage: Stage
-    instances: list[Instance]
-    journal: Journal
-
-    async def begin(self) -> None:
-        """Fill the nodes in this order: each pair lands where there is room for it."""
-        for one in _CLUSTER:
-            await self.stage.perform(one)
-            if isinstance(one, AddPod) and one.key == "red/quick":
-                await asyncio.sleep(5.0)
-        await asyncio.sleep(5.0)
-
-    async def preempt(self) -> None:
-        """Bring a pod that needs a whole node."""
-        await self.stage.perform(AddPod("red/high", "critical", OURS))
-
-    def pod(self, key: str) -> dict[str, Any] | None:
-        namespace, name = key.split("/")
-        found = (one for one in self.server.objects("Pod") if one["metadata"]["name"] == name)
-        return next((one for one in found if one["metadata"]["namespace"] == namespace), None)
-
-    async def end_pods(self, *, until_s: float) -> None:
-        """Let terminating pods end after 3 s, as their kubelet does."""
-        loop = asyncio.get_running_loop()
-        ends_s = loop.time() + until_s
-        while loop.time() < ends_s:
-            await asyncio.sleep(3.0)
-            for pod in self.server.objects("Pod"):
-                if pod["metadata"].get("deletionTimestamp"):
-                    await self.stage.perform(Remove("Pod", key_of(pod)))
-
-    async def end(self) -> EvictionJudge:
-        """Judge the run: the pod is on the first node, and nobody but its two pods was evicted, each once."""
-        final_state = FinalState(self.server, self.instances, frozenset({OURS}), self.journal)
-        await final_state.settled(15.0)
-        group_of = {one.name: one.scheduler_name for one in self.instances}
-        elected = [one.name for one in self.instances if one.elected]
-        judge = EvictionJudge(self.journal, group_of)
-        wrongs = [
-            *final_state.wrongs,
-            *judge.wrongs(),
-            *Judge(self.journal, group_of, elected=elected).wrongs(),
-        ]
-        wrongs += [wrong for one in self.instances for wrong in miscounts(one)]
-        assert [text for one in self.instances for text in one.crashes] == []
-        assert wrongs == []
-        assert {one.victim for one in self.journal.ordered} <= _BOTH
-        assert (self.pod("red/low"), self.pod("red/quick")) == (None, None)
-        assert node_of(self.pod("red/high")) == "n1"
-        return judge
+async def _begin(story: Story) -> None:
+    """Fill the nodes in this order: each pair lands where there is room for it."""
+    for one in _CLUSTER:
+        await story.stage.perform(one)
+        if isinstance(one, AddPod) and one.key == "red/quick":
+            await asyncio.sleep(5.0)
+    await asyncio.sleep(5.0)
 
 
-@asynccontextmanager
-async def _told(*, elected: bool) -> AsyncIterator[_Story]:
-    journal = Journal(asyncio.get_running_loop().time)
-    async with EMBEDDED.opened(journal, Setting()) as opened:
-        instances = few_instances(opened, journal, elected=elected)
-        lives = [asyncio.create_task(one.live()) for one in instances]
-        yield _Story(opened.server, Stage(opened.server, instances, journal), instances, journal)
-        for life in lives:
-            life.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+async def _preempt(story: Story) -> None:
+    """Bring a pod that needs a whole node."""
+    await story.stage.perform(AddPod("red/high", "critical", OURS))
+
+
+def _pod(story: Story, key: str) -> dict[str, Any] | None:
+    return next((one for one in story.server.objects("Pod") if key_of(one) == key), None)
+
+
+async def _end_pods(story: Story, *, until_s: float) -> None:
+    """Let terminating pods end after 3 s, as their kubelet does."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + until_s
+    while loop.time() < ends_s:
+        await asyncio.sleep(3.0)
+        for pod in story.server.objects("Pod"):
+            if pod["metadata"].get("deletionTimestamp"):
+                await story.stage.perform(Remove("Pod", key_of(pod)))
+
+
+async def _end(story: Story) -> None:
+    """Judge the run: the pod is on the first node, and nobody but its two pods was evicted, each once."""
+    judge = await story.judged(15.0)
+    assert judge.n_evictions == 2
+    assert {one.victim for one in story.journal.ordered} <= _BOTH
+    assert (_pod(story, "red/low"), _pod(story, "red/quick")) == (None, None)
+    assert node_of(_pod(story, "red/high")) == "n1"
 
 
 def _play(story: Coroutine[Any, Any, None]) -> None:
@@ -135,89 +99,88 @@ def _play(story: Coroutine[Any, Any, None]) -> None:
 )
 @pytest.mark.parametrize("point", EVICTION_KILL_POINTS)
 def test_the_next_life_evicts_the_rest_and_nobody_twice(point: str, after: int, *, elected: bool) -> None:
-    async def story() -> None:
-        async with _told(elected=elected) as told:
-            await told.begin()
-            for instance in told.instances:
-                await told.stage.perform(Kill(instance.name, point, after))
-            await told.preempt()
-            await told.end_pods(until_s=_WITH_LEASE_S if elected else _ALONE_S)
-            for instance in told.instances:
+    async def play() -> None:
+        async with told(elected=elected) as story:
+            await _begin(story)
+            for instance in story.instances:
+                await story.stage.perform(Kill(instance.name, point, after))
+            await _preempt(story)
+            await _end_pods(story, until_s=_WITH_LEASE_S if elected else _ALONE_S)
+            for instance in story.instances:
                 instance.doom = None
-            judge = await told.end()
-            assert (judge.n_evictions, judge.wasted) == (2, {})
+            await _end(story)
             if after == 0:
-                assert sum(one.n_lives for one in told.instances) > len(told.instances)
+                assert sum(one.n_lives for one in story.instances) > len(story.instances)
 
-    _play(story())
+    _play(play())
 
 
 @pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])
 def test_a_deletion_without_a_clear_answer_is_told_of_and_counted_once(lost: Action) -> None:
     """One victim is gone at once, so the second try finds no pod; the other one ends later."""
 
-    async def story() -> None:
-        async with _told(elected=False) as told:
-            await told.begin()
-            told.server.faults.add(Fault(action=lost, verb="delete", path=r"/pods/[^/]+$", code=504, times=2))
-            await told.preempt()
-            await told.end_pods(until_s=_ALONE_S)
-            judge = await told.end()
-            assert (judge.n_evictions, judge.wasted) == (2, {})
-            assert sorted(uid for _, uid in told.journal.reported) == sorted(
-                {one.victim_uid for one in told.journal.ordered}
+    async def play() -> None:
+        async with told(elected=False) as story:
+            await _begin(story)
+            story.server.faults.add(
+                Fault(action=lost, verb="delete", path=r"/pods/[^/]+$", code=504, times=2)
             )
-            machine = told.instances[0].machine
+            await _preempt(story)
+            await _end_pods(story, until_s=_ALONE_S)
+            await _end(story)
+            assert sorted(uid for _, uid in story.journal.reported) == sorted(
+                {one.victim_uid for one in story.journal.ordered}
+            )
+            machine = story.instances[0].machine
             assert machine is not None
             assert machine.preemptions.wasted == {}
             assert not (machine.state.preempting or machine.preemptions.is_running("red/high"))
 
-    _play(story())
+    _play(play())
 
 
 def test_an_instance_that_is_stopped_ends_its_evictions_first() -> None:
-    async def story() -> None:
-        async with _told(elected=False) as told:
-            await told.begin()
+    async def play() -> None:
+        async with told(elected=False) as story:
+            await _begin(story)
             slow = Fault(action=Action.DELAY, verb="delete", path=r"/pods/[^/]+$", delay_s=2.0, times=2)
-            told.server.faults.add(slow)
-            await told.preempt()
+            story.server.faults.add(slow)
+            await _preempt(story)
             await asyncio.sleep(1.0)
-            await told.stage.perform(Terminate("one"))
-            await told.end_pods(until_s=_ALONE_S)
-            judge = await told.end()
-            assert (judge.n_evictions, judge.wasted) == (2, {})
-            assert [by for by, _ in told.journal.reported] == ["one-1", "one-1"]
-            assert told.instances[0].n_lives == 2
+            await story.stage.perform(Terminate("one"))
+            await _end_pods(story, until_s=_ALONE_S)
+            await _end(story)
+            assert [by for by, _ in story.journal.reported] == ["one-1", "one-1"]
+            assert story.instances[0].n_lives == 2
 
-    _play(story())
+    _play(play())
 
 
 def test_a_nomination_ends_with_its_node() -> None:
     """Cluster-autoscaler counts a nominated pod as placed, even on a node that is gone."""
 
-    async def story() -> None:
-        async with _told(elected=False) as told:
-            await told.begin()
-            await told.preempt()
+    async def play() -> None:
+        async with told(elected=False) as story:
+            await _begin(story)
+            await _preempt(story)
             await asyncio.sleep(1.0)
-            assert nomination_of(told.pod("red/high") or {}) == "n1"
-            await told.stage.perform(Remove("Node", "n1"))
-            await told.stage.perform(Remove("Node", "n2"))
+            assert nomination_of(_pod(story, "red/high") or {}) == "n1"
+            await story.stage.perform(Remove("Node", "n1"))
+            await story.stage.perform(Remove("Node", "n2"))
             await asyncio.sleep(1.0)
-            assert nomination_of(told.pod("red/high") or {}) == ""
+            assert nomination_of(_pod(story, "red/high") or {}) == ""
 
-    _play(story())
+    _play(play())
 
 
 def test_a_nomination_ends_where_a_pod_of_higher_priority_takes_the_node() -> None:
-    async def story() -> None:
-        async with _told(elected=False) as told:
-            await told.begin()
-            await told.preempt()
+    async def play() -> None:
+        async with told(elected=False) as story:
+            await _begin(story)
+            await _preempt(story)
             await asyncio.sleep(1.0)
-            await told.stage.perform(AddPriorityClass("top", 2000))
-            await told.server.patch(
+            await story.stage.perform(AddPriorityClass("top", 2000))
+            await story.server.patch(
                 "PodDisruptionBudget", "blue/batch", {"status": {"disruptionsAllowed": 0}}, "status"
             )
             for number in range(2):
@@ -229,9 +192,9 @@ def test_a_nomination_ends_where_a_pod_of_higher_priority_takes_the_node() -> No
                         "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "2"}}}],
                     },
                 }
-                await told.server.create("Pod", pod)
-            await told.end_pods(until_s=20.0)
-            assert {node_of(told.pod(f"red/top-{number}")) for number in range(2)} == {"n1", "n2"}
-            assert nomination_of(told.pod("red/high") or {}) == ""
+                await story.server.create("Pod", pod)
+            await _end_pods(story, until_s=20.0)
+            assert {node_of(_pod(story, f"red/top-{number}")) for number in range(2)} == {"n1", "n2"}
+            assert nomination_of(_pod(story, "red/high") or {}) == ""
 
-    _play(story())
+    _play(play())

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from scheduler.model.stimuli import NodeGone, ObjectGone, PodGone, SweepDue
-from tests.chaos.caches import FinalState, miscounts
+from scheduler.model.stimuli import NodeGone, ObjectGone, PodGone
+from tests.chaos.caches import FinalState
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod
-from tests.chaos.instance import Instance
+from tests.chaos.instance import OURS, Instance, living
 from tests.chaos.journal import Journal
-from tests.chaos.run import OURS, THEIRS, repeatable
+from tests.chaos.run import THEIRS, repeatable
 from tests.chaos.stage import Stage
 from tests.chaos.venue import EMBEDDED, Setting
 from tests.chaos.verdicts import Verdict
@@ -74,74 +73,22 @@ def test_the_final_state_is_wrong_if_anything_is_missing(damage: Damage, verdict
 
     async def play() -> None:
         async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
+            one = Instance("one", server_port=opened.port, journal=journal)
             stage = Stage(opened.server, [one], journal)
-            life = asyncio.create_task(one.live())
-            for happening in (
-                AddNamespace("red", "x"),
-                AddNode("n1", "2", "a"),
-                AddPod("red/placed", "plain", OURS),
-                AddPod("red/waiting", "big", OURS),
-            ):
-                await stage.perform(happening)
-            await asyncio.sleep(20.0)
-            await damage(one, stage)
-            final_state = FinalState(opened.server, [one], frozenset({OURS, THEIRS}), journal)
-            await final_state.settled(30.0)
-            found.extend({wrong.verdict for wrong in final_state.wrongs})
-            life.cancel()
-            await asyncio.gather(life, return_exceptions=True)
+            async with living([one]):
+                for happening in (
+                    AddNamespace("red", "x"),
+                    AddNode("n1", "2", "a"),
+                    AddPod("red/placed", "plain", OURS),
+                    AddPod("red/waiting", "big", OURS),
+                ):
+                    await stage.perform(happening)
+                await asyncio.sleep(20.0)
+                await damage(one, stage)
+                final_state = FinalState(opened.server, [one], frozenset({OURS, THEIRS}), journal)
+                await final_state.settled(30.0)
+                found.extend({wrong.verdict for wrong in final_state.wrongs})
 
     with repeatable(1):
         run_virtually(play())
     assert found == ([] if verdict is None else [verdict])
-
-
-def test_wrong_counts_are_found_too() -> None:
-    async def play() -> None:
-        async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
-            await Stage(opened.server, [one], journal).perform(AddNode("n1", "1", "a"))
-            life = asyncio.create_task(one.live())
-            await asyncio.sleep(1.0)
-            assert list(miscounts(one)) == []
-            assert one.machine is not None
-            one.machine.state.nodes.pod_count[0] += 1
-            assert [wrong.verdict for wrong in miscounts(one)] == [Verdict.COUNTS]
-            life.cancel()
-            await asyncio.gather(life, return_exceptions=True)
-
-    with repeatable(1):
-        run_virtually(play())
-
-
-def test_an_instance_that_crashes_says_why() -> None:
-    """It starts again."""
-
-    async def play() -> None:
-        async with EMBEDDED.opened(journal := Journal(asyncio.get_running_loop().time), Setting()) as opened:
-            one = _instance(opened.port, journal)
-            life = asyncio.create_task(one.live())
-            await asyncio.sleep(1.0)
-            assert one.life is not None
-            one.life.scheduler._inbox.put_now(SweepDue)  # type: ignore[arg-type]  # a class is no stimulus
-            await asyncio.sleep(5.0)
-            assert len(one.crashes) == 1
-            assert "AssertionError" in one.crashes[0]
-            assert one.n_lives == 2
-            life.cancel()
-            await asyncio.gather(life, return_exceptions=True)
-
-    with repeatable(1):
-        run_virtually(play())
-
-
-def _instance(port: int, journal: Journal) -> Instance:
-    return Instance(
-        "one",
-        scheduler_name=OURS,
-        elected=False,
-        server_port=port,
-        journal=journal,
-        chance=random.Random(1),
-    )

@@ -15,11 +15,11 @@ from scheduler.queueing.pod_queue import PodQueue
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.groups import group_of, seconds_in_part
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Kill, Remove
-from tests.chaos.instance import KILL_POINTS
-from tests.chaos.run import OURS, Shape, repeatable, run
-from tests.chaos.test_deaths import Story, told
+from tests.chaos.instance import KILL_POINTS, OURS
+from tests.chaos.run import Shape, repeatable, run
+from tests.chaos.test_deaths import Story, deaths_at, told
 from tests.chaos.verdicts import Verdict
-from tests.chaos.virtual import VirtualLoop, run_virtually
+from tests.chaos.virtual import after_turns, run_virtually
 
 _N = 4
 _GROUP = "red/train"
@@ -66,31 +66,19 @@ def test_there_is_no_moment_at_which_half_a_group_stays() -> None:
 
     async def play(turn: int) -> bool:
         """Returns whether it died before all were bound."""
-        left = turn
         async with told(elected=False, cluster=_CLUSTER, pods=_MEMBERS) as story:
             await story.begin()
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, VirtualLoop)
 
-            def count() -> None:
-                nonlocal left
-                left -= 1
-                if left == 0 and sum(bool(one.bound_node) for one in story.journal.written) < _N:
+            def die() -> None:
+                if sum(bool(one.bound_node) for one in story.journal.written) < _N:
                     story.instances[0].kill()
 
-            loop.between_turns = count
-            await asyncio.sleep(1.0)
-            loop.between_turns = None
+            with after_turns(turn, die):
+                await asyncio.sleep(1.0)
             await _end(story, _IN_PART_S)
             return story.instances[0].n_lives > 1
 
-    n_deaths = 0
-    for turn in range(1, 1000, 2):
-        with repeatable(1):
-            if not run_virtually(play(turn)):
-                break
-        n_deaths += 1
-    assert n_deaths > 5
+    assert deaths_at(play, range(1, 1000, 2)) > 5
 
 
 @pytest.mark.parametrize("after", range(_N))

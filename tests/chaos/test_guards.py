@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,7 +16,7 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeGone, NodeSeen
 from scheduler.shell.app import Scheduler
 from scheduler.state.audit import differences
-from tests.chaos.instance import Instance
+from tests.chaos.instance import Instance, living
 from tests.chaos.journal import Journal
 from tests.chaos.test_outages import metric
 from tests.chaos.virtual import run_virtually
@@ -29,20 +28,11 @@ async def running() -> AsyncIterator[tuple[Instance, Scheduler, DevCluster]]:
     """Run an instance with full caches in an idle cluster."""
     async with DevCluster(nodes=2) as cluster:
         journal = Journal(asyncio.get_running_loop().time)
-        instance = Instance(
-            "one",
-            scheduler_name="ours",
-            elected=False,
-            server_port=cluster.port,
-            journal=journal,
-            chance=random.Random(1),
-        )
-        living = asyncio.create_task(instance.live())
-        await asyncio.sleep(1.0)
-        assert instance.life is not None
-        yield instance, instance.life.scheduler, cluster
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
+        instance = Instance("one", server_port=cluster.port, journal=journal)
+        async with living([instance]):
+            await asyncio.sleep(1.0)
+            assert instance.life is not None
+            yield instance, instance.life.scheduler, cluster
 
 
 def pending(name: str) -> build.Json:
@@ -59,24 +49,6 @@ def test_a_quiet_cluster_is_no_reason_to_worry() -> None:
                 await asyncio.sleep(60.0)
                 assert scheduler._caches.is_fresh()
                 assert scheduler._makes_progress()
-
-    run_virtually(play())
-
-
-def test_a_cache_without_events_is_stale() -> None:
-    """Connections stay open and silent: after minutes readiness fails, and returns with the first event."""
-
-    async def play() -> None:
-        async with running() as (instance, scheduler, _cluster):
-            instance.wire.freeze()
-            await asyncio.sleep(100.0)
-            assert scheduler._caches.is_fresh()
-            await asyncio.sleep(200.0)
-            assert not scheduler._caches.is_fresh()
-            assert scheduler._makes_progress(), "a restart would not bring the server back"
-            instance.wire.thaw()
-            await asyncio.sleep(130.0)
-            assert scheduler._caches.is_fresh()
 
     run_virtually(play())
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, BindByStranger
-from tests.chaos.instance import Instance
+from tests.chaos.instance import OURS, Instance
 from tests.chaos.journal import Journal
 from tests.chaos.real import RealVenue
-from tests.chaos.run import OURS, Shape, run_at
+from tests.chaos.run import Shape, run_at
 from tests.chaos.shapes import NAIVE
 from tests.chaos.stage import Stage
 from tests.chaos.venue import Setting
@@ -47,14 +46,7 @@ async def _race_window_s(address: Address, *, n_pods: int) -> list[float]:
     loop = asyncio.get_running_loop()
     journal = Journal(loop.time)
     async with RealVenue.at(address).opened(journal, Setting()) as opened:
-        one = Instance(
-            "one",
-            scheduler_name=OURS,
-            elected=False,
-            server_port=opened.port,
-            journal=journal,
-            chance=random.Random(1),
-        )
+        one = Instance("one", server_port=opened.port, journal=journal)
         stage = Stage(opened.server, [one], journal)
         for happening in (AddNamespace("red", "x"), AddNode("n1", "200"), AddNode("n2", "200")):
             await stage.perform(happening)

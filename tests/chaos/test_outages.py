@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +13,7 @@ from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD
 from scheduler.shell.app import Scheduler
 from scheduler.shell.concurrency_limit import MIN_LIMIT
-from tests.chaos.instance import Instance
+from tests.chaos.instance import Instance, living
 from tests.chaos.journal import Journal
 from tests.chaos.virtual import run_virtually
 from tests.support import build
@@ -34,15 +33,8 @@ async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance
     """Run an instance with full caches, which leads if there is an election."""
     async with DevCluster(nodes=4) as cluster:
         cluster.faults.add(*faults)
-        instance = Instance(
-            "one",
-            scheduler_name="ours",
-            elected=elected,
-            server_port=cluster.port,
-            journal=Journal(asyncio.get_running_loop().time),
-            chance=random.Random(1),
-        )
-        living = asyncio.create_task(instance.live())
+        journal = Journal(asyncio.get_running_loop().time)
+        instance = Instance("one", elected=elected, server_port=cluster.port, journal=journal)
 
         async def ready() -> Scheduler | None:
             scheduler = None if instance.life is None else instance.life.scheduler
@@ -50,12 +42,13 @@ async def running(*faults: Fault, elected: bool) -> AsyncIterator[tuple[Instance
                 return None
             return scheduler if scheduler._leads() and scheduler._caught_up else None
 
-        scheduler = await until(ready, timeout_s=100.0, what="a scheduler that leads and knows the cluster")
-        assert scheduler is not None
-        scheduler._connection.client._on_request = scheduler._metrics.on_request
-        yield instance, cluster
-        living.cancel()
-        await asyncio.gather(living, return_exceptions=True)
+        async with living([instance]):
+            scheduler = await until(
+                ready, timeout_s=100.0, what="a scheduler that leads and knows the cluster"
+            )
+            assert scheduler is not None
+            scheduler._connection.client._on_request = scheduler._metrics.on_request
+            yield instance, cluster
 
 
 def create(cluster: DevCluster, prefix: str, n_pods: int) -> None:

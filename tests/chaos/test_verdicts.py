@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 
 from scheduler.devcluster.kinds import JsonObject
-from tests.chaos.happenings import AddNamespace, AddNode, AddPod, Happening, Remove, literal
+from tests.chaos.instance import OURS
 from tests.chaos.journal import Decided, Journal, Sent, Written
 from tests.chaos.judging import Judge
-from tests.chaos.run import OURS, Outcome, Shape, replay, run
+from tests.chaos.run import Outcome, Shape, replay, run
 from tests.chaos.sabotage import SABOTAGES, Sabotage
-from tests.chaos.shrinking import minimal, shortest
+from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Setting
 from tests.chaos.verdicts import Verdict
 from tests.support import build
@@ -75,16 +74,6 @@ class Book:
         """Return the judge's verdicts."""
         judge = Judge(self.journal, {"one": OURS, "two": OURS, "rival": "theirs"}, **how)
         return [one.verdict for one in judge.wrongs()]
-
-
-def test_right_binds_have_no_verdict() -> None:
-    book = Book()
-    book.pod("a", labels={"app": "alone"}, affinity=ALONE)
-    book.pod("b", labels={"app": "alone"}, affinity=ALONE)
-    book.place("a", "n1")
-    book.place("b", "n2")
-    assert book.found() == []
-    assert book.found(blind_s=5.0) == []
 
 
 def test_a_pod_bound_twice() -> None:
@@ -177,13 +166,6 @@ def test_a_pod_that_was_only_assumed_counts() -> None:
     assert Verdict.RULE in book.found()
 
 
-def test_a_bind_that_nobody_decided() -> None:
-    book = Book()
-    book.pod("a")
-    book.bind("a", "n1")
-    assert book.found() == [Verdict.STRANGE]
-
-
 def test_a_decision_on_a_pod_that_is_bound_and_there() -> None:
     book = Book()
     book.pod("a")
@@ -249,31 +231,3 @@ def test_a_script_reproduces_the_run() -> None:
     assert [(one.version, one.at_s, one.key, one.by) for one in first.journal.written] == [
         (one.version, one.at_s, one.key, one.by) for one in again.journal.written
     ]
-
-
-def test_delta_debugging_keeps_what_is_needed_in_order() -> None:
-    needed = {3, 40, 41, 97}
-    asked = itertools.count()
-
-    def fails(items: list[int]) -> bool:
-        next(asked)
-        return needed <= set(items)
-
-    assert minimal(list(range(100)), fails, is_over=lambda: False) == sorted(needed)
-    assert next(asked) < 120
-    assert minimal(list(range(100)), fails, is_over=lambda: True) == list(range(100))
-
-
-@pytest.mark.parametrize(
-    ("happening", "text"),
-    [
-        (AddPod("red/p1", "alone", OURS), "AddPod('red/p1', 'alone', 'ours')"),
-        (AddPod("red/p1", "alone", OURS, gated=True), "AddPod('red/p1', 'alone', 'ours', True)"),
-        (AddNode("n1", "4", disk="ssd"), "AddNode('n1', '4', disk='ssd')"),
-        (Remove("Pod", "red/p1"), "Remove('Pod', 'red/p1')"),
-        (AddNamespace("red", "x"), "AddNamespace('red', 'x')"),
-    ],
-    ids=str,
-)
-def test_a_happening_is_written_as_it_is_made(happening: Happening, text: str) -> None:
-    assert literal(happening) == text

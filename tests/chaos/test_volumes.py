@@ -15,7 +15,8 @@ from scheduler.devcluster.status import StatusError
 from tests.chaos.instance import KILL_POINTS, VOLUME_KILL_POINTS
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
-from tests.chaos.virtual import VirtualLoop, run_virtually
+from tests.chaos.test_deaths import deaths_at
+from tests.chaos.virtual import after_turns, run_virtually
 from tests.chaos.volume_stage import LOCAL, SPACE, VolumeStage, volume_stage
 
 _VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
@@ -66,35 +67,22 @@ def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die() 
 
     async def story(turn: int) -> bool:
         """Returns whether it died."""
-        left = turn
         async with volume_stage() as stage:
             await asyncio.sleep(5.0)
             stage.provisioner(after_s=0.5)
             _two_pods(stage)
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, VirtualLoop)
 
-            def count() -> None:
-                nonlocal left
-                left -= 1
-                if left == 0 and not all(map(node_of, stage.pods())):
+            def die() -> None:
+                if not all(map(node_of, stage.pods())):
                     stage.instances[0].kill()
 
-            loop.between_turns = count
-            await asyncio.sleep(3.0)
-            loop.between_turns = None
+            with after_turns(turn, die):
+                await asyncio.sleep(3.0)
             await stage.settled(30.0)
             _is_right(stage, 2)
             return stage.instances[0].n_lives > 1
 
-    turns = iter(range(1, 1000, 3))
-    n_deaths = 0
-    while True:
-        with repeatable(1):
-            if not run_virtually(story(next(turns))):
-                break
-        n_deaths += 1
-    assert n_deaths > 10
+    assert deaths_at(story, range(1, 1000, 3)) > 10
 
 
 @pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])

@@ -102,11 +102,13 @@ def test_readiness_falls_when_a_cache_hears_nothing_and_liveness_does_not() -> N
         async with serving() as (_scheduler, _cluster, wire, url):
             assert await says(f"{url}/readyz") == 200
             wire.freeze()
-            await asyncio.sleep(300.0)
+            await asyncio.sleep(100.0)
+            assert await says(f"{url}/readyz") == 200
+            await asyncio.sleep(200.0)
             assert await says(f"{url}/readyz") == 500
             assert await says(f"{url}/livez") == 200
             wire.thaw()
-            await asyncio.sleep(150.0)
+            await asyncio.sleep(130.0)
             assert await says(f"{url}/readyz") == 200
 
     run_virtually(play())

@@ -1,4 +1,4 @@
-"""What watches have told an instance, and what it does to make room for pods: an ear on its machine."""
+"""What watches have told an instance, what it decides, and whom it evicts: an ear on its machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from scheduler.model.stimuli import (
     Stimulus,
     VictimFate,
 )
-from tests.chaos.journal import Journal, Ordered, Preempted, Retried, View
+from tests.chaos.groups import as_decided
+from tests.chaos.journal import WATCHED, Decided, Journal, Ordered, Preempted, Retried, View
 
 
 class Told:
@@ -26,7 +27,7 @@ class Told:
     The objects that one life of an instance knows of, exactly as it was told.
 
     Args:
-        journal: records its evictions.
+        journal: records its decisions and evictions.
         agent: the instance and its life.
         machine: of this life.
     """
@@ -34,6 +35,9 @@ class Told:
     def __init__(self, journal: Journal, agent: str, machine: Machine) -> None:
         self._journal, self._agent, self._machine = journal, agent, machine
         self._versions: dict[tuple[str, str], int] = {}
+        #: The newest version of each kind, and the last one of each object, deletions included.
+        self._newest = dict.fromkeys(WATCHED, 0)
+        self._last: dict[tuple[str, str], int] = {}
         self._budgets: dict[str, int] = {}
         self._ending: dict[str, bool] = {}
         #: The pods for which evictions were begun; when one failed last, by the instance's clock.
@@ -56,22 +60,22 @@ class Told:
         """Note what the stimulus tells."""
         match stimulus:
             case PodSeen(pod):
-                self._versions["Pod", pod.uid] = int(pod.resource_version)
+                self._see("Pod", pod.uid, int(pod.resource_version))
                 self._ending[pod.uid] = pod.terminating
             case NodeSeen(node):
-                self._versions["Node", node.name] = int(node.resource_version)
+                self._see("Node", node.name, int(node.resource_version))
             case ObjectSeen(Namespace() as namespace):
-                self._versions["Namespace", namespace.name] = int(namespace.resource_version)
+                self._see("Namespace", namespace.name, int(namespace.resource_version))
             case PodGone(uid):
-                self._versions.pop(("Pod", uid), None)
+                self._see_deleted("Pod", uid)
                 self._ending.pop(uid, None)
             case NodeGone(name):
-                self._versions.pop(("Node", name), None)
+                self._see_deleted("Node", name)
                 for pod in self._machine.state.nominated.on(name):
                     # Its nomination is withdrawn, and it is tried at once.
                     self._failed_s.pop(pod.uid, None)
             case ObjectGone("Namespace", name):
-                self._versions.pop(("Namespace", name), None)
+                self._see_deleted("Namespace", name)
             case ObjectSeen(DisruptionBudget() as budget):
                 self._budgets[budget.key] = budget.disruptions_allowed
             case ObjectGone("PodDisruptionBudget", key):
@@ -79,13 +83,32 @@ class Told:
             case EvictionEnded(preemptor_uid, fate=VictimFate.FAILED):
                 self._failed_s[preemptor_uid] = now_s
 
+    def _see(self, kind: str, name: str, version: int) -> None:
+        self._versions[kind, name] = self._last[kind, name] = version
+        self._newest[kind] = max(self._newest[kind], version)
+
+    def _see_deleted(self, kind: str, name: str) -> None:
+        """Note a deletion, whose version is looked up in the journal, as watches do not tell it."""
+        self._versions.pop((kind, name), None)
+        last = self._last.get((kind, name), 0)
+        for one in self._journal.written:
+            if one.kind == kind and one.version > last and one.left(name):
+                self._last[kind, name] = one.version
+                self._newest[kind] = max(self._newest[kind], one.version)
+                return
+
     def begin_cycle(self) -> None:
         """Keep the view before the cycle that follows."""
         self._before = self.view()
 
     def note(self, instructions: list[Instruction], now_s: float) -> None:
-        """Record the evictions, and the events of their victims."""
+        """Record the decisions, the evictions, and the events of their victims."""
+        assumed = dict(self._before.assumed)
         for one in instructions:
+            if isinstance(one, Bind):
+                self._note_decided(one, assumed)
+                # Members of a group are placed one after the other within one cycle.
+                assumed[one.pod.uid] = one.node_name
             match one:
                 case Bind(pod) | Attempted(pod=pod, result="unschedulable") if pod.uid in self._preemptors:
                     self._note_retried(pod, now_s)
@@ -108,7 +131,6 @@ class Told:
                     ordered = Ordered(
                         self._journal.next_number(),
                         self._journal.now_s(),
-                        self._journal.version,
                         self._agent,
                         preemptor.uid,
                         victim.uid,
@@ -119,6 +141,19 @@ class Told:
                     self._preemptors.add(preemptor.uid)
                 case EmitEvent(pod=pod, reason="Preempted"):
                     self._journal.reported.append((self._agent, pod.uid))
+
+    def _note_decided(self, bind: Bind, assumed: dict[str, str]) -> None:
+        decided = Decided(
+            at_s=self._journal.now_s(),
+            by=self._agent,
+            uid=bind.pod.uid,
+            key=bind.pod.key,
+            node=bind.node_name,
+            version=self._journal.version,
+            seen=dict(self._newest),
+            assumed=dict(assumed),
+        )
+        self._journal.decided.append(as_decided(decided, bind.pod, self._machine.state.groups))
 
     def _note_retried(self, pod: Pod, now_s: float) -> None:
         failed_s = self._failed_s.get(pod.uid)

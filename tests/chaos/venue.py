@@ -12,7 +12,7 @@ from typing import Protocol
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.server import user_agent
 from scheduler.devcluster.kinds import LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
-from scheduler.shell.leader_election import ElectionSettings
+from scheduler.settings.resolved import LeaderElection
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal
 from tests.chaos.stage import Embedded, Server
@@ -52,7 +52,7 @@ class Pace:
     last_at_s: float = 130.0
     last_s: float = 20.0
     n_last: int = 4
-    election: ElectionSettings = ELECTION
+    election: LeaderElection = ELECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class EmbeddedVenue:
             journal.follow(cluster.store)
 
             def holder() -> str:
-                lease = cluster.store.find(LEASE, ELECTION.namespace, ELECTION.name) or {}
+                lease = cluster.store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
                 return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
             def listen(instances: Sequence[Instance]) -> None:

@@ -8,12 +8,13 @@ backoffs and leases pass in a second, and one seed gives one run, as far as sock
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import itertools
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -98,6 +99,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _leap(self, seconds: float) -> None:
         self._virtual_s += max(seconds, 1e-9)
         self._n_turns = 0
+
+
+@contextlib.contextmanager
+def after_turns(n_turns: int, act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` once the loop has turned so often since the begin of the block, at once for 0."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    left = n_turns
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            act()
+
+    if n_turns == 0:
+        act()
+    loop.between_turns = count
+    yield
+    loop.between_turns = None
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:

@@ -8,7 +8,6 @@ A cluster with a PV controller and a provisioner, pods with claims, and the prom
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,9 +30,8 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 from scheduler.model.volumes import StorageKind
 from scheduler.state.audit import differences
-from tests.chaos.instance import ELECTION, Instance
+from tests.chaos.instance import ELECTION, OURS, Instance, few_instances, living
 from tests.chaos.journal import Journal, key_of, node_of
-from tests.chaos.run import OURS
 from tests.chaos.venue import pass_kill_points
 from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
@@ -179,26 +177,12 @@ async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterato
         )
 
         def holder() -> str:
-            lease = cluster.store.find(LEASE, ELECTION.namespace, ELECTION.name) or {}
+            lease = cluster.store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
             return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
-        instances = [
-            Instance(
-                name,
-                scheduler_name=OURS,
-                elected=elected,
-                server_port=cluster.port,
-                journal=journal,
-                chance=random.Random(name),
-                holder=holder,
-            )
-            for name in (("first", "second") if elected else ("one",))
-        ]
+        instances = few_instances(cluster.port, journal, holder, elected=elected)
         pass_kill_points(cluster, instances, journal)
         stage = VolumeStage(cluster.store, cluster, instances)
         cluster.store.history.listeners.append(stage.watch)
-        lives = [asyncio.create_task(one.live()) for one in instances]
-        yield stage
-        for life in lives:
-            life.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+        async with living(instances):
+            yield stage

@@ -74,17 +74,6 @@ async def told(cluster: Shop, name: str, n_events: int = 2) -> list[Json]:
     return await until(lambda: cluster.events(name), lambda events: len(events) >= n_events, what="events")
 
 
-async def test_the_pod_of_lowest_priority_is_evicted(cluster: Shop) -> None:
-    for name, value in (("low", 1), ("high", 1000)):
-        priority: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
-        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        (await cluster.api.post(path, {**priority, "metadata": {"name": name}})).ok  # noqa: B018
-    await cluster.pod("picky", "a1", APART, spec={"priorityClassName": "high"})
-    await cluster.pod("web", "a2", labels=WEB, spec={"priorityClassName": "low"})
-    async with enforcing(cluster.kubeconfig):
-        await cluster.left("picky")
-
-
 async def test_a_disruption_budget_blocks_an_eviction_until_it_allows_it(cluster: Shop) -> None:
     await cluster.pod("picky", "a1", APART, labels={"app": "picky"})
     await until(lambda: cluster.ready("picky"), what="readiness")

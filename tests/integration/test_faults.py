@@ -1,10 +1,8 @@
 """Faults of the API server: no pod is lost, none is bound twice, no node is over-committed."""
 
 import asyncio
-import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,9 +15,8 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.framework.kinds import Asker
 from scheduler.settings.loading import default_settings
 from tests.integration.conftest import embedded
-from tests.support import build
 from tests.support.cluster import Cluster
-from tests.support.daemon import Daemon, running
+from tests.support.daemon import Daemon
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,50 +64,6 @@ def _bound_once(devcluster: DevCluster) -> Iterator[None]:
 async def burst(cluster: Cluster, n_pods: int, prefix: str = "p") -> None:
     """Create pods of one CPU each."""
     await asyncio.gather(*(cluster.add_pod(f"{prefix}{number}", cpu="1") for number in range(n_pods)))
-
-
-BROKEN_STREAMS = {
-    "ended": Fault(action=Action.END_STREAM, after_events=3),
-    "cut within an object": Fault(action=Action.CUT_STREAM, after_events=3),
-    "410 inside": Fault(action=Action.EXPIRE_STREAM, after_events=3),
-    "delayed": Fault(action=Action.STALL_STREAM, after_events=3, delay_s=0.5),
-}
-
-
-@pytest.mark.parametrize("fault", BROKEN_STREAMS.values(), ids=BROKEN_STREAMS)
-async def test_a_broken_stream_loses_no_pod(cluster: Cluster, devcluster: DevCluster, fault: Fault) -> None:
-    """One watch of each kind breaks in the middle of a burst."""
-    for number in range(4):
-        await cluster.add_node(f"n{number}")
-    broken = [Fault(action=fault.action, kind=k, after_events=3, delay_s=fault.delay_s) for k in WATCHED]
-    devcluster.faults.add(*broken)
-    await burst(cluster, 30)
-    await cluster.add_node("late", labels={"late": "yes"})
-    await cluster.add_pod("last", node_selector={"late": "yes"})
-    await cluster.all_bound(31, timeout_s=LONG_S)
-
-
-async def test_410_on_resume_leads_to_a_list(
-    cluster: Cluster, devcluster: DevCluster, daemon: Daemon
-) -> None:
-    """Deletions and additions without a watch are found."""
-    await cluster.add_node("a", allocatable={"cpu": "5"})
-    await burst(cluster, 5, "old")
-    await cluster.all_bound(5)
-    before = await daemon.metric("affinity_scheduler_watch_restarts_total", kind="Pod")
-    # The next watch waits while more happens than the server remembers, so that its version is too old then.
-    devcluster.faults.add(
-        Fault(action=Action.DELAY, kind="pods", verb="watch", delay_s=1.0),
-        Fault(action=Action.END_STREAM, kind="pods"),
-    )
-    for number in range(5):
-        await cluster.delete_pod(f"old{number}")
-    for _ in range(60):
-        await cluster.add_pod("passing", cpu="9")
-        await cluster.delete_pod("passing")
-    await burst(cluster, 5, "new")
-    await cluster.all_bound(5, timeout_s=LONG_S)
-    assert await daemon.metric("affinity_scheduler_watch_restarts_total", kind="Pod") > before
 
 
 async def test_410_as_a_status_leads_to_a_list(cluster: Cluster, devcluster: DevCluster) -> None:
@@ -202,17 +155,6 @@ async def test_binds_in_doubt_without_the_right_to_read_pods_delay_no_other(
     assert daemon.logged("No right to read a pod whose bind was not answered", "a fault was asked for")
 
 
-async def test_bound_pods_count_before_the_watch_shows_them(cluster: Cluster, devcluster: DevCluster) -> None:
-    for number in range(3):
-        await cluster.add_node(f"n{number}", allocatable={"cpu": "3"})
-    await burst(cluster, 4, "first")
-    devcluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=1.5, after_events=12))
-    await burst(cluster, 10, "second")
-
-    await until(cluster.n_bound, lambda n: n == 9, timeout_s=LONG_S, what="9 pods bound")
-    await cluster.assert_sound()
-
-
 async def test_failing_conditions_and_events_delay_no_bind(cluster: Cluster, devcluster: DevCluster) -> None:
     """5xx on status and events: pods are bound, and the condition is written once the server recovers."""
     await cluster.add_node("a", allocatable={"cpu": "1"})
@@ -266,79 +208,3 @@ async def test_the_server_goes_away_and_comes_back(
     await devcluster.start()
     await burst(cluster, 5, "after")
     await cluster.all_bound(10, timeout_s=LONG_S)
-
-
-async def test_the_server_goes_away_while_binds_are_in_flight(
-    cluster: Cluster, devcluster: DevCluster
-) -> None:
-    """Half of the answers are lost with the server; each bind is settled when it is back."""
-    await cluster.add_node("a", allocatable={"cpu": "6"})
-    devcluster.faults.add(
-        Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=1.5, times=3),
-        Fault(action=Action.DELAY, path=BINDINGS, delay_s=1.5, times=3),
-    )
-    await burst(cluster, 10)
-
-    await until(cluster.n_bound, lambda n: n == 3, what="3 binds that took effect")
-    await devcluster.stop()
-    await devcluster.start()
-    await until(cluster.n_bound, lambda n: n == 6, timeout_s=LONG_S, what="6 pods bound")
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_a_storm_of_faults_ends_in_a_sound_cluster(
-    cluster: Cluster, devcluster: DevCluster, seed: int
-) -> None:
-    """All faults at once while pods come and go: afterwards every pod that fits is bound."""
-    chance = random.Random(seed)
-    for number in range(5):
-        await cluster.add_node(f"n{number}", labels={build.ZONE: str(number % 2)}, allocatable={"cpu": "8"})
-    devcluster.faults.add(*(_any_fault(chance) for _ in range(15)))
-    alone = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=alone"))])
-
-    async def live(number: int) -> None:
-        name = f"p{number}"
-        if number % 8 == 0:
-            await cluster.add_pod(name, cpu="1", labels={"app": "alone"}, affinity=alone)
-        else:
-            await cluster.add_pod(name, cpu="1")
-        if number % 3 == 0:
-            await cluster.api.delete(cluster.api.pods(name))
-
-    await asyncio.gather(*(live(number) for number in range(48)))
-    devcluster.faults.add(*(_any_fault(chance) for _ in range(5)))
-    # 0, 24 are deleted of the six that want a node for themselves, four are left for five nodes.
-    await until(cluster.pods, lambda pods: len(pods) == 32, timeout_s=LONG_S, what="32 pods left")
-    await cluster.all_bound(32, timeout_s=LONG_S)
-
-
-def _any_fault(chance: random.Random) -> Fault:
-    kind = chance.choice(WATCHED)
-    return chance.choice(
-        [
-            Fault(action=Action.END_STREAM, kind=kind, after_events=chance.randrange(9)),
-            Fault(action=Action.CUT_STREAM, kind=kind, after_events=chance.randrange(9)),
-            Fault(action=Action.EXPIRE_STREAM, kind=kind, after_events=chance.randrange(9)),
-            Fault(action=Action.STALL_STREAM, kind=kind, after_events=chance.randrange(9), delay_s=0.1),
-            Fault(action=Action.RESPOND, kind=kind, verb="watch", code=chance.choice([410, 500, 503])),
-            Fault(action=Action.RESPOND, path=BINDINGS, code=chance.choice([500, 503, 504])),
-            Fault(action=Action.LOSE_ANSWER, path=BINDINGS, delay_s=chance.choice([0.0, 0.2])),
-            Fault(action=Action.DROP, path=BINDINGS),
-            Fault(action=Action.DELAY, path=BINDINGS, delay_s=0.2),
-            Fault(action=Action.LOSE_ANSWER, path=STATUS, method="patch"),
-        ]
-    )
-
-
-async def test_faults_before_the_first_sync_only_delay_it(cluster: Cluster, devcluster: DevCluster) -> None:
-    """Initial lists fail, break and expire; the daemon becomes ready and knows every pod."""
-    await cluster.add_node("a")
-    await burst(cluster, 5)
-    devcluster.faults.add(
-        Fault(action=Action.CUT_STREAM, kind="pods", after_events=2),
-        Fault(action=Action.EXPIRE_STREAM, kind="nodes"),
-        Fault(action=Action.RESPOND, kind="namespaces", code=503, times=2),
-    )
-    async with running(Path(cluster.kubeconfig)) as second:
-        assert await second.metric("scheduler_cache_size", type="nodes") == 1
-    await cluster.all_bound(5)

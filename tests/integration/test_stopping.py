@@ -56,21 +56,6 @@ async def test_a_restart_rereads_all_state(empty: Cluster) -> None:
     assert bound.items() >= before.items()
 
 
-async def test_a_killed_daemon_loses_nothing(empty: Cluster) -> None:
-    """SIGKILL in the middle of a burst; the next process finishes the work without over-committing."""
-    for number in range(4):
-        await empty.add_node(f"n{number}", allocatable={"cpu": "10"})
-    kubeconfig = Path(empty.kubeconfig)
-    async with started(kubeconfig, "--leader-elect=false") as daemon:
-        await until(daemon.is_ready, what="readiness")
-        adding = asyncio.gather(*(empty.add_pod(f"p{number}", cpu="1") for number in range(40)))
-        await until(_bound_in(empty), lambda pods: len(pods) >= 5, what="a few pods bound")
-        daemon.process.kill()
-        await adding
-    async with running(kubeconfig, "--leader-elect=false"):
-        await empty.all_bound(40)
-
-
 async def test_at_the_start_pods_of_higher_priority_go_first(empty: Cluster) -> None:
     """All pods are known before the first decision, so that age does not matter."""
     await empty.add_node("a", allocatable={"cpu": "1"})

@@ -94,7 +94,7 @@ def test_watch_events_older_than_the_list_change_nothing() -> None:
     """They were on their way when the list overtook them."""
     store = new_store()
     changes: list[Change[int]] = []
-    store.upsert_listed(raw(*B1), changes)
+    store.upsert(raw(*B1), changes, is_listed=True)
     for late in (A1, A2):
         assert store.upsert(raw(*late), []) == str(late[2])
     store.delete(raw("a", "u", 2), changes)

@@ -38,8 +38,8 @@ def all_requests() -> list[requests.Request]:
         *(requests.watch(each, resource_version="1", timeout_s=1) for each in watched),
         *(requests.watch_list(each, timeout_s=1) for each in watched),
         requests.get_pod("n", "p"),
-        requests.create_event("n", b""),
-        requests.patch_event("n", "e", b""),
+        requests.create_event("n", {}),
+        requests.patch_event("n", "e", {}),
         requests.get_lease(NAMESPACE, NAME),
         requests.create_lease(NAMESPACE, NAME, lease),
         requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
@@ -71,7 +71,6 @@ def test_every_request_builder_of_evicting_is_compared() -> None:
         "create_config_map",
         "evict_pod",
         "get_config_map",
-        "is_terminating",
         "update_config_map",
     ]
 
@@ -98,7 +97,7 @@ def test_the_program_accepts_the_arguments() -> None:
     assert options.limits == enforce._LIMITS
     assert (options.namespace, options.name) == (NAMESPACE, NAME)
     assert options.election is not None
-    assert (options.election.namespace, options.election.name) == (NAMESPACE, NAME)
+    assert (options.election.resource_namespace, options.election.resource_name) == (NAMESPACE, NAME)
 
 
 def test_the_configuration_has_the_schedulers_exempt_namespaces() -> None:

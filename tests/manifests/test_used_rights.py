@@ -5,13 +5,10 @@ Each process runs as its own ServiceAccount (tests/support/accounts.py), so a mi
 needs it.
 """
 
-import json
-
 import pytest
 
-from scheduler.devcluster.access.authentication import User
 from scheduler.devcluster.access.rbac import Attributes
-from tests.support.accounts import COMPONENTS, RECORD, Component, Record
+from tests.support.accounts import COMPONENTS, RECORD, Component
 from tests.support.rights import Right, granted
 
 pytestmark = pytest.mark.last
@@ -60,23 +57,3 @@ def test_a_right_counts_as_used_only_by_its_own_verb_resource_and_name() -> None
     assert pods in superfluous(scheduler, {Attributes("get", resource="pods", subresource="status")})
     assert pods in superfluous(scheduler, {Attributes("list", resource="pods")})
     assert pods not in superfluous(scheduler, {Attributes("get", resource="pods", name="any")})
-
-
-def test_a_record_separates_refused_from_granted_requests() -> None:
-    record, user = Record(), User("a", ())
-    record.add(user, Attributes("get", resource="pods"), True)
-    record.add(user, Attributes("delete", resource="pods"), False)
-    assert record.granted == {"a": {Attributes("get", resource="pods")}}
-    assert record.refused == {"a": {Attributes("delete", resource="pods")}}
-
-
-def test_a_record_can_be_sent_to_another_process() -> None:
-    """As plain types, merged into the record there."""
-    here, there, user = Record(), Record(), User("a", ())
-    named = Attributes("get", group="g", resource="pods", subresource="status", namespace="n", name="x")
-    here.add(user, named, True)
-    here.add(user, Attributes("get", path="/healthz"), False)
-    there.add(User("b", ()), named, True)
-    there.extend(json.loads(json.dumps(here.entries())))
-    assert there.granted == {"a": {named}, "b": {named}}
-    assert there.refused == {"a": {Attributes("get", path="/healthz")}}

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.kube.enforcer_requests import is_terminating
 from scheduler.kube.responses import decode_assignment, decode_event, decode_lease, decode_meta, decode_page
 from scheduler.model.nesting import KEPT_LEVELS, shallow
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
@@ -43,7 +42,6 @@ READERS: dict[str, tuple[Callable[[bytes], Any], build.Json]] = {
     ),
     "identity": (decode_meta, POD),
     "place": (decode_assignment, POD),
-    "leaving": (lambda raw: is_terminating(raw, "other"), POD),
     "lease": (
         lambda raw: decode_lease(raw).spec,
         {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},

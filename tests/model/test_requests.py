@@ -11,7 +11,6 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.requests import (
     NON_ZERO_DEFAULTS,
-    balanced_request,
     filter_request,
     fit_score_request,
     is_extended,
@@ -126,7 +125,6 @@ def pod(
 def test_the_effective_request_is_upstreams(written, request_in_units):
     assert filter_request(written) == request_in_units
     assert on_node_request(written) == request_in_units
-    assert balanced_request(written) == request_in_units
 
 
 @pytest.mark.parametrize(
@@ -210,7 +208,6 @@ def test_the_effective_request_is_upstreams(written, request_in_units):
 )
 def test_a_pod_on_a_node_takes_what_it_holds_during_a_resize(written, on_node):
     assert on_node_request(written) == on_node
-    assert balanced_request(written) == on_node
 
 
 def test_a_resize_does_not_change_the_filter_and_score_requests():
@@ -296,12 +293,6 @@ def test_resource_names_are_sorted_as_upstream_sorts_them(name, recognised, scal
     assert (is_recognised(name), is_scalar(name), is_extended(name)) == (recognised, scalar, extended)
 
 
-def test_the_caller_owns_the_dict():
-    written = pod(container(cpu="1"))
-    pod_requests(written, use_status=False, pod_level=True).clear()
-    assert filter_request(written) == {"cpu": 1000}
-
-
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "vendor.io/gpu"]),
     st.sampled_from(["0", "1", "2.5m", "300m", "7", "1Ki"]),
@@ -353,4 +344,4 @@ def test_without_a_resize_a_pod_on_a_node_takes_what_the_filter_asked(apps, init
         init=[(sidecar if stays else container)(f"i{i}", **asked) for i, (asked, stays) in enumerate(inits)],
         level=level,
     )
-    assert on_node_request(written) == balanced_request(written) == filter_request(written)
+    assert on_node_request(written) == filter_request(written)

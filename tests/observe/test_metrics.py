@@ -122,10 +122,10 @@ def scraped() -> Observed:
     observed.metrics.on_event_handled("NodeSeen", 0.0003)
     observed.metrics.on_request("create", "POST", "201", "127.0.0.1:6443", 0.004)
     observed.metrics.on_request("watch", "GET", "200", "127.0.0.1:6443", 0.004)
-    observed.metrics.on_malformed("Pod")
-    observed.metrics.on_watch_restart("Node")
-    observed.metrics.on_event_dropped()
-    observed.metrics.on_loop_lag(0.002)
+    observed.metrics.malformed_objects.add("Pod")
+    observed.metrics.watch_restarts.add("Node")
+    observed.metrics.events_dropped.add()
+    observed.metrics.loop_lag.observe(0.002)
     return observed
 
 
@@ -271,7 +271,7 @@ def test_pods_bound_after_the_flush_are_counted(after_flush: bool, counted: int)
 def test_two_schedulers_in_a_process_share_no_series() -> None:
     """Nothing is global."""
     one, other = Metrics(), Metrics()
-    one.on_malformed("Pod")
+    one.malformed_objects.add("Pod")
     name = ("affinity_scheduler_malformed_objects_total", (("kind", "Pod"),))
     assert name in samples(one.render())
     assert name not in samples(other.render())

@@ -64,7 +64,7 @@ def test_a_built_in_plugin_from_a_file_answers_preemption_alike(tmp_path: Path):
 
 def _asked(name: str, file: str, tmp_path: Path, recordings: str) -> int:
     """Compare the first traces of the recordings. Return the number of evaluations."""
-    source = (FOLDER / file).read_text().replace(f'NAME: Final = "{name}"', f'NAME: Final = "My{name}"')
+    source = (FOLDER / file).read_text().replace(f'"{name}"', f'"My{name}"')
     (tmp_path / file).write_text(source)
     traces = [one for one in read(DATA / recordings) if isinstance(one, Trace)][:_TRACES]
     asked = 0

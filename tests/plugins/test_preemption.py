@@ -24,7 +24,6 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import Candidate as Sacrifice
 from scheduler.plugins.default_preemption.candidates import candidate_at
-from scheduler.plugins.default_preemption.choice import harm as harm_of
 from scheduler.plugins.default_preemption.dry_runs import room_only
 from scheduler.plugins.default_preemption.search import Found, find_candidates
 from scheduler.state.cluster_view import ClusterView
@@ -308,7 +307,7 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive)).tolist()
     answers = [candidate_at(row, unfit, view) for row in rows]
     victims = [one for one in answers if isinstance(one, Sacrifice)]
-    expected = {Found(harm_of(one.victims, one.n_violations), one.row) for one in victims}
+    expected = {Found(one.harm, one.row) for one in victims}
     # One candidate that breaks no budget ends the search, if there are as many as nodes were asked.
     assert set(found.candidates) == expected
     refused = Counter(reason for one in answers if isinstance(one, Status) for reason in one.reasons)

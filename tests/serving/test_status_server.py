@@ -139,7 +139,7 @@ async def test_readiness_follows_the_scheduler(served: Served) -> None:
 
 async def test_metrics_are_served_as_prometheus_text(served: Served) -> None:
     """In one format, whatever the client accepts."""
-    served.metrics.on_malformed("Pod")
+    served.metrics.malformed_objects.add("Pod")
     accepted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
     async with served.client.get("/metrics", headers=accepted) as response:
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

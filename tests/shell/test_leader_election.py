@@ -19,15 +19,10 @@ from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import configure
-from scheduler.shell.leader_election import ElectionSettings, LeaderElector
+from scheduler.settings.resolved import LeaderElection
+from scheduler.shell.leader_election import LeaderElector
 
-SETTINGS = ElectionSettings(
-    namespace="kube-system",
-    name="affinity-scheduler",
-    lease_duration_s=15,
-    renew_deadline_s=10,
-    retry_period_s=2,
-)
+SETTINGS = LeaderElection()
 
 
 @dataclass

@@ -29,8 +29,6 @@ _FIRST, _MORE = 2, 3
 #: Bounded caches. Those of the machine are full in `test_memory`, and events have a test of their own in `tests.shell`.
 _BOUNDED = (
     "EventSeries._open",
-    "NodeTable._taint_set_id",
-    "NodeTable.taint_sets",
     "MemoBySpec._memo",
     "DerivedValues._entries",
     # The last few changes.

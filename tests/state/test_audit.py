@@ -193,7 +193,7 @@ def _a_label_set_lost(state: ClusterState) -> None:
 
 
 def _a_declared_term_twice(state: ClusterState) -> None:
-    next(iter(state.terms)).add(0, 1)
+    next(iter(state.terms)).pods_by_row[0] += 1
 
 
 def _a_sum_of_terms_that_missed_a_pod(state: ClusterState) -> None:

@@ -28,7 +28,7 @@ _ARGUMENTS: dict[str, Any] = {
     "uid": "nobody",
     "node_name": "nowhere",
     "resource_version": "1",
-    "body": b"{}",
+    "body": {},
     "timeout_s": 1,
     "token": "nobody's",
     "user": UserInfo("nobody"),

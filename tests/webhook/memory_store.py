@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from scheduler.errors import ApiError, Conflict, Unreachable
 from scheduler.serving.certificates import TrustedKeyPair
 from scheduler.serving.tls import KeyPair
-from scheduler.webhook.certificate_store import StoredCertificate
+from scheduler.webhook.certificate_store import SecretStore, StoredCertificate
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Clock:
 
 
 @dataclass
-class Shared:
+class Shared(SecretStore):
     """The store that all replicas share. `published`: the authorities that the API server trusted, newest last."""
 
     trusted: TrustedKeyPair = field(default_factory=lambda: TrustedKeyPair(b"", KeyPair(b"", b"")))

@@ -6,7 +6,9 @@ Prints an explanation as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -51,7 +53,10 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
         ("REFUSED", _groups(answer, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
-        (_scores_title(answer), _scores(answer, wide=wide)),
+        (
+            "SCORES (now, without the pod itself)" if answer.state == "bound" else "SCORES",
+            _score_table(answer.scores if wide else answer.scores[:_SCORES]),
+        ),
         (
             f"WHEN IT WAS BOUND (as {DECISION_ANNOTATION} says: unverified)",
             _recorded(answer.recorded, wide=wide),
@@ -164,15 +169,6 @@ def _change_texts(changes: Sequence[Change], *, wide: bool) -> Iterator[str]:
         yield text if place == 0 else f"and {text}"
 
 
-def _scores_title(answer: Explanation) -> str:
-    without_pod = " (now, without the pod itself)" if answer.state == "bound" else ""
-    return f"SCORES{without_pod}"
-
-
-def _scores(answer: Explanation, *, wide: bool) -> list[str]:
-    return _score_table(answer.scores if wide else answer.scores[:_SCORES])
-
-
 def _score_table(ranked: Sequence[RankedNode]) -> list[str]:
     """Return a table with a row per plugin and a column per node, the pod's node first."""
     if not ranked:
@@ -206,3 +202,12 @@ def _more(count: int, what: str, indent: str = "  ") -> list[str]:
 def report_text(answers: Iterable[Explanation], style: Style, *, wide: bool) -> str:
     """Return all explanations, separated by blank lines."""
     return "\n\n".join("\n".join(report_lines(answer, style, wide=wide)) for answer in answers)
+
+
+def print_answer(answer: object, output: str, render: Callable[[Style], str]) -> None:
+    """Print the answer as JSON, or else as text in the style of standard output."""
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        style = Style(sys.stdout, os.environ)
+        print(style.wrapped(render(style)))

@@ -44,10 +44,8 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` instead of a cluster"
     )
     add_cluster_arguments(parser)
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler",
+    settings_flags.add_config(
+        parser, "the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler"
     )
     settings_flags.add_plugins(parser)
     settings_flags.add_feature_gates(parser)

@@ -46,7 +46,7 @@ async def _play(stage: Stage) -> None:
 async def _judge(stage: Stage, before: list[Pod]) -> None:
     """The pods that were evicted, the pods that were spared, and why."""
     show = stage.show
-    reason = await _reason_of_all(stage, _VICTIMS_EACH * _REPLICAS)
+    reason = await stage.wait_refused("batch", _VICTIMS_EACH * _REPLICAS)
     pods = await stage.check()
     left = {pod.metadata.uid for pod in pods}
     gone = [pod for pod in before if pod.metadata.uid not in left]
@@ -80,20 +80,6 @@ async def _judge(stage: Stage, before: list[Pod]) -> None:
     show.quote(f"Preempted: {note}")
     show.step("six new pods of the batch wait for room, and evict nobody:")
     show.quote(reason)
-
-
-async def _reason_of_all(stage: Stage, n_pods: int) -> str:
-    """Wait until this number of pods of the batch is refused for one reason: once no victim ends any more."""
-
-    def reasons() -> list[str]:
-        return [reason for pod in stage.watch.pods(["batch"]) if (reason := pod.pending_reason)]
-
-    await stage.watch.until(
-        lambda: len(reasons()) == n_pods and len(set(reasons())) == 1,
-        within_s=PATIENCE_S,
-        failing=lambda: f"{n_pods} pods of the batch wait for one reason, found {sorted(set(reasons()))}",
-    )
-    return reasons()[0]
 
 
 def _group(pod: Pod) -> Group:

@@ -1,1 +1,1 @@
-"""DefaultPreemption: `eligibility` and `candidates` find victims, `choice` picks the node, `plugin` is the plugin."""
+"""DefaultPreemption: `eligibility` and `candidates` find victims, `search` the nodes, `plugin` is the plugin."""

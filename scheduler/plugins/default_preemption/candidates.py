@@ -5,8 +5,10 @@ On each node all pods of lower priority leave first. If the pod fits then, as ma
 one by one: first the pods whose removal would break a PodDisruptionBudget, then the others, and among both the most
 important first.
 
-Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation (kubernetes
-1.36).
+The node where evicting pods does the least harm is chosen.
+
+Source: plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode and filterPodsWithPDBViolation;
+framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ from scheduler.state.cluster_view import ClusterView
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
+#: Makes every priority positive, so that a node with more pods of a negative priority is not better.
+LOWEST_PRIORITY: Final = 1 << 31
+
+#: Fewest broken budgets, lowest priority of the first victim, smallest sum of priorities, fewest victims, and latest
+#: start of the victims of the highest priority: the smaller, the less harm. Upstream takes any of equal nodes.
+Harm = tuple[int, int, int, int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -32,6 +41,13 @@ class Candidate:
     row: int
     victims: tuple[Pod, ...]
     n_violations: int
+
+    @property
+    def harm(self) -> Harm:
+        """Return the harm of evicting the victims, of which there is at least one."""
+        first, n_victims = self.victims[0], len(self.victims)
+        total = sum(victim.priority for victim in self.victims) + LOWEST_PRIORITY * n_victims
+        return self.n_violations, first.priority, total, n_victims, -first.start_rank
 
 
 def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:

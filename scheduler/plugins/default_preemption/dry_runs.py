@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.framework.node_trial import RoomOnly
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.model.pods import Pod
-from scheduler.plugins.default_preemption.choice import LOWEST_PRIORITY, Harm
+from scheduler.plugins.default_preemption.candidates import LOWEST_PRIORITY, Harm
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.pod_columns import PodsByRow
@@ -178,7 +178,7 @@ def _is_victim(at: Rows, left: Amounts, taken: Amounts) -> Mask:
 
 
 def _harms(at: Rows, lower: PodsByRow, is_victim: Mask, is_violating: Mask, n_rows: int) -> list[Harm]:
-    """Return what `choice.harm` says of each row's victims; undefined for a row without victims."""
+    """Return what `Candidate.harm` says of each row's victims; undefined for a row without victims."""
     victims = np.flatnonzero(is_victim)
     rows = at[victims]
     first = np.zeros(n_rows, dtype=np.intp)

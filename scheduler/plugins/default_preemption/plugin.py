@@ -2,8 +2,7 @@
 DefaultPreemption: if a pod fits nowhere, find the node where the fewest and least important pods have to leave for it.
 
 Here: the plugin and its part of the message. `eligibility`: whether the pod may preempt. `candidates`: the victims on
-one node; `dry_runs`: on many nodes at once. `search`: which nodes are asked. `choice`: the best of them. The machine
-acts on the result.
+one node, and the harm; `dry_runs`: of many nodes at once. `search`: which nodes are asked. The machine acts on it.
 
 Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/preemption.go (kubernetes 1.36).
 """
@@ -23,9 +22,8 @@ from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import candidate_at, reprieve_order
-from scheduler.plugins.default_preemption.choice import Harm
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
-from scheduler.plugins.default_preemption.search import Found, Search, find_candidates
+from scheduler.plugins.default_preemption.search import Search, find_candidates
 from scheduler.state.cluster import PlacedPod
 from scheduler.state.cluster_view import ClusterView
 
@@ -64,7 +62,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = find_candidates(unfit, view, self.args, rng)
         if search.candidates:
-            best = candidate_at(min(search.candidates, key=_harm).row, unfit, view)
+            best = candidate_at(min(search.candidates, key=lambda found: found.harm).row, unfit, view)
             if isinstance(best, Status):
                 raise InvariantViolation(f"{unfit.context.pod.key}: the chosen node says {best.message}")
             return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
@@ -87,10 +85,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         """Return the pods in the order of their reprieve, and the number of the first pods, which a budget protects."""
         violating, others = reprieve_order(pods, view)
         return [*violating, *others], len(violating)
-
-
-def _harm(found: Found) -> Harm:
-    return found.harm
 
 
 def _message(search: Search, view: ClusterView) -> str:

@@ -18,8 +18,7 @@ from scheduler.framework.node_trial import RoomOnly
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import Status
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, candidate_at
-from scheduler.plugins.default_preemption.choice import Harm, harm
+from scheduler.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
 from scheduler.plugins.default_preemption.dry_runs import dry_runs, room_only
 from scheduler.state.arrays import Rows
 from scheduler.state.cluster_view import ClusterView
@@ -114,6 +113,6 @@ def _one_by_one(rows: Rows, unfit: UnfitPod, view: ClusterView, search: Search) 
     for row in rows.tolist():
         answer = candidate_at(row, unfit, view)
         if isinstance(answer, Candidate):
-            yield Found(harm(answer.victims, answer.n_violations), row)
+            yield Found(answer.harm, row)
         else:
             search.note(answer, 1)

@@ -145,12 +145,18 @@ def _required_pod(context: ExplainContext, row: int) -> RunPod:
 
 
 def changes_for_all_nodes(context: ExplainContext) -> Iterator[Changes]:
-    """Yield the changes that are not about one node: labels of namespaces, and matchLabelKeys."""
-    yield from namespace_labels_to_add(context)
-    yield from match_label_keys_to_add(context)
+    """
+    Yield the changes that are not about one node: labels of namespaces, and matchLabelKeys.
+
+    The labels make an affinity term's namespaceSelector match a namespace that has the required pods.
+    """
+    for term in usable(context.pod.spec.affinity.required):
+        if term.namespace_selector.requirements:
+            yield from _labels_for_term(context, term)
+    yield from _match_label_keys(context)
 
 
-def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
+def _match_label_keys(context: ExplainContext) -> Iterator[Changes]:
     """
     Yield matchLabelKeys for anti-affinity that selects the pods of the pod's other revisions. O(placed pods).
 
@@ -170,13 +176,6 @@ def match_label_keys_to_add(context: ExplainContext) -> Iterator[Changes]:
             recreated.append(RecreateWithMatchLabelKey(key, REVISION_KEY, n_pods))
     if recreated:
         yield (*added, *recreated)
-
-
-def namespace_labels_to_add(context: ExplainContext) -> Iterator[Changes]:
-    """Yield labels that make an affinity term's namespaceSelector match a namespace that has the required pods."""
-    for term in usable(context.pod.spec.affinity.required):
-        if term.namespace_selector.requirements:
-            yield from _labels_for_term(context, term)
 
 
 def _labels_for_term(context: ExplainContext, term: AffinityTerm) -> Iterator[Changes]:

@@ -32,7 +32,6 @@ from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
-from scheduler.state.matching import PodMatcher
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -61,15 +60,11 @@ def affinity_masks(
         return []
     masks = [view.pods_by_domain(matcher, key).at_least(1) for key in terms.required_keys]
     if not any(mask.any() for mask in masks) and any(
-        _selects(matcher, member, view) for member in (pod, *siblings)
+        view.selects(matcher, member) for member in (pod, *siblings)
     ):
         # The first pod of a group: no pod matches in any domain of any key, but the pod itself or a later sibling does.
         return [view.eligible((key,)) for key in terms.required_keys]
     return masks
-
-
-def _selects(matcher: PodMatcher, pod: Pod, view: ClusterView) -> bool:
-    return matcher.matches(pod.namespace, pod.labels, view.namespace_labels(pod.namespace))
 
 
 def existing_rule(refused: Sequence[Mask]) -> Rule:

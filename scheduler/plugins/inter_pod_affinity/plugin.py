@@ -35,12 +35,13 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.normalizing import RawScores
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.annotations import reach_problem
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import AffinityTerm, Problem, usable
+from scheduler.model.terms import Problem, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
@@ -50,11 +51,11 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
     limiting_terms,
     own_rules,
 )
-from scheduler.plugins.inter_pod_affinity.scoring import AffinityScorer, preference_sums
+from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized, preference_sums
 from scheduler.plugins.inter_pod_affinity.terms import incoming_terms
 from scheduler.plugins.inter_pod_affinity.trial import AffinityTrial, DeclaredAgainst
 from scheduler.state.cluster_view import ClusterView
-from scheduler.state.matching import NamespaceRule, declared_rule, incoming_rule
+from scheduler.state.matching import PodMatcher, declared_rule
 
 NAME: Final = "InterPodAffinity"
 
@@ -161,7 +162,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
             return SKIP
         sums = preference_sums(context, view, terms, self._args.hard_pod_affinity_weight)
-        return SKIP if sums is None else AffinityScorer(sums, feasible)
+        return SKIP if sums is None else RawScores(sums, partial(min_max_normalized, feasible=feasible))
 
     def _hint_after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         """
@@ -181,11 +182,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return Hint.SKIP
         if old is not None and pod.spec in self._refused_by_limits:
             return Hint.QUEUE
-        required, anti = usable(pod.spec.affinity.required), usable(pod.spec.affinity.required_anti)
-        matched, matches = self._all_select(required, old), self._all_select(required, new)
-        if (matches and not matched) or (matched and not matches and self._all_select(required, pod)):
+        terms = self._terms.of(pod)
+        matched, matches = self._selects(terms.required, old), self._selects(terms.required, new)
+        if (matches and not matched) or (matched and not matches and self._selects(terms.required, pod)):
             return Hint.QUEUE
-        if any(self._term_selects(term, old) and not self._term_selects(term, new) for term in anti):
+        if any(self._selects(matcher, old) and not self._selects(matcher, new) for matcher, *_ in terms.anti):
             return Hint.QUEUE
         return queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 
@@ -193,7 +194,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """Return whether the old pod may have refused this one by its labels, or been the last pod of its group."""
         if old is None:
             return False
-        return _keeps_away(old) or self._all_select(usable(pod.spec.affinity.required), old)
+        return _keeps_away(old) or self._selects(self._terms.of(pod).required, old)
 
     def _needs_after_pod_change(self, old: Pod | None, new: Pod | None) -> frozenset[Need] | None:
         """
@@ -212,22 +213,19 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             {ANY_POD, *(pair for pod in (old, new) if pod is not None for pair in pod.labels.items())}
         )
 
-    def _all_select(self, required: Sequence[AffinityTerm], other: Pod | None) -> bool:
-        """Return whether there are terms and all select the other pod."""
-        return bool(required) and all(self._term_selects(term, other) for term in required)
-
-    def _term_selects(self, term: AffinityTerm, other: Pod | None) -> bool:
-        """Return whether an incoming pod's term selects the other pod."""
-        return other is not None and self._selects(incoming_rule(term), term, other)
+    def _selects(self, matcher: PodMatcher | None, pod: Pod | None) -> bool:
+        if matcher is None or pod is None:
+            return False
+        return matcher.matches(pod.namespace, pod.labels, self._namespace_labels(pod.namespace))
 
     def _anti_affinity_selects(self, running: Pod | None, pod: Pod) -> bool:
         """Return whether a required anti-affinity term of the running pod selects `pod`."""
         declared = () if running is None else usable(running.spec.affinity.required_anti)
-        return any(self._selects(declared_rule(term), term, pod) for term in declared)
-
-    def _selects(self, rule: NamespaceRule, term: AffinityTerm, pod: Pod) -> bool:
-        covered = rule.covers(pod.namespace, self._namespace_labels(pod.namespace))
-        return covered and term.selector.matches(pod.labels)
+        labels = self._namespace_labels(pod.namespace) if declared else {}
+        return any(
+            declared_rule(term).covers(pod.namespace, labels) and term.selector.matches(pod.labels)
+            for term in declared
+        )
 
     def _hint_after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         """

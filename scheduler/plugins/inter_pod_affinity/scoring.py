@@ -28,22 +28,6 @@ from scheduler.state.existing_terms import ExistingPodTerm, TermKind
 _TABLE_SIZE: Final = 4096
 
 
-class AffinityScorer:
-    """Scores nodes by weighted sums, normalised to 0..100."""
-
-    def __init__(self, sums: Amounts, feasible: FeasibleNodes) -> None:
-        self._sums = sums
-        self._feasible = feasible
-
-    def raw(self) -> Amounts:
-        """Return the sums: int64 array of shape (n_rows,), may be negative."""
-        return self._sums
-
-    def normalized(self, raw: Amounts) -> Scores:
-        """Return 0 for the lowest sum of a feasible node and 100 for the highest."""
-        return min_max_normalized(raw, self._feasible)
-
-
 def min_max_normalized(raw: Amounts, feasible: FeasibleNodes) -> Scores:
     """
     Return scores scaled so that the lowest raw score of a feasible node gives 0 and the highest 100; 0 if equal.

@@ -61,14 +61,10 @@ class DeclaredAgainst:
                 term
                 for term in self._view.declared_terms(pod)
                 if term.kind is TermKind.REQUIRED_ANTI
-                and self._selects(term.matcher)
+                and self._view.selects(term.matcher, self._context.pod)
                 and not self._view.gives_way(term, self._context.pod)
             ]
         return known
-
-    def _selects(self, matcher: PodMatcher) -> bool:
-        pod = self._context.pod
-        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
 
 class AffinityTrial(CountingExtensions):
@@ -100,10 +96,10 @@ class AffinityTrial(CountingExtensions):
 
     def count(self, pod: Pod, delta: int) -> None:
         """Count the pod in or out. O(terms of both pods), 2 µs each."""
-        if self._terms.required is not None and self._selects(self._terms.required, pod):
+        if self._terms.required is not None and self._view.selects(self._terms.required, pod):
             self._n_required += delta
         for index, (matcher, _, _) in enumerate(self._terms.anti):
-            if self._selects(matcher, pod):
+            if self._view.selects(matcher, pod):
                 self._anti[index] += delta
         if self._is_exempt:
             return
@@ -114,13 +110,13 @@ class AffinityTrial(CountingExtensions):
             elif key not in self._limits:
                 self._limits[key] = _Limit(0, self._n_selected_now(key))
         for key, limit in self._limits.items():
-            limit.n_selected += delta * self._selects(key.matcher, pod)
+            limit.n_selected += delta * self._view.selects(key.matcher, pod)
             limit.n_declaring += delta * declared.count(key)
         self._moved.append((pod, delta))
 
     def refusal(self) -> Status | None:
         """Return the status of the first rule that is broken."""
-        if self._terms.required is not None and not self._affinity_is_met():
+        if self._terms.required is not None and not self._affinity_is_met(self._terms.required):
             return AFFINITY_NOT_MET
         for (_, key, max_pods), n_pods in zip(self._terms.anti, self._anti, strict=True):
             if n_pods >= max_pods and self._has(key):
@@ -137,25 +133,21 @@ class AffinityTrial(CountingExtensions):
                 return EXISTING_ANTI_AFFINITY_BROKEN
         return None
 
-    def _affinity_is_met(self) -> bool:
+    def _affinity_is_met(self, required: PodMatcher) -> bool:
         if not all(map(self._has, self._terms.required_keys)):
             return False
         if all(n_pods + self._n_required > 0 for n_pods in self._required.values()):
             return True
-        pod = self._context.pod
         is_first = not any(n_pods + self._n_required for n_pods in self._required.values())
         return (
             is_first
-            and self._terms.required is not None
-            and self._selects(self._terms.required, pod)
-            and not any(map(self._is_elsewhere, self._terms.required_keys))
+            and self._view.selects(required, self._context.pod)
+            and not any(self._is_elsewhere(required, key) for key in self._terms.required_keys)
         )
 
-    def _is_elsewhere(self, key: str) -> bool:
+    def _is_elsewhere(self, required: PodMatcher, key: str) -> bool:
         """Return whether the required terms select a pod in another domain of the key. O(domains)."""
-        if self._terms.required is None:
-            return False
-        amounts = self._view.pods_by_domain(self._terms.required, key).amounts
+        amounts = self._view.pods_by_domain(required, key).amounts
         return int(np.count_nonzero(amounts)) > int(amounts.item(self._domain(key)) != 0)
 
     def _domain(self, key: str) -> int:
@@ -171,11 +163,8 @@ class AffinityTrial(CountingExtensions):
         return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
     def _n_selected_now(self, key: TermKey) -> int:
-        moved = sum(delta * self._selects(key.matcher, pod) for pod, delta in self._moved)
+        moved = sum(delta * self._view.selects(key.matcher, pod) for pod, delta in self._moved)
         return self._n_selected(key.matcher, key.topology_key) + moved
-
-    def _selects(self, matcher: PodMatcher, pod: Pod) -> bool:
-        return matcher.matches(pod.namespace, pod.labels, self._view.namespace_labels(pod.namespace))
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._view)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import combinations
 from operator import add
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,32 +21,30 @@ from scheduler.framework.interface import FeasibleNodes, FinalScores, PodContext
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
-from scheduler.model.requests import balanced_request
+from scheduler.model.requests import on_node_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
 from scheduler.plugins.node_resources.resource_allocation import counts_in_score
 from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.node_table import NodeTable
 
-NAME: Final = "NodeResourcesBalancedAllocation"
-
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
     """Scores nodes by the balance of used resources. It refuses no node, so it registers no event."""
 
-    name = NAME
+    name = "NodeResourcesBalancedAllocation"
     extension_points: ClassVar = ("preScore", "score")
     args_type: ClassVar = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
-        self._request = MemoBySpec(balanced_request)
+        self._request = MemoBySpec(on_node_request)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Skip a pod that requests none of the configured resources."""
         del feasible  # scores are absolute: nothing is compared between nodes
         pod = context.pod
-        request = self._request.of(pod) if pod.resize is None else balanced_request(pod)
+        request = self._request.of(pod) if pod.resize is None else on_node_request(pod)
         if not any(request.get(name) for name in self._resources):
             return SKIP
         amounts = tuple(request.get(name, 0) for name in self._resources)

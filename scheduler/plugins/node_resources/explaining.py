@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from scheduler.framework.explaining import (
-    MOST_REMOVED,
     ExplainContext,
     PluginExplanation,
     Repair,
-    must_stay,
+    pods_to_remove,
     removal,
 )
 from scheduler.model.changes import AddRoom, Changes
@@ -66,31 +65,12 @@ def _make_room(context: ExplainContext, request: Request, row: int) -> list[Chan
     missing = {name: amount - int(_left(nodes, name, row)) for name, amount in ((PODS, 1), *request)}
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
-    removals = tuple(removal(pod, node_name) for pod in _pods_to_remove(context.pods_on(row), short))
+    removals = tuple(
+        removal(pod, node_name) for pod in pods_to_remove(context.pods_on(row), short, _freed_by)
+    )
     additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
     return [changes for changes in (removals, additions) if changes]
 
 
-def _pods_to_remove(pods: Iterable[Pod], short: Mapping[str, int]) -> list[Pod]:
-    """Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does."""
-    still_short = dict(short)
-    candidates = {pod.uid: (pod, {PODS: 1, **on_node_request(pod)}) for pod in pods if not must_stay(pod)}
-    chosen: list[Pod] = []
-    while still_short and candidates and len(chosen) < MOST_REMOVED:
-        pod, freed = min(
-            candidates.values(),
-            key=lambda entry: (-_share_freed(entry[1], still_short), entry[0].priority, entry[0].key),
-        )
-        if not _share_freed(freed, still_short):
-            return []
-        del candidates[pod.uid]
-        chosen.append(pod)
-        still_short = {
-            name: n - freed.get(name, 0) for name, n in still_short.items() if n > freed.get(name, 0)
-        }
-    return [] if still_short else chosen
-
-
-def _share_freed(freed: Mapping[str, int], short: Mapping[str, int]) -> float:
-    """Return the sum of the freed share of each short resource."""
-    return sum(min(freed.get(name, 0) / amount, 1.0) for name, amount in short.items())
+def _freed_by(pod: Pod) -> Mapping[str, int]:
+    return {PODS: 1, **on_node_request(pod)}

@@ -19,8 +19,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never
+from scheduler.framework.events import Action, ClusterEventWithHint, Hint, Resource, never, queue_if
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import freed_node
 from scheduler.framework.interface import (
     CountingExtensions,
     FeasibleNodes,
@@ -161,8 +162,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if old is None:
             return Hint.QUEUE
         compared = (PODS, *(name for name, _ in request))
-        grown = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in compared)
-        return Hint.QUEUE if grown else Hint.SKIP
+        return queue_if(any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared))
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
@@ -369,12 +369,11 @@ def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
     Any deleted pod with a node counts; a scaled-down pod only if it frees a resource that the pod requests.
     """
     if new is None:
-        freed = old is not None and bool(old.node_name or old.nominated_node_name)
-        return Hint.QUEUE if freed else Hint.SKIP
+        return queue_if(freed_node(old))
     if new.uid == pod.uid:
         return Hint.QUEUE
     if old is None or not new.node_name:
         return Hint.SKIP
     before, after = on_node_request(old), on_node_request(new)
     wanted = (name for name, amount in filter_request(pod).items() if amount)
-    return Hint.QUEUE if any(before.get(n, 0) > after.get(n, 0) for n in wanted) else Hint.SKIP
+    return queue_if(any(before.get(n, 0) > after.get(n, 0) for n in wanted))

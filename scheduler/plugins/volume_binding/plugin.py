@@ -19,8 +19,10 @@ from scheduler.framework.events import (
     Resource,
     changed_claim,
     never,
+    queue_if,
 )
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
+from scheduler.framework.hints import after_used_claim
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -31,12 +33,11 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
-from scheduler.model.pods import Pod, may_use_claim
+from scheduler.model.pods import Pod
 from scheduler.model.volumes import (
     CsiDriver,
     CsiNode,
     CsiStorageCapacity,
-    PersistentVolumeClaim,
     StorageClass,
     StorageKind,
 )
@@ -73,7 +74,7 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         both, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
             ClusterEventWithHint(Resource.STORAGE_CLASS, both, _hint_after_class_change, never),
-            ClusterEventWithHint(claim, both, _hint_after_claim_change, never, needs=changed_claim),
+            ClusterEventWithHint(claim, both, after_used_claim, never, needs=changed_claim),
             ClusterEventWithHint(Resource.PERSISTENT_VOLUME, both),
             ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
             ClusterEventWithHint(Resource.CSI_NODE, both, _hint_after_csi_node_change, never),
@@ -105,23 +106,12 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
 
 def _hint_after_class_change(_pod: Pod, old: StorageClass | None, new: StorageClass | None) -> Hint:
     """Source: volume_binding.go, isSchedulableAfterStorageClassChange (kubernetes 1.36)."""
-    if old is None or new is None:
-        return Hint.QUEUE
-    return Hint.QUEUE if old.allowed_topologies != new.allowed_topologies else Hint.SKIP
-
-
-def _hint_after_claim_change(
-    pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-) -> Hint:
-    """Source: volume_binding.go, isSchedulableAfterPersistentVolumeClaimChange (kubernetes 1.36)."""
-    return Hint.QUEUE if new is not None and may_use_claim(pod, new.key) else Hint.SKIP
+    return queue_if(old is None or new is None or old.allowed_topologies != new.allowed_topologies)
 
 
 def _hint_after_csi_node_change(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
     """Source: volume_binding.go, isSchedulableAfterCSINodeChange (kubernetes 1.36)."""
-    if old is None or new is None:
-        return Hint.QUEUE
-    return Hint.QUEUE if old.migrated_plugins != new.migrated_plugins else Hint.SKIP
+    return queue_if(old is None or new is None or old.migrated_plugins != new.migrated_plugins)
 
 
 def _hint_after_csi_driver_update(pod: Pod, old: CsiDriver | None, new: CsiDriver | None) -> Hint:
@@ -133,7 +123,7 @@ def _hint_after_csi_driver_update(pod: Pod, old: CsiDriver | None, new: CsiDrive
     """
     if old is None or new is None or new.key not in pod.spec.csi_drivers:
         return Hint.SKIP
-    return Hint.QUEUE if old.tracks_capacity and not new.tracks_capacity else Hint.SKIP
+    return queue_if(old.tracks_capacity and not new.tracks_capacity)
 
 
 def _hint_after_capacity_change(
@@ -143,5 +133,4 @@ def _hint_after_capacity_change(
     if old is None or new is None:
         return Hint.QUEUE
     before, after = old.limit_bytes, new.limit_bytes
-    grew = after is not None and (before is None or after > before)
-    return Hint.QUEUE if grew else Hint.SKIP
+    return queue_if(after is not None and (before is None or after > before))

@@ -61,28 +61,10 @@ def _ignoring(**args: list[str]) -> Json:
 
 FILTER_ROWS: Final = [
     _fit("13 no requests, node full", asks({}), used={"cpu": "10m", "memory": "20"}),
-    _fit(
-        "13 two shortages",
-        asks({"cpu": "1m", "memory": "1"}),
-        CPU,
-        MEMORY,
-        used={"cpu": "10m", "memory": "20"},
-    ),
     _fit("13 exactly full", asks({"cpu": "5m", "memory": "1"}), used={"cpu": "5m", "memory": "19"}),
     _fit("13 more than the node ever has", asks({EXT_A: "10"}), NO_A, code=UR),
     _fit("13 a scalar resource used up", asks({EXT_A: "1"}), NO_A, used={EXT_A: "5"}),
     _fit("13 two containers, 3 + 3 of 5", asks({EXT_A: "3"}, {EXT_A: "3"}), NO_A, code=UR),
-    _fit(
-        "13 two init containers, 3 and 3 with 2 used",
-        asks({}, inits=[init("i", {EXT_A: "3"}), init("j", {EXT_A: "3"})]),
-        used={EXT_A: "2"},
-    ),
-    _fit(
-        "13 two sidecars, 3 + 3 of 5",
-        asks({}, inits=[_sidecar("i", {EXT_A: "3"}), _sidecar("j", {EXT_A: "3"})]),
-        NO_A,
-        code=UR,
-    ),
     _fit("13 a resource the node does not know", asks({EXT_B: "1"}), f"Insufficient {EXT_B}", code=UR),
     _fit("13 the same, ignored", asks({EXT_B: "1"}), config=_ignoring(ignoredResources=[EXT_B])),
     _fit(
@@ -99,27 +81,11 @@ FILTER_ROWS: Final = [
     ),
     _fit("13 none asked of an over-committed resource", asks({EXT_A: "0"}), used={EXT_A: "6"}),
     _fit(
-        "13 overhead counts",
-        asks({"memory": "1"}, overhead={"memory": "15"}),
-        MEMORY,
-        used={"memory": "5"},
-    ),
-    _fit(
-        "13 ephemeral storage", asks({"ephemeral-storage": "25"}), "Insufficient ephemeral-storage", code=UR
-    ),
-    _fit(
         "13 hugepages of the pod, 10 of 5", asks({}, resources={"requests": {HUGE: "10"}}), NO_HUGE, code=UR
     ),
     _fit("13 hugepages of the pod, 5 of 5", asks({}, resources={"requests": {HUGE: "5"}})),
     _fit("13 a pod too many", asks({}), "Too many pods", used={"cpu": "1m"}, room={**ROOM, "pods": "1"}),
     _fit("6 a node that allows no pods", asks({}), "Too many pods", room={**ROOM, "pods": "0"}),
-    _fit(
-        "13 sidecar 2m and container 1m on 2m",
-        asks({"cpu": "1m"}, inits=[_sidecar("i", {"cpu": "2m"})]),
-        CPU,
-        code=UR,
-        room={**ROOM, "cpu": "2m"},
-    ),
     _fit(
         "13 too many pods alone is never beyond help", asks({}), "Too many pods", room={**ROOM, "pods": "0"}
     ),

@@ -112,13 +112,6 @@ FILTER_ROWS: Final = [
         refused={"a": SKEW, "x": SKEW},
     ),
     row(
-        "2.1 a pod's soft constraint does not filter",
-        FOUR,
-        foo(a=5),
-        spread_pod(spread("node", FOO, soft=True)),
-        refused={},
-    ),
-    row(
         "2.2 a selector that does not parse",
         FOUR,
         [],
@@ -150,22 +143,6 @@ FOO_SERVICE: Final = service("s", {"foo": "x"})
 OWNED: Final = pod(labels={"foo": "x"}, owner=owned_by("ReplicaSet", "rs"))
 
 DEFAULT_ROWS: Final = [
-    row(
-        "50 List defaults, hard and soft: the hard one filters",
-        FOUR,
-        [FOO_SERVICE, *foo(a=1, b=1, x=1)],
-        pod(labels={"foo": "x"}),
-        config=defaults(HARD_NODE, SOFT_ZONE),
-        refused={"a": SKEW, "b": SKEW, "x": SKEW},
-    ),
-    row(
-        "51 List defaults, soft ones only",
-        FOUR,
-        [FOO_SERVICE, *foo(a=1, b=1, x=1)],
-        pod(labels={"foo": "x"}),
-        config=defaults(SOFT_ZONE),
-        refused={},
-    ),
     row(
         "53 the owner is not found and no service matches",
         FOUR,

@@ -30,26 +30,6 @@ def _soft_hosts(max_skew: int = 1) -> Json:
 
 
 ROWS: Final = [
-    row(
-        "59 System defaults by a service, no zones, 4/3/2/1",
-        _hosts(a=4, b=3, x=2, y=1),
-        [FOO_SERVICE],
-        pod(labels={"foo": "x"}),
-        scores={"a": 44, "b": 66, "x": 77, "y": 100},
-    ),
-    row(
-        "63 two constraints over one key: foo 3/3, bar 2/1",
-        [A, X],
-        [
-            *foo(a=3, x=3),
-            *(pod(f"bar{i}", node=on, labels={"bar": "x"}) for i, on in enumerate("aax")),
-        ],
-        pod(
-            labels={"foo": "x", "bar": "x"},
-            spread=[spread("zone", FOO, soft=True), spread("zone", selector("bar"), soft=True)],
-        ),
-        scores={"a": 85, "x": 100},
-    ),
     *(
         row(
             f"65 key node 2/1/1, an excluded but feasible node, policy {policy}",

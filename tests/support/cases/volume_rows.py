@@ -120,13 +120,6 @@ CLAIMS_OF_ONE_POD: Final = [
         refused={"n": TAKEN, "m": TAKEN},
     ),
     Row(
-        "2 a claim that nobody uses",
-        RESTRICTIONS,
-        [node("n"), _once(), volume("v-c"), using("d", name="other", on="n")],
-        using("c"),
-        refused={},
-    ),
-    Row(
         "2 a claim of that name in another namespace",
         RESTRICTIONS,
         [
@@ -262,7 +255,6 @@ ZONE_LABELS: Final = [
 _WAIT: Final = storage_class("w")
 _STATIC: Final = storage_class("s", "kubernetes.io/no-provisioner")
 _IN_A: Final = [node_term(f"{ZONE} in a")]
-_IN_B: Final = [node_term(f"{ZONE} in b")]
 _TWO_ZONES: Final = [node("n", labels={ZONE: "a"}), node("m", labels={ZONE: "b"})]
 
 
