@@ -102,7 +102,10 @@ class PodLifecycle:
 
     def on_seen(self, pod: Pod, now_s: float) -> list[Instruction]:
         """Note what a watch shows of a pod."""
-        record, known = self._records.at(pod.uid), self._state.placed.get(pod.uid)
+        record, known = self._records.get(pod.uid), self._state.placed.get(pod.uid)
+        if record is None:
+            # Most pods of a cluster have none, not even now.
+            record = PodRecord(pod.uid, Phase.GONE if known is None else Phase.PLACED)
         before = record.shown if known is None else known.pod
         instructions: list[Instruction] = []
         if pod.disruption and known is not None and not known.pod.disruption:
