@@ -85,7 +85,7 @@ class EventHandlers:
     def expire_kubelet_refusals(self, now_s: float) -> None:
         """End exclusions whose time is over, and wake the pods that wait for them."""
         if self._state.kubelet_refusals.expire(now_s):
-            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+            self._queue.on_event(KUBELET_REFUSAL_OVER, None, None, now_s)
 
     def _on_pod_group(self, group: PodGroup, now_s: float) -> None:
         groups, old = self._state.groups, self._state.groups.get(group.key)
@@ -100,20 +100,20 @@ class EventHandlers:
         old = self._state.node(node.name)
         self._state.upsert_node(node)
         if old is None:
-            self._notify_queue(NODE_ADD, None, node, now_s)
+            self._queue.on_event(NODE_ADD, None, node, now_s)
             return
         actions = node_update_actions(old, node)
         for action in actions:
-            self._notify_queue(ClusterEvent(Resource.NODE, action), old, node, now_s)
+            self._queue.on_event(ClusterEvent(Resource.NODE, action), old, node, now_s)
         if actions and self._state.kubelet_refusals.forget_node(node.name):
-            self._notify_queue(KUBELET_REFUSAL_OVER, None, None, now_s)
+            self._queue.on_event(KUBELET_REFUSAL_OVER, None, None, now_s)
 
     def _on_node_deleted(self, name: str, now_s: float) -> None:
         old = self._state.node(name)
         self._state.remove_node(name)
         self._state.kubelet_refusals.forget_node(name)
         if old is not None:
-            self._notify_queue(NODE_DELETE, old, None, now_s)
+            self._queue.on_event(NODE_DELETE, old, None, now_s)
 
     def _on_object(self, obj: WatchedObject, now_s: float) -> None:
         store = STORES[obj.kind]
@@ -133,7 +133,4 @@ class EventHandlers:
 
     def _notify_of_object(self, event: ClusterEvent | None, old: object, new: object, now_s: float) -> None:
         if event is not None:
-            self._notify_queue(event, old, new, now_s)
-
-    def _notify_queue(self, event: ClusterEvent, old: object, new: object, now_s: float) -> None:
-        self._queue.on_event(event, old, new, now_s)
+            self._queue.on_event(event, old, new, now_s)

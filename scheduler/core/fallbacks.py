@@ -31,20 +31,15 @@ _KEPT_BY_ANNOTATIONS: Final = "only affinity by annotation keeps the pod pending
 
 
 class Fallbacks:
-    """Asks what keeps pods pending, for the machine, and keeps their clocks."""
+    """Asks what keeps pods pending, and lets the clocks of these rules run."""
 
-    def __init__(self, state: ClusterState, view: ClusterView, records: PodRecords) -> None:
-        self._state = state
-        self._records = records
-        self._view = view
-        self._clocks = RuleClocks()
+    def __init__(
+        self, state: ClusterState, view: ClusterView, records: PodRecords, clocks: RuleClocks
+    ) -> None:
+        self._state, self._view = state, view
+        self._records, self._clocks = records, clocks
         self._relaxed_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(relaxed_spec)
         self._bare_spec = lru_cache(maxsize=_MEMOIZED_SPECS)(_without_annotations)
-
-    @property
-    def n_kept_by_annotations(self) -> int:
-        """The number of pending pods that would fit if no annotation declared affinity. O(records)."""
-        return sum(record.is_kept_by_annotations for record in self._records)
 
     def consider(self, pod: Pod, error: FitError, profile: Profile, now_s: float) -> Relaxation | None:
         """Let the clocks of the rules run that keep the unfit pod pending; return it relaxed if some are due."""
@@ -88,26 +83,10 @@ class Fallbacks:
         ]
         return [*due, *saved], [*saves, *questions]
 
-    def on_interrupted(self, now_s: float) -> None:
-        """Let no clock count for a while, since a watch was interrupted."""
-        self._clocks.on_interrupted(now_s)
-
-    def next_wake_s(self, now_s: float) -> float | None:
-        """Return when `on_time` is next to be called, None if no clock runs."""
-        return self._clocks.next_wake_s(now_s)
-
-    def give_up(self, uid: str, now_s: float) -> bool:
-        """Note that an autoscaler cannot help the pod. Return whether it is to be tried at once."""
-        return self._clocks.give_up(uid, now_s)
-
     def on_assumed(self, uid: str, now_s: float) -> None:
         """Stop the clocks of a pod that is being bound."""
         self._clocks.stop(uid, now_s)
         self._forget_kept(uid)
-
-    def waited_s(self, uid: str) -> dict[str, int]:
-        """Return the whole seconds that each rule of the pod has waited; empty if none has."""
-        return self._clocks.waited_s(uid)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or gone."""

@@ -12,17 +12,19 @@ has to be kept for a restart between two binds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_members import has_minimum, n_needed
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
-from scheduler.core.group_nominations import GroupNominations, Nominations
+from scheduler.core.group_nominations import GroupNominations
+from scheduler.core.group_preemption import Nominations
 from scheduler.core.group_search import Outcome, SearchRequest, search
-from scheduler.core.group_trial import GroupTrial
+from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
 from scheduler.core.nominator import Nominator
@@ -31,7 +33,7 @@ from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
 from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.diagnosis import PostFiltered
-from scheduler.framework.observer import Observer, Unobserved
+from scheduler.framework.observer import Observer
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS
@@ -55,15 +57,14 @@ _BY_GANG_SCHEDULING: Final = frozenset({GANG_SCHEDULING})
 @dataclass(frozen=True, slots=True)
 class GroupResult:
     """
-    The members that have places, the trial with these places, and the reports about the other members.
+    The reports about the members without places, and the members that have places.
 
     `preemptor`: a member in whose name the victims of `nominations` are to be evicted; None if there are none.
     `members`: the UIDs of all that wait for this.
     """
 
-    placed: Mapping[str, QueuedPod]
-    trial: GroupTrial | None
     reports: list[Instruction]
+    placed: Sequence[tuple[QueuedPod, Place]] = ()
     preemptor: Pod | None = None
     nominations: Nominations = _NO_NOMINATIONS
     members: Collection[str] = ()
@@ -113,9 +114,9 @@ class GroupCycles:
                 "all pods in a single pod group should have the same .spec.schedulerName set,"
                 f' got: "{popped.profile}" and "{others[0]}"'
             )
-            return self._put_back_all(entries, key, text, now_s, Outcome(), unschedulable=False)
-        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued)}
-        return self._place(entries, key, profile, now_s) if entries else GroupResult({}, None, [])
+            return self._put_back_all(entries, key, text, now_s, Outcome(error=CycleError(text)))
+        entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued.pod)}
+        return self._place(entries, key, profile, now_s) if entries else GroupResult([])
 
     def _siblings(self, key: GroupKey) -> list[Pod]:
         """Return the pending members; of a large group first the members that wait for no event."""
@@ -128,8 +129,8 @@ class GroupCycles:
         queued = self._queue.get(uid)
         return queued is not None and queued.sub_queue is SubQueue.ACTIVE
 
-    def _is_left_out(self, queued: QueuedPod) -> bool:
-        return queued.pod.terminating or self._state.is_assumed(queued.uid)
+    def _is_left_out(self, pod: Pod) -> bool:
+        return pod.terminating or self._state.is_assumed(pod.uid)
 
     def _place(
         self, entries: dict[str, QueuedPod], key: GroupKey, profile: Profile, now_s: float
@@ -138,9 +139,8 @@ class GroupCycles:
         text = waiting_for(self._groups, key, pods)
         if group is None or text:
             self._incomplete.note(key, now_s)
-            return self._put_back_all(
-                entries, key, text, now_s, Outcome(), unschedulable=True, is_incomplete=True
-            )
+            outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
+            return self._put_back_all(entries, key, text, now_s, outcome)
         request = self._request(key, group, pods)
         n_decisions = len(entries) + profile.max_search_decisions
         first = next(iter(entries.values()))
@@ -152,12 +152,11 @@ class GroupCycles:
         self._lost.note_decided(key)
         self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
-        placed: dict[str, QueuedPod] = {}
-        for place in trial.places:
-            placed[place.pod.uid] = entries.pop(place.pod.uid)
+        placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
+        for _, place in placed:
             self._nominator.take_node(place.pod, place.node_name, now_s)
         self._give_back(entries, now_s)
-        return GroupResult(placed, trial, [attempt])
+        return GroupResult([attempt], placed)
 
     def _on_unplaced(
         self,
@@ -174,12 +173,11 @@ class GroupCycles:
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
             )
-            return GroupResult({}, None, [attempt])
+            return GroupResult([attempt])
         if outcome.error is not None:
             self._nominate(entries, _NO_NOMINATIONS, now_s)
             text = f"pod group {key.text}: {outcome.error.message}"
-            unschedulable = outcome.error.unschedulable
-            return self._put_back_all(entries, key, text, now_s, outcome, unschedulable=unschedulable)
+            return self._put_back_all(entries, key, text, now_s, outcome)
         n_running, n_most = self._groups.n_placed(key), trial.profile.max_search_decisions
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
@@ -192,9 +190,7 @@ class GroupCycles:
         self._nominate(entries, nominations, now_s)
         notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
         text = " ".join([text, *filter(None, notes)])
-        return self._put_back_all(
-            entries, key, text, now_s, outcome, unschedulable=True, nominations=nominations
-        )
+        return self._put_back_all(entries, key, text, now_s, outcome, nominations)
 
     def _nominate(self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float) -> None:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
@@ -218,14 +214,11 @@ class GroupCycles:
             return False
         return has_minimum(self._groups, key)
 
-    def _trial(
-        self, identity: str, profile: Profile, max_decisions: int, *, is_observed: bool = True
-    ) -> GroupTrial:
+    def _trial(self, identity: str, profile: Profile, max_decisions: int) -> GroupTrial:
         """`identity`: of the decision, from which the trial's random numbers follow."""
-        observer = self._observer if is_observed else Unobserved()
         rng = TrialRng(identity)
         return GroupTrial(
-            self._state, self._reservations, profile, rng, observer, self._annotations, max_decisions
+            self._state, self._reservations, profile, rng, self._observer, self._annotations, max_decisions
         )
 
     def needs_room(self, key: GroupKey, profile: Profile) -> bool:
@@ -236,17 +229,14 @@ class GroupCycles:
         """
         if self._groups.is_released(key):
             return True
-        members = [
-            pod
-            for pod in self._groups.pending(key)
-            if not pod.gates and not pod.terminating and not self._state.is_assumed(pod.uid)
-        ]
+        pending = self._groups.pending(key)
+        members = [pod for pod in pending if not pod.gates and not self._is_left_out(pod)]
         group = self._groups.get(key)
         if group is None or n_needed(self._groups, key) > len(members):
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
-        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members), is_observed=False)
+        trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
             outcome = search(self._request(key, group, members), trial)
             trial.take_all_back()
@@ -266,12 +256,14 @@ class GroupCycles:
         text: str,
         now_s: float,
         outcome: Outcome,
-        *,
-        unschedulable: bool,
-        is_incomplete: bool = False,
         nominations: Nominations = _NO_NOMINATIONS,
     ) -> GroupResult:
-        """Put every member back; one event and one attempt for all, and a condition for each that changes."""
+        """
+        Put every member back; one event and one attempt for all, and a condition for each that changes.
+
+        A member that no plugin rejects, as after an error, is tried again after its backoff.
+        """
+        unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
         result: Final = "unschedulable" if unschedulable else "error"
         profile, shown = next(iter(entries.values())).profile, nominations.shown
@@ -280,11 +272,12 @@ class GroupCycles:
         n_victims = 0 if all(pod.terminating for pod in victims) else len(victims)
         reports: list[Instruction] = [GroupAttempted(profile, result, now_s, outcome.n_decisions)]
         reports += report_group(self._groups.get(key), reason, text)
-        of_group = _rejecting(outcome, is_incomplete=is_incomplete)
+        # What helps one member may help the group.
+        of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
         for index, queued in enumerate(entries.values()):
-            own = outcome.rejecting.get(queued.uid)
-            rejecting = own | _BY_GANG_SCHEDULING if own else of_group
-            self._queue.put_back(queued, frozenset() if outcome.error else rejecting, now_s)
+            plugins = outcome.rejecting.get(queued.uid) or of_group
+            is_rejected = plugins and outcome.error is None
+            self._queue.put_back(queued, plugins | _BY_GANG_SCHEDULING if is_rejected else frozenset(), now_s)
             nominated = None if shown is None else shown.get(queued.uid, "")
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)
             if not index:
@@ -295,10 +288,10 @@ class GroupCycles:
             elif len(reported) > 1:
                 reports += reported
         if not victims:
-            return GroupResult({}, None, reports)
+            return GroupResult(reports)
         pods = [queued.pod for queued in entries.values()]
         preemptor = next((pod for pod in pods if pod.uid in nominations.nodes), pods[0])
-        return GroupResult({}, None, reports, preemptor, nominations, entries.keys())
+        return GroupResult(reports, (), preemptor, nominations, entries.keys())
 
     # Members that come and go.
 
@@ -353,8 +346,7 @@ class GroupCycles:
         if n_bound < group.min_count:
             return []
         self._groups.note_whole(key)
-        reports = report_group(group, "Scheduled") if group.api_version else []
-        return [*reports, *self._lost.on_bound(key, group, n_bound)]
+        return [*report_group(group, "Scheduled"), *self._lost.on_bound(key, group, n_bound)]
 
     # Time.
 
@@ -380,13 +372,6 @@ class GroupCycles:
             self._lost.next_wake_s(now_s),
         )
         return min((due for due in due_s if due is not None), default=None)
-
-
-def _rejecting(outcome: Outcome, *, is_incomplete: bool) -> frozenset[str]:
-    """Return the plugins that rejected the group; none if it is to be tried again after its backoff."""
-    # What helps one member may help the group.
-    of_members: frozenset[str] = frozenset().union(*outcome.rejecting.values())
-    return of_members | _BY_GANG_SCHEDULING if of_members or is_incomplete else of_members
 
 
 def _unnominated(pod: Pod) -> Pod:

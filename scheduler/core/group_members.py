@@ -164,9 +164,7 @@ def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
 def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
     specs: Mapping[PodSpec, None] = dict.fromkeys(pod.spec for pod in members)
     for spec in specs:
-        affinity = spec.affinity
-        lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
-        for term in (term for terms in lists for term in usable(terms)):
+        for term in spec.affinity.usable_terms():
             yield from (requirement.key for requirement in term.selector.requirements)
         for constraint in spec.spread:
             yield from constraint.match_label_keys

@@ -45,14 +45,9 @@ def unplaced_message(
     key: GroupKey, n_wanted: int, n_running: int, outcome: Outcome, max_decisions: int
 ) -> str:
     """
-    Return why the group has no places.
+    Return why the group has no places for `n_wanted` members; `n_running` are on nodes already.
 
-    Args:
-        key: of the group.
-        n_wanted: members that would have had to be placed.
-        n_running: members on nodes already.
-        outcome: of the search.
-        max_decisions: the most that the search may take beyond one per member.
+    `max_decisions`: the most that the search may take beyond one per member.
     """
     running = f" besides {n_running} on nodes" if n_running else ""
     text = f"pod group {key.text} needs {n_wanted} {'place' if n_wanted == 1 else 'places'}{running}"

@@ -15,14 +15,13 @@ from adding nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from scheduler.core.group_preemption import make_room
+from scheduler.core.group_preemption import Nominations, make_room
 from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
 from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -32,22 +31,6 @@ HOLD_FOR_S: Final = 300.0
 
 HELD: Final = "Room is held for it meanwhile."
 NO_ROOM: Final = "preemption: no pods of lower priority were found whose eviction makes room for all members."
-
-
-@dataclass(frozen=True, slots=True)
-class Nominations:
-    """
-    The next step for a group without places.
-
-    `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
-    leaves that as it is. `victims`: pods to evict. `note`: ends the message; may be empty.
-    """
-
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    shown: Mapping[str, str] | None = field(default_factory=dict)
-    victims: tuple[Pod, ...] = ()
-    n_violations: int = 0
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +73,7 @@ class GroupNominations:
         if reason is None:
             room = make_room(request, priority, self._state, preemptor, trial)
             if room is not None:
-                return Nominations(room.nodes, room.nodes, room.victims, room.n_violations)
+                return room
             if (self._view.has_lower(priority) & request.rows).any():
                 note = NO_ROOM
         else:

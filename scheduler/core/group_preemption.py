@@ -17,7 +17,7 @@ affinity or a topology constraint may preempt too; the group's priority is that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -42,17 +42,20 @@ _MOST_DOMAINS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRoom:
+class Nominations:
     """
-    Where the members go once the victims have left.
+    The next step for a group without places.
 
-    `nodes`: by the UID of a member. `victims`: the least important first. `n_violations`: how many of them break
-    a budget.
+    `nodes`: where its members are nominated from now on, by UID. `shown`: the same as the API server has it; None
+    leaves that as it is. `victims`: pods to evict, the least important first, of which `n_violations` break a budget.
+    `note`: ends the message; may be empty.
     """
 
-    nodes: Mapping[str, str]
-    victims: tuple[Pod, ...]
-    n_violations: int
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] | None = field(default_factory=dict)
+    victims: tuple[Pod, ...] = ()
+    n_violations: int = 0
+    note: str = ""
 
 
 def make_room(
@@ -61,9 +64,9 @@ def make_room(
     state: ClusterState,
     preemptor: GroupPreemptor,
     trial: GroupTrial,
-) -> GroupRoom | None:
+) -> Nominations | None:
     """
-    Return the room for the group without pods of lower priorities, None if there is none even then.
+    Return where the members go once pods of lower priorities have left, None if there is no room even then.
 
     `trial`: the room is looked for on trials like it. Cost: a search, and one more for each pod that may have to leave,
     within the bounds above.
@@ -133,8 +136,8 @@ class _Attempt:
 
     # The search.
 
-    def room(self) -> GroupRoom | None:
-        """Return the room if the group has places without the removed pods; some of these are back afterwards."""
+    def room(self) -> Nominations | None:
+        """Return where the members go if they have places without the removed pods, of which some come back."""
         if not self._removed or (nodes := self._places()) is None:
             return None
         nodes = self._without_elsewhere(nodes)
@@ -159,7 +162,7 @@ class _Attempt:
             nodes = places
         n_violations = sum(placed.pod.uid in self._removed for placed in order[:n_violating])
         victims = tuple(placed.pod for placed in reversed(order) if placed.pod.uid in self._removed)
-        return GroupRoom(nodes, victims, n_violations) if victims else None
+        return Nominations(nodes, nodes, victims, n_violations) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> dict[str, str]:
         """Bring back the pods on nodes without a member, if the group then still has places."""

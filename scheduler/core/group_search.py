@@ -78,7 +78,6 @@ class Outcome:
         key: the topology key whose domains had too little room; empty if none had to be shared.
         room: how many members the domains have room for, by the key's value.
         rejecting: the plugins that refused a member, by its UID.
-        refusals: why a member was refused last, by its UID.
         is_cut_short: whether the search ran out of decisions.
         n_decisions: that it took.
     """
@@ -89,7 +88,6 @@ class Outcome:
     key: str = ""
     room: dict[str, int] = field(default_factory=dict)
     rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
-    refusals: dict[str, FitError] = field(default_factory=dict)
     is_cut_short: bool = False
     n_decisions: int = 0
 
@@ -127,12 +125,9 @@ def search(request: SearchRequest, trial: GroupTrial) -> Outcome:
 class _Search:
     def __init__(self, request: SearchRequest, trial: GroupTrial) -> None:
         self.outcome = Outcome(key=request.topology_key)
-        self._trial = trial
-        self._view = trial.view
-        self._rows = request.rows
+        self._trial, self._view = trial, trial.view
+        self._rows, self._n_needed, self._key = request.rows, request.n_needed, request.topology_key
         self._n_members = len(request.members)
-        self._n_needed = request.n_needed
-        self._key = request.topology_key
         self._kinds = kinds_of(request.members, self._view)
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
         self._components = components_of(self._kinds, self._view)
@@ -190,7 +185,6 @@ class _Search:
     def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
         outcome, n_placed = self.outcome, len(self._trial.places)
         for member in kind.left:
-            outcome.refusals[member.uid] = error
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
             outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)

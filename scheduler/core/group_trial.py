@@ -7,10 +7,10 @@ the next member sees it by the same plugins, and taking it back is what follows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide_within
+from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import FitError
@@ -19,7 +19,6 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.pods import Pod
-from scheduler.model.terms import usable
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -42,65 +41,55 @@ class Place:
     """
     A member assumed on a node.
 
-    `instruction`: binds it, or writes what is reserved for it first. `is_owed`: a pod that its required affinity
+    `instruction`: `bind`, or writes what is reserved for the member first. `is_owed`: a pod that its required affinity
     selects has yet to come to its domain.
     """
 
-    pod: Pod
+    bind: Bind
     instruction: Bind | WriteReservation
-    annotations: Mapping[str, str]
     n_evaluated: int
     n_feasible: int
     is_owed: bool
 
     @property
+    def pod(self) -> Pod:
+        """Return the member."""
+        return self.bind.pod
+
+    @property
     def node_name(self) -> str:
         """Return the node's name."""
-        return self.instruction.node_name
+        return self.bind.node_name
 
 
+@dataclass(slots=True)
 class GroupTrial:
     """
     The places of one attempt. Everything is taken back unless the caller keeps it.
 
-    Its members count as not nominated meanwhile: `ClusterState.without_nominations`.
+    Its members count as not nominated meanwhile: `ClusterState.without_nominations`. `rng`: of the trial alone, as all
+    that the machine draws changes what it decides later.
     """
 
-    def __init__(
-        self,
-        state: ClusterState,
-        reservations: Reservations,
-        profile: Profile,
-        rng: Rng,
-        observer: Observer,
-        annotations: DecisionAnnotations,
-        max_decisions: int,
-    ) -> None:
-        """`rng`: of the trial alone, as all that the machine draws changes what it decides later."""
-        self.view = ClusterView(state)
-        self.profile = profile
-        self.places: list[Place] = []
-        self.n_decisions = 0
-        self._n_counted = 0
-        self._asked: set[str] = set()
-        self._state = state
-        self._reservations = reservations
-        self._rng = rng
-        self._observer = observer
-        self._annotations = annotations
-        self._max_decisions = max_decisions
+    state: ClusterState
+    reservations: Reservations
+    profile: Profile
+    rng: Rng
+    observer: Observer
+    annotations: DecisionAnnotations
+    max_decisions: int
+    view: ClusterView = field(init=False)
+    places: list[Place] = field(init=False, default_factory=list)
+    n_decisions: int = field(init=False, default=0)
+    _n_counted: int = field(init=False, default=0)
+    _asked: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.view = ClusterView(self.state)
 
     def anew(self) -> GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
-        return GroupTrial(
-            self._state,
-            self._reservations,
-            self.profile,
-            self._rng,
-            Unobserved(),
-            self._annotations,
-            self._max_decisions,
-        )
+        return replace(self, observer=Unobserved())
 
     def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
         """
@@ -108,34 +97,33 @@ class GroupTrial:
 
         Raises OutOfDecisionsError and CycleBrokenError.
         """
-        if self._n_counted >= self._max_decisions:
+        if self._n_counted >= self.max_decisions:
             raise OutOfDecisionsError
         self.n_decisions += 1
         # The first decision on each member counts once, whatever it costs.
         self._n_counted += _weight(pod) if pod.uid in self._asked else 1
         self._asked.add(pod.uid)
         scope = Scope(rows, siblings)
-        decision = decide_within(pod, self.view, self.profile, self._rng, self._observer, scope)
+        decision = decide(pod, self.view, self.profile, self.rng, self.observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         return decision
 
     def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
         """Assume the member where the decision says."""
-        annotations = self._annotations.of(result)
-        reserved = result.scores.reservations()
-        self._state.assume(replace(pod, node_name=result.node_name), result.node_name)
-        bind = Bind(pod, result.node_name, annotations)
-        instruction = self._reservations.reserve(bind, reserved) if reserved else bind
-        self.places.append(
-            Place(pod, instruction, annotations, result.n_evaluated, result.n_feasible, is_owed)
+        bind, reserved = (
+            Bind(pod, result.node_name, self.annotations.of(result)),
+            result.scores.reservations(),
         )
+        self.state.assume(replace(pod, node_name=result.node_name), result.node_name)
+        instruction = self.reservations.reserve(bind, reserved) if reserved else bind
+        self.places.append(Place(bind, instruction, result.n_evaluated, result.n_feasible, is_owed))
 
     def take_back(self) -> Pod:
         """Forget the last place, and return its pod."""
         place = self.places.pop()
-        self._reservations.release(place.pod.uid)
-        self._state.forget(place.pod.uid)
+        self.reservations.release(place.pod.uid)
+        self.state.forget(place.pod.uid)
         return place.pod
 
     def take_all_back(self) -> None:
@@ -160,14 +148,12 @@ class GroupTrial:
         rows = self.view.alive & False
         rows[row] = True
         asked = replace(self.profile, filters=filters, scorers=())
-        self._state.forget(place.pod.uid)
-        decision = decide_within(place.pod, self.view, asked, self._rng, Unobserved(), Scope(rows))
-        self._state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
+        self.state.forget(place.pod.uid)
+        decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), Scope(rows))
+        self.state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
 
 
 def _weight(pod: Pod) -> int:
     """Return for how many decisions one on the pod counts: one more for every eight terms of its affinity."""
-    affinity = pod.spec.affinity
-    lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
-    return 1 + sum(len(usable(terms)) for terms in lists) // 8
+    return 1 + sum(1 for _ in pod.spec.affinity.usable_terms()) // 8

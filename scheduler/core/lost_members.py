@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.model.instructions import EmitEvent, Instruction, PatchPodGroup
-from scheduler.model.pod_groups import WHOLE, GroupKey, GroupKind, PodGroup
+from scheduler.model.pod_groups import WHOLE, GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups
 
@@ -53,19 +53,14 @@ class LostMembers:
             return
         if changed is not None and changed.phase == "Succeeded":
             self._ending.add(key)
-        if self._is_below(key, self._min_count(key, changed)):
+        group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
+        if group is not None and self._is_below(key, group.min_count):
             since_s = self._below_since_s.setdefault(key, now_s)
             if changed is not None and changed.group is not None and changed.group.release_after_s:
                 self._release_at_s[key] = since_s + changed.group.release_after_s
         else:
             self._below_since_s.pop(key, None)
             self._release_at_s.pop(key, None)
-
-    def _min_count(self, key: GroupKey, changed: Pod | None) -> int:
-        if key.kind is GroupKind.OWN and changed is not None and changed.group is not None:
-            return changed.group.min_count
-        group = self._groups.get(key)
-        return 0 if group is None else group.min_count
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
         is_placed = key in self._decided or self._groups.is_whole(key)

@@ -27,16 +27,12 @@ from typing import Final, assert_never
 
 from scheduler.core.audit import differences
 from scheduler.core.decide import CycleError, ScheduleResult, decide
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionAnnotations
+from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.group_cycle import GroupCycles
 from scheduler.core.nominator import Nominator
-from scheduler.core.outcomes import (
-    attempted,
-    failed_event,
-    report_failure,
-)
+from scheduler.core.outcomes import attempted, failed_event, report_failure
 from scheduler.core.pod_lifecycle import PodLifecycle
 from scheduler.core.pod_records import Binding, PodRecords, Relaxation
 from scheduler.core.preemption import Preemptions
@@ -66,6 +62,7 @@ from scheduler.model.stimuli import (
 )
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
+from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -103,11 +100,12 @@ class Machine:
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
         #: Pods between Reserve and Bind.
-        self._reservations = Reservations(state, self.records.pending)
+        self._reservations = Reservations(state, self.records)
         is_async = semantics.enabled(Gate.SCHEDULER_ASYNC_PREEMPTION)
         self.preemptions = Preemptions(state, queue, self.records, is_async=is_async)
         self._nominator = Nominator(state, queue)
-        self._fallbacks = Fallbacks(state, self._view, self.records)
+        self._clocks = RuleClocks()
+        self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
         self._groups = GroupCycles(
             state, queue, self.records, self._nominator, self._reservations, self._observer, self._annotations
         )
@@ -162,7 +160,7 @@ class Machine:
     @property
     def n_kept_by_annotations(self) -> int:
         """Number of pending pods that would fit if no annotation declared affinity: autoscalers do not see why."""
-        return self._fallbacks.n_kept_by_annotations
+        return sum(record.is_kept_by_annotations for record in self.records)
 
     @property
     def has_backlog(self) -> bool:
@@ -183,7 +181,7 @@ class Machine:
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
-            self._fallbacks.next_wake_s(now_s),
+            self._clocks.next_wake_s(now_s),
             self._groups.next_wake_s(now_s),
         )
         known_s = [due for due in due_s if due is not None]
@@ -191,6 +189,7 @@ class Machine:
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
+        instructions: list[Instruction] = []
         match stimulus:
             case BindDone(uid):
                 return self._lifecycle.on_bind_done(uid, now_s)
@@ -211,20 +210,19 @@ class Machine:
                 self.queue.charge(used_s, now_s)
                 return []
             case ScaleUpNotTriggered(uid):
-                if self._fallbacks.give_up(uid, now_s):
+                if self._clocks.give_up(uid, now_s):
                     self.queue.activate(uid, now_s)
             case WatchInterrupted():
-                self._fallbacks.on_interrupted(now_s)
+                self._clocks.on_interrupted(now_s)
             case TimePassed():
-                return self._on_time(now_s)
+                instructions = self._on_time(now_s)
             case SweepDue():
                 self._sweep(now_s)
             case _:
                 instructions = self._handlers.handle(stimulus, now_s)
-                if self._reservations:
-                    instructions += self._fail_reservations(stimulus, now_s)
-                return instructions
-        return self._fail_reservations(stimulus, now_s) if self._reservations else []
+        if self._reservations:
+            instructions += self._fail_reservations(stimulus, now_s)
+        return instructions
 
     def _sweep(self, now_s: float) -> None:
         """Do the next few milliseconds of a sweep, or begin one."""
@@ -241,11 +239,7 @@ class Machine:
         due, instructions = self._fallbacks.on_time(now_s)
         for uid in due:
             self.queue.activate(uid, now_s)
-        instructions += self._groups.on_time(now_s)
-        return [
-            *instructions,
-            *(self._fail_reservations(TimePassed(), now_s) if self._reservations else []),
-        ]
+        return [*instructions, *self._groups.on_time(now_s)]
 
     # The cycle.
 
@@ -296,18 +290,15 @@ class Machine:
         """Bind every member of the group that has a place, and report the others."""
         result = self._groups.run(queued, key, profile, now_s)
         instructions: list[Instruction] = []
-        for place in result.trial.places if result.trial is not None else ():
-            member, record = result.placed[place.pod.uid], place.annotations.get(DECISION_ANNOTATION, "")
-            binding = Binding(
-                member, place.pod, place.node_name, place.n_evaluated, place.n_feasible, now_s, record
-            )
-            is_reserved = self._reservations.holds(place.pod.uid)
+        for member, place in result.placed:
+            binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
+            is_reserved = place.instruction is not place.bind
             self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
             instructions.append(place.instruction)
-        evictions: list[Instruction] = []
+        instructions += result.reports
         if result.preemptor is not None:
-            evictions = self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return [*instructions, *result.reports, *evictions]
+            instructions += self._unfit.preempt_for_group(result, result.preemptor, now_s)
+        return instructions
 
     def _assume_and_bind(
         self,
@@ -319,7 +310,7 @@ class Machine:
         pod, node_name = queued.pod, result.node_name
         rules = () if relaxation is None else relaxation.rules
         evicted = self.preemptions.evicted_for(pod.uid, node_name)
-        annotations = self._annotations.of(result, rules, evicted)
+        bind = Bind(pod, node_name, self._annotations.of(result, rules, evicted))
         reserved = result.scores.reservations()
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
@@ -327,17 +318,14 @@ class Machine:
         self._fallbacks.on_assumed(pod.uid, now_s)
         binding = Binding(
             queued,
-            pod,
-            node_name,
+            bind,
             result.n_evaluated,
             result.n_feasible,
             now_s,
-            annotations.get(DECISION_ANNOTATION, ""),
             relaxation,
-            self._fallbacks.waited_s(pod.uid),
+            self._clocks.waited_s(pod.uid),
         )
         self._lifecycle.on_assumed(binding, now_s, is_reserved=bool(reserved))
-        bind = Bind(pod, node_name, annotations)
         return [self._reservations.reserve(bind, reserved) if reserved else bind]
 
     def differences(self) -> list[str]:
@@ -374,9 +362,8 @@ class Machine:
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""
-        self._reservations.note(stimulus, now_s)
         return [
             instruction
-            for uid, message in self._reservations.failures()
+            for uid, message in self._reservations.failures(stimulus, now_s)
             for instruction in self._lifecycle.on_bind_failed(uid, message, now_s)
         ]

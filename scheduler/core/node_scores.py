@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -93,12 +93,9 @@ class NodeScores:
 
     def reservations(self) -> list[Reservation]:
         """Return what has to be written and waited for before the pod is bound to the chosen node."""
-        reserved = (one.reserve(self.chosen) for _, one in self.filtered.filters if one.reserve is not None)
+        filters = (node_filter for _, node_filter in self.filtered.filters)
+        reserved = (each.reserve(self.chosen) for each in filters if each.reserve is not None)
         return [reservation for reservation in reserved if reservation is not None]
-
-    def with_chosen(self, row: int) -> NodeScores:
-        """Return the same scores with this feasible row as the chosen one."""
-        return replace(self, chosen=row)
 
     def top_nodes(self, n_most: int) -> list[tuple[int, int]]:
         """Return (row, total) of the chosen node, then of the others, best first. O(n_most * n_rows)."""

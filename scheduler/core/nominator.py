@@ -32,7 +32,7 @@ class Nominator:
 
     def show(self, old: Pod | None, pod: Pod) -> str:
         """
-        Follow the nomination that a watch shows. Return the nomination that counted before, for `on_shown`.
+        Follow the nomination that a watch shows. Return the nomination that counted before, for `wake_kept_out`.
 
         A nomination that was made here counts until a watch shows it, and from then on until a watch shows its end.
         """
@@ -46,17 +46,13 @@ class Nominator:
         self._state.nominate(pod, node_name)
         return before
 
-    def on_shown(self, pod: Pod, before: str, now_s: float) -> None:
-        """Wake pods, also this one, if a watch showed that its nomination `before`, which counted, is over."""
-        self._wake_kept_out(pod, before, now_s)
-
     def take_node(self, pod: Pod, node_name: str, now_s: float) -> None:
         """End the nomination of a pod that is placed on the node; no event tells that another node is free."""
         before = self._state.nominated.node_of(pod.uid)
         if before:
             self._state.nominate(pod, "")
         if before != node_name:
-            self._wake_kept_out(pod, before, now_s, but=pod.uid)
+            self.wake_kept_out(pod, before, now_s, but=pod.uid)
 
     def leave_node(self, node_name: str, now_s: float) -> list[Pod]:
         """
@@ -70,16 +66,16 @@ class Nominator:
             self._queue.activate(pod.uid, now_s)
         return pods
 
-    def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:
-        before = self._state.nominated.node_of(pod.uid)
-        if before or node_name:
-            self._state.nominate(pod, node_name)
-            self._wake_kept_out(pod, before, now_s, but=but)
-
-    def _wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:
+    def wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:
         """Wake waiting pods of the pod's priority or lower if its nomination `before`, which kept them out, is over."""
         if not before or before == self._state.nominated.node_of(pod.uid):
             return
         left = replace(pod, nominated_node_name=before)
         kept_out = KeptOut(pod.priority, but)
         self._queue.on_event(ASSIGNED_POD_DELETE, left, None, now_s, kept_out=kept_out)
+
+    def _change(self, pod: Pod, node_name: str, now_s: float, *, but: str = "") -> None:
+        before = self._state.nominated.node_of(pod.uid)
+        if before or node_name:
+            self._state.nominate(pod, node_name)
+            self.wake_kept_out(pod, before, now_s, but=but)

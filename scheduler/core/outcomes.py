@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from scheduler.core.decision_annotation import DECISION_ANNOTATION
 from scheduler.core.pod_records import Binding, Relaxation
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.model.instructions import (
@@ -56,20 +57,20 @@ class UnfitAttempt:
 
 def report_bound(binding: Binding) -> list[Instruction]:
     """Return the events of a bound pod, and its attempt."""
-    note = f"Successfully assigned {binding.pod.key} to {binding.node_name}"
-    relaxation = binding.relaxation
+    pod, node_name, relaxation = binding.bind.pod, binding.bind.node_name, binding.relaxation
+    note = f"Successfully assigned {pod.key} to {node_name}"
     return [
-        EmitEvent(binding.pod, "Normal", "Scheduled", "Binding", note),
-        *([] if relaxation is None else [_relaxed_event(binding.pod, relaxation)]),
-        *([SaveWaits(binding.pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
+        EmitEvent(pod, "Normal", "Scheduled", "Binding", note),
+        *([] if relaxation is None else [_relaxed_event(pod, relaxation)]),
+        *([SaveWaits(pod, binding.waited_s, is_over=True)] if binding.waited_s else []),
         attempted(
             binding.queued,
             "scheduled",
             binding.started_s,
             n_evaluated=binding.n_evaluated,
             n_feasible=binding.n_feasible,
-            message=binding.node_name,
-            record=binding.record,
+            message=node_name,
+            record=binding.bind.annotations.get(DECISION_ANNOTATION, ""),
             relaxed=()
             if relaxation is None
             else tuple(relaxed.kind for relaxed in relaxation.pod.spec.relaxed),

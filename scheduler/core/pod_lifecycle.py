@@ -75,18 +75,9 @@ _Table = Mapping[
 
 class PodLifecycle:
     """
-    Takes pods from phase to phase, by the table at its end.
+    Takes pods from phase to phase, by the table at its end. Shares all that it is given with the machine.
 
-    Args:
-        state: the machine's.
-        queue: the machine's.
-        records: the machine's.
-        profile_names: the schedulerNames of our pods.
-        nominator: of the machine.
-        preemptions: learn of pods that are placed, end or are gone.
-        fallbacks: learn of pods that are placed or gone.
-        reservations: the pods between Reserve and Bind.
-        groups: learn of members that come, change, are bound or leave.
+    `profile_names`: the schedulerNames of our pods.
     """
 
     def __init__(
@@ -139,10 +130,11 @@ class PodLifecycle:
 
     def on_assumed(self, binding: Binding, now_s: float, *, is_reserved: bool) -> None:
         """Note that a cycle has assumed the pod on a node. `is_reserved`: whether its volumes are written first."""
-        record = self._records.at(binding.pod.uid)
+        pod = binding.bind.pod
+        record = self._records.at(pod.uid)
         record.binding = binding
         self._records.n_unanswered += 1
-        self._follow(record, Sign.RESERVED if is_reserved else Sign.DECIDED, binding.pod, now_s)
+        self._follow(record, Sign.RESERVED if is_reserved else Sign.DECIDED, pod, now_s)
 
     def on_ready(self, pod: Pod, now_s: float) -> None:
         """Note that the pod's volumes are bound, so that it is bound now."""
@@ -153,11 +145,8 @@ class PodLifecycle:
         record, binding = self._answered(uid)
         if record is None or binding is None:
             return []
-        self._follow(record, Sign.BIND_DONE, binding.pod, now_s)
-        instructions = report_bound(binding)
-        if binding.pod.group is not None:
-            instructions += self._groups.on_bound(binding.pod)
-        return instructions
+        self._follow(record, Sign.BIND_DONE, binding.bind.pod, now_s)
+        return [*report_bound(binding), *self._groups.on_bound(binding.bind.pod)]
 
     def on_bind_failed(self, uid: str, text: str, now_s: float) -> list[Instruction]:
         """Take back what is assumed of a pod and of its volumes, and was not written; try the pod again."""
@@ -233,7 +222,7 @@ class PodLifecycle:
         self._show(record, pod, now_s)
         nominated_before = self._nominator.show(old, pod)
         self._queue.update(old, pod, now_s)
-        self._nominator.on_shown(old, nominated_before, now_s)
+        self._nominator.wake_kept_out(old, nominated_before, now_s)
 
     def _show(self, record: PodRecord, pod: Pod, _now_s: float) -> None:
         old, record.shown = record.shown, pod

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from scheduler.model.fallback import RelaxedRule
+from scheduler.model.instructions import Bind
 from scheduler.model.pods import Pod
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState
@@ -72,13 +73,10 @@ class Binding:
     """A pod between assume and the result of its bind."""
 
     queued: QueuedPod
-    pod: Pod
-    node_name: str
+    bind: Bind
     n_evaluated: int
     n_feasible: int
     started_s: float
-    #: The decision annotation, '' if it has none.
-    record: str
     #: The rules that were relaxed for it, None if none was.
     relaxation: Relaxation | None = None
     #: Seconds that each of its rules with a fallback has waited; empty if none has.
@@ -202,11 +200,6 @@ class PodRecords:
         record = self._by_uid.get(uid)
         return record is not None and record.binding is not None
 
-    @property
-    def pending(self) -> Mapping[str, Pod]:
-        """The unassigned pods that watches show, by UID: a view of the records."""
-        return _ShownPods(self._by_uid)
-
     def hold(self, uid: str, preemptor_uid: str) -> None:
         """Let the pod not be tried until `release`, since the preemptor's victims are in its way too."""
         record = self.at(uid)
@@ -221,20 +214,3 @@ class PodRecords:
             record.held_for = ""
             self._state.preempting.discard(uid)
             self.settle(record)
-
-
-class _ShownPods(Mapping[str, Pod]):
-    def __init__(self, records: Mapping[str, PodRecord]) -> None:
-        self._records = records
-
-    def __getitem__(self, uid: str) -> Pod:
-        pod = self._records[uid].shown
-        if pod is None:
-            raise KeyError(uid)
-        return pod
-
-    def __iter__(self) -> Iterator[str]:
-        return (uid for uid, record in self._records.items() if record.shown is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)

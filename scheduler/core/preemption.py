@@ -37,22 +37,11 @@ AGAIN: Final = "the room was taken"
 
 
 class Preemptions:
-    """
-    Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims.
+    """Begins evictions, and says what follows their ends. Writes what the records say of preemptors and of victims."""
 
-    Args:
-        state: the machine's.
-        queue: the machine's.
-        records: the machine's.
-        is_async: the gate SchedulerAsyncPreemption.
-    """
-
-    def __init__(
-        self, state: ClusterState, queue: PodQueue, records: PodRecords, *, is_async: bool = True
-    ) -> None:
-        self._state = state
-        self._queue = queue
-        self._records = records
+    def __init__(self, state: ClusterState, queue: PodQueue, records: PodRecords, *, is_async: bool) -> None:
+        """`is_async`: the gate SchedulerAsyncPreemption."""
+        self._state, self._queue, self._records = state, queue, records
         self.is_async = is_async
         self._n_decided = 0
         #: Evictions that did not lead to the pod's bind on that node, by cause.

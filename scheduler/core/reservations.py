@@ -16,14 +16,14 @@ stimuli instead of a plugin's poll each second; a pod that is being deleted ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from scheduler.core.pod_records import PodRecords
 from scheduler.framework.reserving import ObjectKey, Reservation
 from scheduler.model.instructions import Bind, WriteReservation
-from scheduler.model.pods import Pod
 from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
@@ -40,7 +40,6 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
 _TIME_IS_OVER: Final = "context deadline exceeded"
-_NO_PODS: Final[Mapping[str, None]] = {}
 
 
 @dataclass(slots=True)
@@ -79,25 +78,16 @@ class _ReservedPod:
 
 
 class Reservations:
-    """
-    Every pod for which something is reserved and that is not being bound. Changes only what is assumed of objects.
+    """Every pod for which something is reserved and that is not bound yet. Changes only what is assumed of objects."""
 
-    Args:
-        state: the machine's.
-        pending: the unassigned pods that watches show, by UID.
-    """
-
-    def __init__(self, state: ClusterState, pending: Mapping[str, Pod]) -> None:
-        self._state = state
+    def __init__(self, state: ClusterState, records: PodRecords) -> None:
+        self._state, self._records = state, records
         self._view = ClusterView(state)
-        self._pending = pending
         self._pods: dict[str, _ReservedPod] = {}
         #: By object and node: the UIDs of pods that wait for it.
         self._waiting_for: dict[ObjectKey, dict[str, None]] = {}
         #: By timeout: when the time of each pod is over, the earliest first.
         self._ends_s: dict[float, dict[str, float]] = {}
-        #: Pods that may be ready or have failed: something about them changed.
-        self._to_check: dict[str, None] = {}
         self._ready: dict[str, None] = {}
         self._n_reserved = 0
         #: Pods whose writes were answered.
@@ -151,34 +141,31 @@ class Reservations:
         self.release(uid)
         return bind
 
-    def note(self, stimulus: Stimulus, now_s: float) -> None:
-        """Note which pods `failures` has to look at after the stimulus. O(pods that wait for what it is about)."""
+    def _concerned(self, stimulus: Stimulus, now_s: float) -> Iterable[str]:
+        """Return the pods, by UID, that may be ready or have failed after the stimulus. O(these)."""
         match stimulus:
             case PodSeen(pod):
-                self._note_pod(pod.uid)
+                return (pod.uid,)
             case PodGone(uid):
-                self._note_pod(uid)
+                return (uid,)
             case NodeSeen(node):
-                self._note_object(("Node", node.name))
+                return self._waiting_for_any(("Node", node.name))
             case NodeGone(name):
-                self._note_object(("Node", name))
+                return self._waiting_for_any(("Node", name))
             case ObjectSeen():
-                for key in stimulus.concerns:
-                    self._note_object(key)
+                return self._waiting_for_any(*stimulus.concerns)
             case ObjectGone(kind, key):
-                self._note_object((kind, key))
+                return self._waiting_for_any((kind, key))
             case ReservationWritten():
                 self._note_written(stimulus, now_s)
+                return (stimulus.uid,)
             case TimePassed():
-                self._note_time(now_s)
+                return self._timed_out(now_s)
+            case _:
+                return ()
 
-    def _note_pod(self, uid: str) -> None:
-        reserved = self._pods.get(uid)
-        if reserved is not None and reserved.versions is not None:
-            self._to_check[uid] = None
-
-    def _note_object(self, key: ObjectKey) -> None:
-        self._to_check.update(self._waiting_for.get(key, _NO_PODS))
+    def _waiting_for_any(self, *keys: ObjectKey) -> Iterable[str]:
+        return dict.fromkeys(uid for key in keys for uid in self._waiting_for.get(key, ()))
 
     def _note_written(self, answer: ReservationWritten, now_s: float) -> None:
         """Let the pod wait for the objects of these versions, or fail."""
@@ -194,22 +181,22 @@ class Reservations:
             self._ends_s.setdefault(timeout_s, {})[uid] = now_s + timeout_s
         for key in reserved.concerns():
             self._waiting_for.setdefault(key, {})[uid] = None
-        self._to_check[uid] = None
 
-    def _note_time(self, now_s: float) -> None:
+    def _timed_out(self, now_s: float) -> Iterable[str]:
+        timed_out: dict[str, None] = {}
         for timeout_s, ends_s in self._ends_s.items():
             for uid in [uid for uid, _ in takewhile(lambda end: end[1] <= now_s, ends_s.items())]:
                 del ends_s[uid]
                 reserved = self._pods[uid]
                 reserved.timed_out_s = max(reserved.timed_out_s, timeout_s)
-                self._to_check[uid] = None
+                timed_out[uid] = None
+        return timed_out
 
     # Results.
 
-    def failures(self) -> Iterator[tuple[str, str]]:
-        """Look at the pods that something was noted of; yield the UID and the message of each that has failed."""
-        while self._to_check:
-            uid, _ = self._to_check.popitem()
+    def failures(self, stimulus: Stimulus, now_s: float) -> Iterator[tuple[str, str]]:
+        """Look at the pods that the stimulus is about; yield the UID and the message of each that has failed."""
+        for uid in self._concerned(stimulus, now_s):
             reserved = self._pods.get(uid)
             if reserved is None or reserved.versions is None:
                 continue
@@ -234,7 +221,6 @@ class Reservations:
                 self._waiting_for.pop(key, None)
         for reservation in reserved.reservations:
             self._ends_s[reservation.timeout_s].pop(uid, None)
-        self._to_check.pop(uid, None)
         self._ready.pop(uid, None)
 
     def _checked(self, reserved: _ReservedPod) -> bool | str:
@@ -256,7 +242,7 @@ class Reservations:
     def _problem(self, bind: Bind) -> str:
         """Return why the pod may not be bound to the node, whatever is reserved for it; empty if it may."""
         pod, node_name = bind.pod, bind.node_name
-        shown, placed = self._pending.get(pod.uid), self._state.placed.get(pod.uid)
+        shown, placed = self._records.shown(pod.uid), self._state.placed.get(pod.uid)
         if shown is not None and shown.terminating:
             return f'pod "{pod.name}" is being deleted'
         if shown is None and placed is not None:

@@ -38,20 +38,7 @@ _PREEMPTED: Final = "preempted by DefaultPreemption"
 
 
 class UnfitPods:
-    """
-    Pods that fit on no node, and the evictions for them.
-
-    Args:
-        state: the machine's.
-        queue: the machine's.
-        profiles: by schedulerName.
-        records: the machine's.
-        lifecycle: puts back victims that wait for their volumes.
-        preemptions: the evictions that run.
-        nominator: of the machine.
-        reservations: the pods between Reserve and Bind.
-        groups: tells whether a group still needs room.
-    """
+    """Pods that fit on no node, and the evictions for them. Shares all that it is given with the machine."""
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.simulation.changes import ChangeTrial
 from scheduler.simulation.groups import next_cycle
 from scheduler.simulation.world import World
@@ -127,7 +128,7 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
     decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
-        fallbacks = Fallbacks(request.state, view, PodRecords(request.state))
+        fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)
         if relaxation is not None:
             relaxed = decide(relaxation.pod, view, profile, request.rng, Unobserved())
@@ -274,7 +275,7 @@ def _ranked_from(node_name: str, result: ScheduleResult, state: ClusterState) ->
     scores = result.scores
     row = state.nodes.row_by_name.get(node_name)
     if row is not None and scores.feasible.mask[row]:
-        scores = scores.with_chosen(row)
+        scores = replace(scores, chosen=row)
     return ranked_nodes(scores, state.nodes, _SHOWN_SCORES)
 
 

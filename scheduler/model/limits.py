@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduler.model.pods import Container, PodSpec
-from scheduler.model.terms import ANY_NODE, NodeTerm, PodAffinity, SpreadConstraint, usable
+from scheduler.model.terms import ANY_NODE, NodeTerm, PodAffinity, SpreadConstraint
 from scheduler.syntax.selectors import Selector
 
 #: Terms of pod affinity and anti-affinity together, terms of the annotation included.
@@ -73,8 +73,7 @@ def _excess(counts: Iterable[_Count]) -> list[str]:
 
 
 def _pod_affinity_counts(affinity: PodAffinity) -> Iterator[_Count]:
-    lists = (affinity.required, affinity.required_anti, affinity.preferred, affinity.preferred_anti)
-    terms = [term for listed in lists for term in usable(listed)]
+    terms = list(affinity.usable_terms())
     n_open = sum(1 for term in terms if not term.selector.is_nothing and term.selector.anchor() is None)
     yield "terms of pod affinity and anti-affinity", len(terms), MAX_TERMS
     yield "such terms whose labelSelector requires no value", n_open, MAX_OPEN_TERMS

@@ -7,6 +7,7 @@ list counts as empty (interpodaffinity, kubernetes 1.36).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,10 +71,14 @@ class PodAffinity:
     preferred: TermList = ()
     preferred_anti: TermList = ()
 
+    def usable_terms(self) -> Iterator[AffinityTerm]:
+        """Yield the terms of all lists that parse."""
+        for terms in (self.required, self.required_anti, self.preferred, self.preferred_anti):
+            yield from usable(terms)
+
     def crosses_by_annotation(self) -> bool:
         """Return whether a term crosses namespaces by annotation. O(terms)."""
-        lists = (self.required, self.required_anti, self.preferred, self.preferred_anti)
-        return any(term.crosses_by_annotation for terms in lists for term in usable(terms))
+        return any(term.crosses_by_annotation for term in self.usable_terms())
 
     def problem(self) -> str | None:
         """

@@ -129,12 +129,12 @@ class PodGroups:
         key = self.key_of(pod)
         if key is None:
             return True
-        group = self._known(pod, key)
+        group = self.known_by(pod, key)
         if group is None or pod.group.problem:
             return False
         return key in self._whole or self.n_ready(key) >= group.min_count
 
-    def _known(self, pod: Pod, key: GroupKey) -> PodGroup | None:
+    def known_by(self, pod: Pod, key: GroupKey) -> PodGroup | None:
         """Return what `get` returns; where members describe the group, by this member alone. O(1)."""
         if key.kind is GroupKind.OWN and pod.group is not None:
             return PodGroup(key, pod.group.min_count)

@@ -43,7 +43,7 @@ async def _a_placed_pod_lost(instance: Instance, _stage: Stage) -> None:
 async def _a_waiting_pod_forgotten(instance: Instance, _stage: Stage) -> None:
     machine = instance.machine
     assert machine is not None
-    machine.queue.delete(next(iter(machine.records.pending)))
+    machine.queue.delete(next(record.uid for record in machine.records if record.shown is not None))
 
 
 async def _nobody_there(instance: Instance, _stage: Stage) -> None:

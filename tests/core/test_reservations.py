@@ -12,7 +12,6 @@ from scheduler.framework.reserving import Reservation
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.nodes import Node
 from scheduler.model.object_writes import NodeSelection
-from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ObjectSeen, ReservationWritten, Stimulus, TimePassed
 from scheduler.model.volumes import StorageKind
 from scheduler.state.cluster_view import ClusterView
@@ -50,8 +49,7 @@ class Cluster:
         self.driver.node("a")
         self.pod = self.driver.pod("p")
         self.state = self.driver.state
-        self.pending: dict[str, Pod] = {self.pod.uid: self.pod}
-        self.reservations = Reservations(self.state, self.pending)
+        self.reservations = Reservations(self.state, self.driver.machine.records)
         self.volumes = OfVolumes(self._selections("c", "d"), 60.0, answers=[volumes])
         device_claim = (StorageKind.CLAIM, "default/e")
         self.devices = OfDevices((), 5.0, (device_claim,), answers=[devices])
@@ -69,8 +67,7 @@ class Cluster:
 
     def note(self, stimulus: Stimulus, now_s: float = 0.0) -> list[str]:
         """Return the messages of what fails after the stimulus."""
-        self.reservations.note(stimulus, now_s)
-        return [message for _, message in self.reservations.failures()]
+        return [message for _, message in self.reservations.failures(stimulus, now_s)]
 
 
 def test_a_pod_is_bound_once_every_plugin_is_done() -> None:
