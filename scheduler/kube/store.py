@@ -150,7 +150,9 @@ class Store(Generic[T]):
 
     def delete(self, raw: msgspec.Raw, changes: list[Change[T]]) -> str:
         """
-        Append the deletion of the object with this uid, if it is in the store.
+        Append the deletion of the object with this uid, if the store has it and not in a newer version.
+
+        An object that leaves a field selector and returns has the same uid: a list may have overtaken its deletion.
 
         Returns: the resourceVersion of the deletion, '' if unreadable.
         """
@@ -160,7 +162,8 @@ class Store(Generic[T]):
         shard = self._shards[self.shard_of(meta.key)]
         path = str(meta.key)
         stored = shard.version_of(path)
-        if stored is not None and stored.uid == meta.uid:
+        is_late = stored is not None and is_older(meta.resource_version, stored.resource_version)
+        if stored is not None and stored.uid == meta.uid and not is_late:
             shard.remove(path)
             changes.append(Deleted(meta.key, meta.uid))
         return meta.resource_version

@@ -11,7 +11,7 @@ from scheduler.state.audit import differences
 from tests.chaos.asking import NO_SCORES, filled
 from tests.chaos.groups import group_of, is_ready, left_groups
 from tests.chaos.instance import Instance
-from tests.chaos.journal import Journal, key_of, node_of
+from tests.chaos.journal import Journal, is_terminal, key_of, node_of
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of, stale
 from tests.chaos.stage import KINDS, Server
 from tests.chaos.unheard import evicts_from, is_unheard
@@ -19,7 +19,6 @@ from tests.chaos.verdicts import Verdict, Wrong
 
 #: How often the state is checked.
 POLL_S = 1.0
-_OVER = ("Succeeded", "Failed")
 
 #: The server's objects of a kind.
 Objects = Callable[[str], list[JsonObject]]
@@ -136,11 +135,7 @@ def miscounts(instance: Instance) -> Iterator[Wrong]:
 def _stale_pods(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
     machine = instance.machine
     assert machine is not None
-    wanted = {
-        pod["metadata"]["uid"]: node_of(pod)
-        for pod in pods
-        if node_of(pod) and (pod.get("status") or {}).get("phase") not in _OVER
-    }
+    wanted = {pod["metadata"]["uid"]: node_of(pod) for pod in pods if node_of(pod) and not is_terminal(pod)}
     kept = {uid: placed.pod.node_name for uid, placed in machine.state.placed.items()}
     for uid in sorted(wanted.keys() | kept.keys()):
         if wanted.get(uid) != kept.get(uid):
@@ -161,7 +156,7 @@ def _stale_groups(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]
             for pod in pods
             if group_of(pod)
             and bool(node_of(pod)) is placed
-            and (pod.get("status") or {}).get("phase") not in _OVER
+            and not is_terminal(pod)
             and (not pod["metadata"].get("deletionTimestamp") if placed else _is_of(instance, pod))
         }
         members = groups.placed if placed else groups.pending
@@ -206,7 +201,7 @@ def _forgotten(instance: Instance, pods: list[JsonObject]) -> Iterator[Wrong]:
     machine = instance.machine
     assert machine is not None
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") in _OVER or node_of(pod):
+        if is_terminal(pod) or node_of(pod):
             continue
         meta = pod["metadata"]
         is_ours = pod["spec"]["schedulerName"] == instance.scheduler_name

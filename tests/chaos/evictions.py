@@ -22,6 +22,7 @@ from tests.chaos.journal import (
     Step,
     View,
     Written,
+    is_terminal,
     key_of,
     node_of,
 )
@@ -110,7 +111,7 @@ class EvictionJudge:
             if ordered is None or ordered.preemptor_uid != retried.uid or not one.is_accepted:
                 continue
             victim = self._by_version.get(("Pod", known.get(("Pod", one.uid), 0)))
-            if victim is None or victim["metadata"].get("deletionTimestamp"):
+            if victim is None or victim["metadata"].get("deletionTimestamp") or is_terminal(victim):
                 continue
             # A pod of its own whose bind has failed, which it asked the server about, has no place any more.
             if node_of(victim) or one.uid in retried.view.assumed:

@@ -11,11 +11,9 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups
 from tests.chaos.asking import NO_SCORES, filled, put
-from tests.chaos.journal import Decided, Journal, node_of
+from tests.chaos.journal import Decided, Journal, is_terminal, node_of
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.reference.cluster import Cluster as Reference
-
-_OVER = ("Succeeded", "Failed")
 
 
 def member_labels(group: str, min_count: int) -> dict[str, str]:
@@ -32,8 +30,7 @@ def group_of(pod: JsonObject) -> str:
 
 def is_over(pod: JsonObject) -> bool:
     """Return whether the pod has ended, or is ending."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in _OVER or "deletionTimestamp" in pod["metadata"]
+    return is_terminal(pod) or "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: JsonObject, scheduler_names: frozenset[str]) -> bool:

@@ -40,8 +40,7 @@ class Written:
             return self.obj is None and self.key == name
         if self.obj is None:
             return self.before is not None and self.before["metadata"]["uid"] == name
-        is_over = (self.obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        return is_over and self.obj["metadata"]["uid"] == name
+        return is_terminal(self.obj) and self.obj["metadata"]["uid"] == name
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +248,11 @@ class Journal:
 def node_of(obj: JsonObject | None) -> str:
     """Return spec.nodeName; empty if there is none."""
     return str(((obj or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def is_terminal(pod: JsonObject) -> bool:
+    """Return whether the pod has succeeded or failed, after which it holds no room."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def key_of(obj: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.connection import Connection
 from scheduler.shell.enforcer import EnforcerDaemon, Options
 from tests.chaos.instance import OURS, Instance
-from tests.chaos.journal import Journal, Written, node_of
+from tests.chaos.journal import Journal, Written, is_terminal, node_of
 from tests.chaos.stage import Embedded
 from tests.chaos.venue import Opened, Pace, Setting, pass_kill_points
 from tests.chaos.world import NAMESPACES, ZONES
@@ -46,7 +46,6 @@ WEATHER_S = 300.0
 _CHANGE_S = 15.0
 #: How often the controller looks.
 _LOOK_S = 0.25
-_OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +256,7 @@ def _count(cluster: DevCluster, budget: JsonObject, pods: list[JsonObject]) -> N
 
 def _is_guarded(pod: JsonObject, namespace: str) -> bool:
     meta = pod["metadata"]
-    is_over = (pod.get("status") or {}).get("phase") in _OVER
-    return meta["namespace"] == namespace and meta["labels"].get("app") == GUARDED and not is_over
+    return meta["namespace"] == namespace and meta["labels"].get("app") == GUARDED and not is_terminal(pod)
 
 
 def _is_healthy(pod: JsonObject) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from unittest import mock
 
@@ -16,7 +17,7 @@ from scheduler.kube import store
 from scheduler.shell import cache_comparison
 from scheduler.state.cluster import ClusterState
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, AddPriorityClass, BindByStranger, Change
-from tests.chaos.instance import OURS, few_instances
+from tests.chaos.instance import OURS, Instance, few_instances, living
 from tests.chaos.journal import Journal, node_of
 from tests.chaos.run import Shape, replay
 from tests.chaos.shapes import NAIVE
@@ -45,11 +46,7 @@ def test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told() -> None:
 
 
 async def _takeover(*, late_lines: bool) -> None:
-    async with DevCluster() as cluster:
-        journal = Journal(asyncio.get_running_loop().time)
-        instances = few_instances(cluster.port, journal, str, elected=True)
-        lives = [asyncio.create_task(one.live()) for one in instances]
-        await asyncio.sleep(20.0)
+    async with _two_electing() as (cluster, instances):
         for name in ("n1", "n2"):
             cluster.store.create(NODE, "", build.node(name, unschedulable=True))
         rather_n2 = build.node_affinity(preferred=[(100, build.node_term(f"{build.HOSTNAME} in n2"))])
@@ -67,17 +64,57 @@ async def _takeover(*, late_lines: bool) -> None:
         await asyncio.sleep(3.0)
         assert _nodes(cluster) == {"first": "n1", "second": ""}
         cluster.store.patch(NODE, "", "n2", {"spec": {"unschedulable": None}})
-        leader = next(one for one in instances if one.life and one.life.scheduler._leads())
-        leader.restart_after_s = 1000.0
-        assert leader.life is not None
-        leader.life.scheduler.stop()
-        await asyncio.sleep(100.0)
-        assert _nodes(cluster) == {"first": "n1", "second": ""}
-        assert any(one.life and one.life.scheduler._leads() for one in instances)
-        assert not cluster.faults.pending()
-        for task in lives:
-            task.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+        await _hand_over(cluster, instances)
+
+
+def test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_again() -> None:
+    """
+    Seed 41002: `first` succeeds and runs again while both watches stall, and the new leader lists it as running.
+
+    When its watch recovers, the first line shows that `first` has left the field selector. For five seconds the leader
+    took n1 for free, and gave it to `second`.
+    """
+    run_virtually(_revival())
+
+
+async def _revival() -> None:
+    async with _two_electing() as (cluster, instances):
+        cluster.store.create(NODE, "", build.node("n1"))
+        _add(cluster, "first", affinity=ALONE)
+        await asyncio.sleep(20.0)
+        cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
+        await asyncio.sleep(1.0)
+        cluster.store.patch(POD, "default", "first", {"status": {"phase": "Succeeded"}}, subresource="status")
+        await asyncio.sleep(1.0)
+        # The second pause is between the line of its end and that of its return.
+        for pause_s in (0.1, 5.0):
+            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=pause_s))
+        cluster.store.patch(POD, "default", "first", {"status": {"phase": "Running"}}, subresource="status")
+        _add(cluster, "second", affinity=ALONE)
+        await _hand_over(cluster, instances)
+
+
+@asynccontextmanager
+async def _two_electing() -> AsyncIterator[tuple[DevCluster, list[Instance]]]:
+    """Yield a cluster and its two instances on one Lease, after the first election."""
+    async with DevCluster() as cluster:
+        journal = Journal(asyncio.get_running_loop().time)
+        instances = few_instances(cluster.port, journal, str, elected=True)
+        async with living(instances):
+            await asyncio.sleep(20.0)
+            yield cluster, instances
+
+
+async def _hand_over(cluster: DevCluster, instances: list[Instance]) -> None:
+    """Stop the leader in order; `first` is to stay alone on n1 under the other one, whose watch recovers meanwhile."""
+    leader = next(one for one in instances if one.life and one.life.scheduler._leads())
+    leader.restart_after_s = 1000.0
+    assert leader.life is not None
+    leader.life.scheduler.stop()
+    await asyncio.sleep(100.0)
+    assert _nodes(cluster) == {"first": "n1", "second": ""}
+    assert any(one.life and one.life.scheduler._leads() for one in instances)
+    assert not cluster.faults.pending()
 
 
 def test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels() -> None:
@@ -143,6 +180,11 @@ async def _know_already(*_: object) -> None:
             test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told,
             (store, "is_older", lambda *_: False),
             id="old news",
+        ),
+        pytest.param(
+            test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_again,
+            (store, "is_older", lambda *_: False),
+            id="an old end",
         ),
         pytest.param(
             test_a_pod_that_is_relabelled_on_its_way_counts_with_its_new_labels,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.devcluster.kinds import JsonObject
 from tests.chaos.asking import put
-from tests.chaos.journal import Written, key_of, node_of
+from tests.chaos.journal import Written, is_terminal, key_of, node_of
 from tests.chaos.nominations import beside_nominated, by_node, nomination_of
 from tests.plugins.waking import wakes
 from tests.reference import inter_pod_affinity
@@ -20,8 +20,6 @@ from tests.reference.cluster import FILTERS
 from tests.reference.cluster import Cluster as Reference
 from tests.reference.preemption import preemption, priority
 from tests.reference.question import Question
-
-_OVER = ("Succeeded", "Failed")
 
 
 def evicts_from(
@@ -96,7 +94,7 @@ def _hears(plugin: str, pod: JsonObject, write: Written) -> bool:
 
 def _counted(pod: JsonObject | None) -> JsonObject | None:
     """Return another pod as it counts on its node, or on the one that it is nominated to; None if on none."""
-    if pod is None or (pod.get("status") or {}).get("phase") in _OVER:
+    if pod is None or is_terminal(pod):
         return None
     node = node_of(pod) or nomination_of(pod)
     return {**pod, "spec": {**pod["spec"], "nodeName": node}} if node else None

@@ -18,7 +18,7 @@ from tests.chaos.happenings import (
     Remove,
     WorldEvent,
 )
-from tests.chaos.journal import key_of, node_of
+from tests.chaos.journal import is_terminal, key_of, node_of
 from tests.chaos.shapes import NAIVE, POLITE, PRIORITY_CLASSES, PROTECTED, SHAPES
 from tests.support import build
 
@@ -139,7 +139,7 @@ class World:
 
     def refuse_pods(self) -> list[WorldEvent]:
         """Return the failure of pods whose host port another pod of the node has: no kubelet starts them."""
-        bound = [pod for pod in self._objects("Pod") if node_of(pod) and not _is_over(pod)]
+        bound = [pod for pod in self._objects("Pod") if node_of(pod) and not is_terminal(pod)]
         bound.sort(key=lambda pod: pod["metadata"]["uid"] not in self._admitted)
         taken: set[tuple[str, int]] = set()
         refused: list[WorldEvent] = []
@@ -303,10 +303,6 @@ class World:
             return []
         team = self._chance.choice(("x", "y", None))
         return [Change("Namespace", key_of(namespace), {"metadata": {"labels": {"team": team}}})]
-
-
-def _is_over(pod: JsonObject) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _host_ports(pod: JsonObject) -> list[int]:

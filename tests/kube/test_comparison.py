@@ -30,8 +30,8 @@ def new_store() -> Store[int]:
 
 def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[int, list[Change[int]]]:
     """
-    Return the number of divergent objects and the repairs; `meanwhile` the watch delivers more, version 0 being a
-    deletion.
+    Return the number of divergent objects and the repairs; `meanwhile` the watch delivers more, a negative version
+    being a deletion.
     """
     store = new_store()
     for one in stored:
@@ -42,7 +42,7 @@ def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[
         comparison.compare_first(raw(*one))
     comparison.end_first()
     for name, uid, version in meanwhile:
-        (store.upsert if version else store.delete)(raw(name, uid, version), [])
+        (store.upsert if version > 0 else store.delete)(raw(name, uid, abs(version)), [])
     for one in second:
         comparison.compare_second(raw(*one))
     mended = list(comparison.repair())
@@ -50,7 +50,7 @@ def compared(stored: Told, first: Told, meanwhile: Told, second: Told) -> tuple[
 
 
 A1, A2, B1 = ("a", "u", 1), ("a", "u", 2), ("a", "v", 3)
-GONE = ("a", "u", 0)
+GONE = ("a", "u", -2)
 
 
 LATE_EVENTS = {
@@ -100,6 +100,17 @@ def test_watch_events_older_than_the_list_change_nothing() -> None:
     store.delete(raw("a", "u", 2), changes)
     assert changes == [Upserted(Key("", "a"), "v", 3)]
     assert store.version_of(Key("", "a")) == Version("v", "3")
+
+
+def test_a_deletion_older_than_the_list_changes_nothing() -> None:
+    """The object left the field selector and returned, which the list shows and the late watch does not yet."""
+    store = new_store()
+    store.upsert(raw("a", "u", 3), [], is_listed=True)
+    changes: list[Change[int]] = []
+    assert store.delete(raw("a", "u", 2), changes) == "2"
+    assert (changes, store.version_of(Key("", "a"))) == ([], Version("u", "3"))
+    store.delete(raw("a", "u", 4), changes)
+    assert changes == [Deleted(Key("", "a"), "u")]
 
 
 def test_copies_of_the_versions_are_not_tracked_by_the_garbage_collector() -> None:
