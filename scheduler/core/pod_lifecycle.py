@@ -48,7 +48,7 @@ from scheduler.state.cluster import ClusterState
 
 
 class Sign(Enum):
-    """What was learned of a pod, or decided about it."""
+    """A fact that was learned of a pod, or a decision about it."""
 
     #: A watch shows it unassigned; or so, and about to end.
     SHOWN_PENDING = auto()
@@ -210,7 +210,7 @@ class PodLifecycle:
         if pod.group is not None:
             self._groups.note(pod.group.key, pod, now_s)
 
-    # What a transition needs.
+    # Actions of transitions.
 
     def _enqueue(self, record: PodRecord, pod: Pod, now_s: float) -> None:
         self._show(record, pod, now_s)

@@ -1,4 +1,4 @@
-"""What a namespace may use before its pods go behind others of equal priority."""
+"""The share of time after which a namespace's pods go behind others of equal priority."""
 
 from __future__ import annotations
 

@@ -66,16 +66,16 @@ MARKED_BY_LABEL: Final = NamespaceRule(frozenset(), MARKED_NAMESPACES)
 _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
-#: What a copy of the state takes over, each by its own copy method.
+#: Attributes that a copy of the state takes over, each by its own copy method.
 _TAKEN_OVER: Final = frozenset({"workloads", "kubelet_refusals", "budgets", "groups", "preempting"})
-#: What a copy counts itself from what is added to it: nodes, namespaces, volumes, nominated and placed pods.
+#: Attributes that a copy counts anew from the nodes, namespaces, volumes and pods that are added to it.
 _COUNTED: Final = frozenset(
     {
         *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "nominated"),
         *("placed", "_on_row", "n_assumed"),
     }
 )
-#: What a copy computes when it is needed, and how it was configured.
+#: Attributes that a copy computes when they are needed, and its configuration.
 _DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
 
 

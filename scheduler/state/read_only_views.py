@@ -1,4 +1,4 @@
-"""What a view of an out-of-tree plugin is made of: nodes, columns, counts and volumes that it cannot change."""
+"""The parts of an out-of-tree plugin's view: nodes, columns, counts and volumes that it cannot change."""
 
 from __future__ import annotations
 
