@@ -8,15 +8,14 @@ and writes nothing. The JSON is an object for a pod and a list for a manifest, a
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import random
 import sys
 from typing import Final
 
+import msgspec
+
 from scheduler.assembly.loaded_cluster import LoadedCluster
-from scheduler.cli.query.input_files import ManifestFile
-from scheduler.cli.query.listing import recorded_decision
 from scheduler.cli.query.priority_class import add_priorities
 from scheduler.cli.query.report import print_answer, report_text
 from scheduler.cli.query.sources import (
@@ -28,19 +27,30 @@ from scheduler.cli.query.sources import (
     settings_of,
 )
 from scheduler.cli.query.terminal import ReadProgress
-from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind
+from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, is_of_bind, read_record
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.formats.explanation import Explanation
 from scheduler.formats.manifests import Manifest
+from scheduler.model import nesting
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
-from scheduler.settings.resolved import Settings
 
 #: Seeds the choice between equal nodes, so that the same cluster gives the same answer.
 _SEED: Final = 1
 _POD_PREFIXES: Final = ("pod/", "pods/", "po/")
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_ANNOTATED: Final = msgspec.json.Decoder(_Annotated)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +72,13 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     if args.pod is None:
         manifest_file = read_manifest_file(args, settings)
-        cluster = asyncio.run(_read(args, settings, manifest_file))
+        cluster, _ = read_cluster(args, settings, None)
+        add_priorities(args, manifest_file, cluster)
         manifest_file.add_other_objects(cluster)
         answers = [explain_manifest(cluster, manifest) for manifest in manifest_file.manifests]
     else:
         query = PodQuery(namespace_of(args), _bare(args.pod))
-        cluster, found = asyncio.run(read_cluster(args, settings, query))
+        cluster, found = read_cluster(args, settings, query)
         explanation = explain_named_pod(cluster, found or query)
         if explanation is None:
             print(f"there is no pod {query.name} in namespace {query.namespace}", file=sys.stderr)
@@ -78,16 +89,10 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(answer.is_ok for answer in answers) else 1
 
 
-async def _read(args: argparse.Namespace, settings: Settings, manifest_file: ManifestFile) -> LoadedCluster:
-    cluster, _ = await read_cluster(args, settings, None)
-    await add_priorities(args, manifest_file, cluster)
-    return cluster
-
-
 def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | None:
     """Return the explanation of a pod of the cluster; None if there is no such pod."""
     pod = cluster.pods.get((query.namespace, query.name))
-    recorded = None if query.stored is None else recorded_decision(query.stored)
+    recorded = None if query.stored is None else _recorded_decision(query.stored)
     if pod is None and query.stored is not None:
         try:
             pod = PodDecoder(cluster.settings.semantics).decode(query.stored)
@@ -95,6 +100,16 @@ def explain_named_pod(cluster: LoadedCluster, query: PodQuery) -> Explanation | 
             where = f"pod {query.namespace}/{query.name}"
             raise SettingsError(where, "", f"a malformed {error}", "a valid pod") from error
     return None if pod is None else explain_pod(cluster, pod, recorded)
+
+
+def _recorded_decision(pod: bytes) -> DecisionRecord | None:
+    """Return the decision that the pod's annotation records; None if there is none or it cannot be read."""
+    try:
+        annotations = nesting.read(_ANNOTATED.decode, pod).metadata.annotations or {}
+    except msgspec.DecodeError:
+        return None
+    text = annotations.get(DECISION_ANNOTATION)
+    return None if text is None else read_record(text)
 
 
 def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, cast
 
 from scheduler.errors import SettingsError
-from scheduler.kube.client import product_version
 
 #: Each command, its module (imported only if the command is used), and its line in `--help`.
 _COMMANDS: Final = (
@@ -66,6 +65,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class _VersionAction(argparse.Action):
+    """Prints the version. Other commands do not look it up, since that imports a parser of e-mail."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from scheduler.version import product_version
+
+        print(f"affinity-scheduler {product_version()}")
+        parser.exit()
+
+
 class Command(Protocol):
     """The interface of a command's module."""
 
@@ -101,7 +110,9 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         description="A second Kubernetes scheduler for workloads that care which pods run beside which.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"affinity-scheduler {product_version()}")
+    parser.add_argument(
+        "--version", action=_VersionAction, nargs=0, help="show program's version number and exit"
+    )
     menu = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     loaded: dict[str, Command] = {}

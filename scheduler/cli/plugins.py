@@ -21,12 +21,12 @@ from scheduler.cli import settings_flags
 from scheduler.cli.query.table import table_lines
 from scheduler.errors import SettingsError
 from scheduler.framework.out_of_tree import OutOfTreePlugin
-from scheduler.kube.client import product_version
 from scheduler.plugins.registry import IN_TREE
 from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.plugin_table import IN_TREE_BY_NAME
 from scheduler.settings.problems import InvalidSettingsError
 from scheduler.settings.writing import args_document
+from scheduler.version import product_version
 
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
 #: Template and file; `{stem}` is the name in snake case.

@@ -12,7 +12,6 @@ said how many more such groups fit. The JSON is a list of `scheduler.simulation.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -23,7 +22,6 @@ from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.worlds import new_world
 from scheduler.cli.explain import explain_pod
 from scheduler.cli.query.drain import drain_lines, simulate_drain
-from scheduler.cli.query.input_files import ManifestFile
 from scheduler.cli.query.more_groups import count_more
 from scheduler.cli.query.priority_class import PriorityClass, add_priorities, read_priority_class
 from scheduler.cli.query.report import print_answer, report_lines
@@ -97,7 +95,10 @@ def run(args: argparse.Namespace) -> int:
     if args.filename is None:
         return _run_drain(args, settings)
     manifest_file = read_manifest_file(args, settings)
-    priority_class, cluster = asyncio.run(_read(args, settings, manifest_file))
+    priority_class = read_priority_class(args)
+    cluster, _ = read_cluster(args, settings, None)
+    if priority_class is None:
+        add_priorities(args, manifest_file, cluster)
     manifest_file.add_other_objects(cluster)
     rng = random.Random(args.seed)
     simulations = simulate_manifests(cluster, manifest_file.manifests, args.replicas, rng, priority_class)
@@ -107,22 +108,12 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(simulation.n_placed == simulation.n_replicas for simulation in simulations) else 1
 
 
-async def _read(
-    args: argparse.Namespace, settings: Settings, manifest_file: ManifestFile
-) -> tuple[PriorityClass | None, LoadedCluster]:
-    priority_class = await read_priority_class(args)
-    cluster, _ = await read_cluster(args, settings, None)
-    if priority_class is None:
-        await add_priorities(args, manifest_file, cluster)
-    return priority_class, cluster
-
-
 def _run_drain(args: argparse.Namespace, settings: Settings) -> int:
     if args.priority_class is not None:
         raise SettingsError("--priority-class", "", args.priority_class, "only with -f FILE")
     if args.replicas is not None:
         raise SettingsError("--replicas", "", str(args.replicas), "only with -f FILE")
-    cluster, _ = asyncio.run(read_cluster(args, settings, None, budgets=args.drain is not None))
+    cluster, _ = read_cluster(args, settings, None, budgets=args.drain is not None)
     drain = simulate_drain(cluster, args.drain or (), args.without_zone, random.Random(args.seed))
     wide = args.output == "wide"
     print_answer(drain, args.output, lambda style: "\n".join(drain_lines(drain, style, wide=wide)))

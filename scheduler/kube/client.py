@@ -14,7 +14,6 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
 
@@ -34,6 +33,7 @@ from scheduler.kube.transport import (
     Response,
     Transport,
 )
+from scheduler.version import product_version
 
 _T = TypeVar("_T")
 
@@ -294,14 +294,6 @@ async def _request_with_session(
         server_hostname=endpoint.server_hostname,
         proxy=endpoint.proxy,
     )
-
-
-def product_version() -> str:
-    """Return the installed version, `unknown` if the package is not installed."""
-    try:
-        return version("affinity-scheduler")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _enable_keepalive(transport: asyncio.Transport) -> None:

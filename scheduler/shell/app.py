@@ -18,7 +18,6 @@ from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.core.audit import MachineAudit
 from scheduler.core.machine import Machine
-from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.stimuli import PluginFailing, WatchInterrupted
 from scheduler.observe.metrics import Metrics
@@ -40,6 +39,7 @@ from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.scheduling import SchedulingLoop
 from scheduler.shell.writers import Writers
 from scheduler.state.cluster_view import ClusterView
+from scheduler.version import product_version
 
 #: Time for binds in flight after SIGTERM; Kubernetes kills the process after 30 s by default.
 _STOP_BINDS_S: Final = 15.0

@@ -17,13 +17,14 @@ from scheduler.assembly.watched_kinds import resource_of
 from scheduler.formats.recording_file import DeletedObject, Header, Line, Mark, recorded_fields
 from scheduler.framework.kinds import KINDS, WatchedKind
 from scheduler.kube.changes import Deleted, Interrupted, Key, Malformed, Synced, Upserted
-from scheduler.kube.client import KubeClient, product_version
+from scheduler.kube.client import KubeClient
 from scheduler.kube.reflector import Reflector
 from scheduler.model import nesting
 from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
 from scheduler.shell.connection import Connection, ConnectionOptions, connect
 from scheduler.shell.daemon import on_termination
+from scheduler.version import product_version
 
 #: How often the recorded changes are written to the file, and `on_progress` is called.
 _FLUSH_PERIOD_S: Final = 1.0

@@ -38,7 +38,6 @@ from scheduler.enforcing.rebalancing import CHECK_PERIOD_S, Move, RebalanceLimit
 from scheduler.enforcing.violation_report import violation_report
 from scheduler.errors import ApiError
 from scheduler.framework.kinds import Asker, WatchedKind
-from scheduler.kube.client import product_version
 from scheduler.model.pods import Pod, term_problem
 from scheduler.model.terms import Problem
 from scheduler.observe.enforcement import EnforcementMetrics
@@ -52,6 +51,7 @@ from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.sweeper import Sweeper
 from scheduler.state.cluster_view import ClusterView
+from scheduler.version import product_version
 
 #: Shortest time between two checks, in seconds and as a multiple of the last check's duration, which leaves 90 % of the
 #: event loop's time to the informers.

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from scheduler.assembly.profiles import default_spreading, exempt_namespaces
 from scheduler.core.machine import Machine
 from scheduler.formats.explanation import Explanation
-from scheduler.kube.client import product_version
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 from scheduler.overview.decisions import DecisionFeed, Decisions
@@ -35,6 +34,7 @@ from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.slices import in_slices
 from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
+from scheduler.version import product_version
 
 #: How old `Now` may be: two viewers share one.
 _NOW_S: Final = 0.4

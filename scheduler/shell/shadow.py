@@ -15,7 +15,6 @@ from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.recording_file import Mark
 from scheduler.framework.kinds import Asker
-from scheduler.kube.client import product_version
 from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.shadowing import ShadowMetrics
 from scheduler.serving.status_server import StatusServer
@@ -26,6 +25,7 @@ from scheduler.shell.caches import Caches
 from scheduler.shell.connection import Connection, ConnectionOptions
 from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
 from scheduler.state.cluster_view import ClusterView
+from scheduler.version import product_version
 
 _STIMULI_PER_SLICE: Final = 200
 _TICK_S: Final = 1.0

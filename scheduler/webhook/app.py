@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.errors import SettingsError
-from scheduler.kube.client import KubeClient, product_version
+from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.observe.logs import Logger, configure
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.serving_certificate import FileCertificate
 from scheduler.serving.status_server import ServingOptions, StatusServer, open_auth
 from scheduler.shell.daemon import Daemon, run_until_signal
+from scheduler.version import product_version
 from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics

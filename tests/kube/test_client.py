@@ -10,10 +10,11 @@ import pytest
 from aiohttp import web
 
 from scheduler.errors import Invalid, NotFound, ServerFault, SettingsError, Unauthorized, Unreachable
-from scheduler.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient, product_version
+from scheduler.kube.client import MAX_LINES_PER_BATCH, READ_BYTES, KubeClient
 from scheduler.kube.credentials import Credentials, Endpoint
 from scheduler.kube.login import Identity
 from scheduler.kube.requests import JSON, Resource, bind, get_pod, list_page, watch
+from scheduler.version import product_version
 from tests.support.api_bodies import body
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted, silence, stream
 from tests.support.waiting import Turns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,14 +11,12 @@ import msgspec
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.query.input_files import ManifestFile
-from scheduler.cli.query.listing import connect
-from scheduler.errors import NotFound, SettingsError
+from scheduler.errors import SettingsError
 from scheduler.kube.requests import Request, escaped
 from scheduler.model.pods import Pod
 from scheduler.model.wire import Int32
 
 _FLAG: Final = "--priority-class"
-_TIMEOUT_S: Final = 60.0
 _NUMBER: Final = re.compile(r"-?\d{1,10}")
 #: The highest value that users may give to a class.
 _HIGHEST: Final = 1_000_000_000
@@ -53,7 +50,7 @@ class _Stored(msgspec.Struct, frozen=True, rename="camel"):
         return PriorityClass(self.value, self.preemption_policy != "Never")
 
 
-async def read_priority_class(args: argparse.Namespace) -> PriorityClass | None:
+def read_priority_class(args: argparse.Namespace) -> PriorityClass | None:
     """Return the class that the arguments name, by name or by value; None if they name none. Raises SettingsError."""
     name: str | None = args.priority_class
     if name is None:
@@ -64,13 +61,13 @@ async def read_priority_class(args: argparse.Namespace) -> PriorityClass | None:
         return PriorityClass(int(name))
     if name not in _BUILT_IN and args.on:
         raise SettingsError(_FLAG, "", name, "its value: a snapshot has no PriorityClasses")
-    found = await _find(args, name)
+    found = _find(args, name)
     if found is None:
         raise SettingsError(_FLAG, "", name, "the name or the value of a PriorityClass")
     return found
 
 
-async def add_priorities(args: argparse.Namespace, file: ManifestFile, cluster: LoadedCluster) -> None:
+def add_priorities(args: argparse.Namespace, file: ManifestFile, cluster: LoadedCluster) -> None:
     """
     Write what each manifest's PriorityClass says into its pods' spec, as the API server does; raise SettingsError.
 
@@ -89,7 +86,7 @@ async def add_priorities(args: argparse.Namespace, file: ManifestFile, cluster: 
                 None
             )
             continue
-        found = classes.get(name) or await _find(args, name)
+        found = classes.get(name) or _find(args, name)
         if found is None:
             where = f"{manifest.kind} {manifest.namespace}/{manifest.name}"
             raise SettingsError(where, "spec.priorityClassName", name, "the name of a PriorityClass")
@@ -112,16 +109,14 @@ def _classes_in(file: ManifestFile) -> dict[str, PriorityClass]:
     return classes
 
 
-async def _find(args: argparse.Namespace, name: str) -> PriorityClass | None:
+def _find(args: argparse.Namespace, name: str) -> PriorityClass | None:
     """Return the cluster's class of this name, None if there is none. Raises SettingsError."""
     if name in _BUILT_IN:
         return PriorityClass(_BUILT_IN[name])
-    async with connect(args.kubeconfig, args.context, os.environ) as client:
-        try:
-            data = await client.request(_get(name), timeout_s=_TIMEOUT_S)
-        except NotFound:
-            return None
-    return msgspec.json.decode(data, type=_Stored).as_class()
+    from scheduler.cli.query import listing
+
+    data = listing.read_object(_get(name), args.kubeconfig, args.context)
+    return None if data is None else msgspec.json.decode(data, type=_Stored).as_class()
 
 
 def _get(name: str) -> Request:

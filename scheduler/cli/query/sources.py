@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Final
 
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.watched_kinds import kinds_asked_by
 from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
-from scheduler.cli.query.listing import (
-    DEFAULT_NAMESPACE,
-    connect,
-    context_namespace,
-    list_kind,
-    read_pod,
-)
-from scheduler.cli.query.terminal import ReadProgress
 from scheduler.framework.kinds import Asker
-from scheduler.kube.client import KubeClient
+from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
 from scheduler.settings.resolved import Settings
 
 #: Forms of `-o`.
 OUTPUTS = ("table", "wide", "json")
+
+_DEFAULT_NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +61,13 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def namespace_of(args: argparse.Namespace) -> str:
-    """Return the namespace that the command is about. Raises SettingsError."""
+    """Return the namespace that the command is about: without -n the context's, as kubectl. Raises SettingsError."""
     if args.namespace:
         return str(args.namespace)
-    return DEFAULT_NAMESPACE if args.on else context_namespace(args.kubeconfig, args.context, os.environ)
+    if args.on:
+        return _DEFAULT_NAMESPACE
+    paths = kubeconfig_paths(args.kubeconfig, os.environ)
+    return (resolve_context(paths, args.context).namespace if paths else "") or _DEFAULT_NAMESPACE
 
 
 def read_manifest_file(args: argparse.Namespace, settings: Settings) -> ManifestFile:
@@ -79,7 +75,7 @@ def read_manifest_file(args: argparse.Namespace, settings: Settings) -> Manifest
     return parse_manifest_file(args.filename, namespace=namespace_of(args), semantics=settings.semantics)
 
 
-async def read_cluster(
+def read_cluster(
     args: argparse.Namespace, settings: Settings, query: PodQuery | None, *, budgets: bool = False
 ) -> tuple[LoadedCluster, PodQuery | None]:
     """
@@ -95,24 +91,8 @@ async def read_cluster(
     if args.on:
         read_snapshot(args.on, cluster)
         return cluster, query
-    async with connect(args.kubeconfig, args.context, os.environ) as client:
-        if query is not None:
-            stored = await read_pod(client, query.namespace, query.name)
-            if stored is None:
-                return cluster, query
-            query = PodQuery(query.namespace, query.name, stored)
-        await _list_all(client, cluster)
-    return cluster, query
+    from scheduler.cli.query import listing
 
-
-async def _list_all(client: KubeClient, cluster: LoadedCluster) -> None:
-    progress = ReadProgress(sys.stderr, os.environ)
-    try:
-        for watched in cluster.kinds:
-            listed = await list_kind(client, watched, partial(cluster.decode, watched), progress)
-            for seen in listed or ():
-                cluster.apply(seen)
-            if listed is not None:
-                cluster.apply(watched.on_served)
-    finally:
-        progress.clear()
+    pod = None if query is None else (query.namespace, query.name)
+    stored = listing.read_cluster(cluster, pod, args.kubeconfig, args.context)
+    return cluster, None if query is None else replace(query, stored=stored)

@@ -1,0 +1,91 @@
+"""Which modules a command imports: its user waits for each, and most commands need few of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler.formats.snapshot_file import header
+from tests.support import build
+
+ROOT = Path(__file__).parents[2]
+#: Runs the command line, then prints the modules that were imported meanwhile.
+_PROGRAM = """
+import sys
+before = set(sys.modules)
+from scheduler.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
+sys.exit(code)
+"""
+#: What talks to an API server or serves a port.
+_NETWORK = {"aiohttp", "asyncio", "httptools", "logging", "prometheus_client", "ssl"}
+_SERVING_ROOMS = {"observe", "serving", "shell", "webhook"}
+
+
+def imported_by(*arguments: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def rooms(imported: set[str]) -> set[str]:
+    return {name.split(".")[1] for name in imported if name.startswith("scheduler.")}
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    """Return the file of a snapshot with one node and one pending pod."""
+    path = tmp_path / "snapshot.json"
+    pod = build.pod("web-0", spec={"schedulerName": "affinity-scheduler"})
+    path.write_text(json.dumps({**header(), "nodes": [build.node("node-0")], "pods": [pod]}))
+    return str(path)
+
+
+def test_the_menu_imports_no_command() -> None:
+    """Neither do the libraries of any command come with it."""
+    imported = imported_by("--help")
+    assert {name for name in imported if name.startswith("scheduler")} == {
+        "scheduler",
+        "scheduler.cli",
+        "scheduler.cli.main",
+        "scheduler.errors",
+    }
+    assert imported.isdisjoint(_NETWORK | {"importlib.metadata", "msgspec", "numpy", "yaml"})
+
+
+def test_the_version_needs_nothing_else() -> None:
+    """It is read from the installed package."""
+    assert rooms(imported_by("--version")) == {"cli", "errors", "version"}
+
+
+@pytest.mark.parametrize(
+    "command", [["explain", "web-0"], ["simulate", "-f"], ["simulate", "--drain", "node-0"]]
+)
+def test_a_snapshot_is_read_without_a_client(command: list[str], snapshot: str, tmp_path: Path) -> None:
+    """No part of the answer comes from a server, and none goes through the port of a daemon."""
+    if command[-1] == "-f":
+        manifest = tmp_path / "pod.json"
+        manifest.write_text(json.dumps(build.pod("new")))
+        command = [*command, str(manifest)]
+    imported = imported_by(*command, "--on", snapshot)
+    assert imported.isdisjoint(_NETWORK)
+    assert rooms(imported).isdisjoint(_SERVING_ROOMS)
+    assert "scheduler.kube.client" not in imported
+
+
+@pytest.mark.parametrize(
+    "command", [["plugins"], ["check-config", str(ROOT / "config/affinity-scheduler.yaml")]]
+)
+def test_a_command_about_configurations_needs_no_client(command: list[str]) -> None:
+    """It reads files alone."""
+    imported = imported_by(*command)
+    assert imported.isdisjoint(_NETWORK)
+    assert rooms(imported).isdisjoint(_SERVING_ROOMS | {"kube"})
