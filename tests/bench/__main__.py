@@ -83,6 +83,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         controller_manager=args.controller_manager_binary or beside_servers("kube-controller-manager"),
         other_checkout=args.other_checkout,
         n_rounds=args.rounds or (1 if args.full else 3),
+        starts=args.start,
         attacks=None if args.hostile is None else tuple(_attack(name) for name in args.hostile),
     )
 
@@ -146,6 +147,9 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="ATTACK",
         help="only this: good pods beside attacks, by default all of them, 3 minutes each",
+    )
+    parser.add_argument(
+        "--start", action="store_true", help="only this: starts of commands, of a scheduler and of a standby"
     )
     parser.add_argument("--write-ratios", action="store_true", help="commit this run's ratios to ratios.json")
     return parser

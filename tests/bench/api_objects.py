@@ -205,6 +205,12 @@ class Objects:
                         if pod.spec.node_name:
                             yield pod.metadata.name
 
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """Yield every line of a watch until the server ends it."""
+        async with self._session.get(f"{self._server.url}{path}") as answer:
+            async for line in answer.content:
+                yield line
+
     async def nodes_of_pods(self) -> dict[tuple[str, str], str]:
         """Return the node name of every pod, empty if unbound, by namespace and name."""
         return {

@@ -117,7 +117,7 @@ async def _in_turn(
 
 
 async def _run(scene: Scene, server: Server, objects: Objects, contender: Contender) -> HttpResult:
-    await _rested(server)
+    await rested(server)
     # Keep the scene out of the garbage collector while pods are timed: a collection takes 0.1 s of a core.
     gc.freeze()
     version, told = await objects.version(), await Told.before(objects)
@@ -192,7 +192,7 @@ class Told:
             await asyncio.sleep(_EVENTS_SAMPLE_S)
 
 
-async def _rested(server: Server) -> None:
+async def rested(server: Server) -> None:
     """
     Wait until the server is idle, so that no contender pays for the creation of the scene.
 

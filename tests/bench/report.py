@@ -54,6 +54,24 @@ _HOSTILE: Final = {
     "back-s": "{0.back_s:.0f}",
     "log-lines": "{0.n_log_lines}",
 }
+_COMMANDS: Final = {
+    "command": "{0.command}",
+    "scheduler": "{0.scheduler}",
+    "CPU-s": "{0.cpu_s:.2f}",
+    "wall-s": "{0.wall_s:.2f}",
+}
+_STARTS: Final = {
+    "server": "{0.server}",
+    "scheduler": "{0.scheduler}",
+    "nodes": "{0.n_nodes}",
+    "running": "{0.n_running}",
+    "filled-s": "{0.filled_s:.2f}",
+    "CPU-s": "{0.filled_cpu_s:.2f}",
+    "bind-s": "{0.bind_s:.2f}",
+    "release-s": "{0.release_s:.2f}",
+    "takeover-s": "{0.takeover_s:.2f}",
+    "longest": "{0.takeover_max_s:.2f}",
+}
 
 
 def table(results: Results) -> str:
@@ -98,6 +116,13 @@ def table(results: Results) -> str:
             " memory was back",
             _HOSTILE,
             results.hostile,
+        ),
+        _block("commands that print and end (goal: --help within 0.15 s)", _COMMANDS, results.commands),
+        _block(
+            "from the start to filled caches, and on to the first binding (goal: 0.5 s); from SIGTERM of the leader to"
+            " the release of its Lease, and on to the standby's first binding (goal: 0.5 s)",
+            _STARTS,
+            results.starts,
         ),
     ]
     return "\n\n".join(["\n".join(head), *filter(None, blocks)])

@@ -16,6 +16,7 @@ from tests.bench.holds import HoldResult
 from tests.bench.hostile_level import HostileResult
 from tests.bench.http_level import HttpResult
 from tests.bench.measuring import yardstick_us
+from tests.bench.start_level import CommandResult, StartResult
 
 SCHEMA_VERSION = 1
 
@@ -46,6 +47,8 @@ class Results(msgspec.Struct):
     capacity: list[CapacityResult] = []
     holds: list[HoldResult] = []
     hostile: list[HostileResult] = []
+    commands: list[CommandResult] = []
+    starts: list[StartResult] = []
 
 
 def this_machine() -> Machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.bench.scene import Scene, Size, build_scene, sized
 from tests.bench.schedulers import BINDING_ONLY, OURS, kube_scheduler, other_checkout
 from tests.bench.servers import available
 from tests.bench.shapes import SHAPE_BY_NAME, SHAPES, Shape
+from tests.bench.start_level import N_WAITING, measure_commands, measure_starts
 from tests.conformance.__main__ import main as conformance
 
 Level = Literal["core", "bytes", "http", "all"]
@@ -42,6 +44,9 @@ _FLAT_SHAPES: Final = (
 )
 _HTTP_SHAPES: Final = ("basic", "anti-affinity", "affinity-zone", "ns-anti-affinity", "spread-hard")
 _HOLD_IDLE: Final = 20_000
+#: The cluster of a start, which is created by requests.
+_START_NODES: Final = 1000
+_START_PODS_PER_NODE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Asked:
     n_rounds: int = 3
     #: Attacks to measure in place of all levels; None for none, and without names all.
     attacks: tuple[Attack, ...] | None = None
+    #: Measure starts and takeovers in place of all levels.
+    starts: bool = False
 
     def runs(self, level: str) -> bool:
         """Return whether this level is part of the run."""
@@ -95,6 +102,8 @@ def run(asked: Asked, say: Callable[[str], None]) -> Results:
     """Measure all that was requested; raise RuntimeError if a decision differs from the recordings or a run fails."""
     if asked.attacks is not None:
         return _run_hostile(asked, asked.attacks or ATTACKS, say)
+    if asked.starts:
+        return _run_starts(asked, say)
     results = Results(this_machine(), conformance=_conformance(say))
     say("the reference's decisions about each shape")
     for shape in asked.decided():
@@ -181,6 +190,21 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         n_nodes = asked.n_nodes or 5000
         size = Size(n_nodes, 1000, n_crowd=30 * n_nodes, n_idle_max=_HOLD_IDLE)
         results.holds += measure_holds(build_scene(SHAPE_BY_NAME["unschedulable"], size))
+
+
+def _run_starts(asked: Asked, say: Callable[[str], None]) -> Results:
+    """Measure starts on every server, beside another checkout if there is one."""
+    results, n_nodes = Results(this_machine()), asked.n_nodes or _START_NODES
+    contenders = [OURS]
+    if asked.other_checkout is not None:
+        contenders.append(other_checkout(asked.other_checkout))
+    size = Size(n_nodes, 2 * N_WAITING, n_crowd=_START_PODS_PER_NODE * n_nodes)
+    scene = build_scene(SHAPE_BY_NAME["anti-affinity"], size)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        results.commands += measure_commands(scene, contenders, asked.n_rounds, Path(folder))
+    for server in available():
+        results.starts += measure_starts(scene, server, contenders, asked.n_rounds, say)
+    return results
 
 
 def _run_hostile(asked: Asked, attacks: Sequence[Attack], say: Callable[[str], None]) -> Results:
