@@ -276,6 +276,12 @@ def get_lease(namespace: str, name: str) -> Request:
     return Request("GET", f"{_leases_path(namespace)}/{escaped(name)}", "get")
 
 
+def watch_lease(namespace: str, name: str, *, timeout_s: int) -> Request:
+    """Return a watch of one Lease that begins with its newest state; the server ends it after `timeout_s`."""
+    resource = Resource(_leases_path(namespace), f"metadata.name={name}")
+    return watch(resource, resource_version="", timeout_s=timeout_s)
+
+
 def create_lease(namespace: str, name: str, spec: LeaseSpec) -> Request:
     """Return a request that creates a Lease; Conflict if another candidate was faster."""
     lease = _lease({"name": name, "namespace": namespace}, spec)

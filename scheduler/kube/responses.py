@@ -207,6 +207,14 @@ def decode_lease(body: bytes) -> Lease:
     return _decode(_LEASE, body, "a Lease")
 
 
+def shows_free_lease(line: bytes) -> bool:
+    """Return whether a line of a watch shows a Lease deleted or without a holder. Raises ServerFault for no event."""
+    event = _decode(_EVENT, line, "a watch event")
+    if event.type in {"ADDED", "MODIFIED"}:
+        return not decode_lease(event.object).spec.holder_identity
+    return event.type == "DELETED"
+
+
 def decode_config_map(body: bytes) -> ConfigMap:
     """Decode a ConfigMap. Raises ServerFault for another body."""
     return _decode(_CONFIG_MAP, body, "a ConfigMap")

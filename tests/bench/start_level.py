@@ -40,7 +40,7 @@ N_WAITING: Final = 10
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 _RETRY_PERIOD_S: Final = 2.0
 #: After SIGTERM the leader begins no cycle once its loop has run; pods are created later than that.
-_SIGNAL_S: Final = 0.05
+_SIGNAL_S: Final = 0.01
 _POLL_S: Final = 0.002
 _TIMEOUT_S: Final = 120.0
 

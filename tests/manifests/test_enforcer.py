@@ -41,6 +41,7 @@ def all_requests() -> list[requests.Request]:
         requests.create_event("n", {}),
         requests.patch_event("n", "e", {}),
         requests.get_lease(NAMESPACE, NAME),
+        requests.watch_lease(NAMESPACE, NAME, timeout_s=1),
         requests.create_lease(NAMESPACE, NAME, lease),
         requests.update_lease(NAMESPACE, NAME, lease, metadata=msgspec.Raw(b"{}")),
         access_reviews.review_token("t"),

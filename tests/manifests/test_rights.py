@@ -19,6 +19,7 @@ def test_only_the_lease_is_granted_by_name_in_one_namespace():
         Right("coordination.k8s.io", "leases", "create"),
         Right("coordination.k8s.io", "leases", "get", LEASE),
         Right("coordination.k8s.io", "leases", "update", LEASE),
+        Right("coordination.k8s.io", "leases", "watch", LEASE),
     }
 
 

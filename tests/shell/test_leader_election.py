@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.devcluster.kinds import kind_of
+from scheduler.devcluster.kinds import LEASE
 from scheduler.errors import LeadershipLost
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
@@ -23,6 +23,7 @@ from scheduler.settings.resolved import LeaderElection
 from scheduler.shell.leader_election import LeaderElector
 
 SETTINGS = LeaderElection()
+LEASES = "leases.coordination.k8s.io"
 
 
 @dataclass
@@ -120,14 +121,66 @@ async def test_the_first_leads_and_the_second_waits(scene: Scene) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_released_lease_is_taken_within_a_retry(scene: Scene) -> None:
-    """SIGTERM just after the standby has read the Lease: it leads within 2 s."""
+async def test_a_released_lease_is_taken_at_once(scene: Scene) -> None:
+    """The standby watches the Lease: no time passes between the release and its election."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await scene.clock.advance(20.0)
+    assert not second.elected
+    await first.kill()
+    await first.leadership.release()
+    assert not first.leadership.is_leader
+    await settled()
+    assert second.elected
+
+
+@pytest.mark.asyncio
+async def test_a_deleted_lease_is_taken_at_once(scene: Scene) -> None:
+    """A user may delete it to have another leader; its holder finds out when it renews."""
+    await scene.join("first")
+    second = await scene.join("second")
+    scene.cluster.store.delete(LEASE, "kube-system", SETTINGS.resource_name)
+    await settled()
+    assert second.elected
+
+
+@pytest.mark.asyncio
+async def test_of_two_standbys_one_is_elected(scene: Scene) -> None:
+    """Both see the release at once, and the server accepts one of the two writes."""
+    first = await scene.join("first")
+    standbys = [await scene.join("second"), await scene.join("third")]
+    await first.kill()
+    await first.leadership.release()
+    await scene.clock.advance(5.0)
+    assert sorted(standby.elected for standby in standbys) == [False, True]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("code", [403, 500])
+async def test_without_a_watch_a_released_lease_is_taken_within_a_retry(scene: Scene, code: int) -> None:
+    """SIGTERM just after the standby has read the Lease: it leads within 2 s, and asks for no watch that it may not."""
+    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=code, verb="watch", kind=LEASES, times=1000))
     first = await scene.join("first")
     second = await scene.join("second", jitter=0.999)
     await first.kill()
     await first.leadership.release()
-    assert not first.leadership.is_leader
+    await settled()
+    assert not second.elected
     await scene.clock.advance(2.0)
+    assert second.elected
+
+
+@pytest.mark.asyncio
+async def test_a_watch_that_broke_is_opened_again(scene: Scene) -> None:
+    """The next release is seen at once all the same."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    scene.cluster.faults.add(Fault(action=Action.CUT_STREAM, verb="watch", kind=LEASES))
+    await scene.clock.advance(6.0)
+    assert not scene.cluster.faults.pending()
+    await first.kill()
+    await first.leadership.release()
+    await settled()
     assert second.elected
 
 
@@ -136,9 +189,7 @@ async def test_a_renewal_cancelled_by_the_shutdown_does_not_keep_the_lease(scene
     """The server wrote it, so that our version is out of date when we release the Lease."""
     first = await scene.join("first")
     second = await scene.join("second")
-    scene.cluster.faults.add(
-        Fault(action=Action.LOSE_ANSWER, method="put", kind="leases.coordination.k8s.io", delay_s=5.0)
-    )
+    scene.cluster.faults.add(Fault(action=Action.LOSE_ANSWER, method="put", kind=LEASES, delay_s=5.0))
     await scene.clock.advance(2.5)
     await first.kill()
     assert not scene.cluster.faults.pending()
@@ -212,9 +263,7 @@ async def test_the_lease_shows_the_holder_its_acquire_time_and_the_transitions(s
     """leaseTransitions counts takeovers; renewals keep acquireTime."""
     first = await scene.join("first")
     await scene.clock.advance(5)
-    lease_kind = kind_of("coordination.k8s.io/v1", "Lease")
-    assert lease_kind is not None
-    spec = scene.cluster.store.get(lease_kind, "kube-system", "affinity-scheduler")["spec"]
+    spec = scene.cluster.store.get(LEASE, "kube-system", "affinity-scheduler")["spec"]
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("first", 15)
     assert spec["acquireTime"] < spec["renewTime"]
     assert spec["renewTime"].endswith("Z")
@@ -223,5 +272,5 @@ async def test_the_lease_shows_the_holder_its_acquire_time_and_the_transitions(s
     second = await scene.join("second")
     await scene.clock.advance(3)
     assert second.elected
-    spec = scene.cluster.store.get(lease_kind, "kube-system", "affinity-scheduler")["spec"]
+    spec = scene.cluster.store.get(LEASE, "kube-system", "affinity-scheduler")["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)

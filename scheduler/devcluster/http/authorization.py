@@ -14,6 +14,7 @@ from scheduler.devcluster.access.rbac import Attributes, authorize, forbidden_er
 from scheduler.devcluster.access.reviews import review_at
 from scheduler.devcluster.http.routes import Target
 from scheduler.devcluster.kinds import NAMESPACE, Kind
+from scheduler.devcluster.storage.request_selectors import selected_name
 from scheduler.devcluster.storage.store import Store
 
 #: Called with the user, the request and whether it is allowed.
@@ -28,15 +29,21 @@ class Authorizer:
         self.decision_listeners: Final[list[OnDecision]] = []
         self._store = store
 
-    def check_resource(self, user: User, verb: str, target: Target) -> None:
-        """Raise StatusError 403 if the user may not do this to a resource."""
+    def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
+        """
+        Raise StatusError 403 if the user may not do this to a resource.
+
+        A list or watch whose `field_selector` admits one name needs the right to that name alone.
+        """
         kind, name = target.kind, target.name or ""
+        if verb in ("list", "watch") and not name:
+            name = selected_name(field_selector, kind)
         attributes = Attributes(
             verb,
             group=kind.group,
             resource=kind.plural,
             subresource=target.subresource,
-            namespace=name if kind is NAMESPACE else target.scope,
+            namespace=(target.name or "") if kind is NAMESPACE else target.scope,
             name=name,
         )
         self._check(user, attributes, kind)

@@ -95,7 +95,7 @@ class ApiServer:
         verb = verb_of(request.method, target, watch=is_watch(request.query))
         if verb is None:
             raise status.method_not_allowed()
-        self.authorizer.check_resource(user, verb, target)
+        self.authorizer.check_resource(user, verb, target, request.query.get("fieldSelector", ""))
         user_agent.set(request.headers.get("User-Agent", ""))
         for listener in self.arrivals:
             listener(user_agent.get(), request.method, path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.devcluster.kinds import JsonObject, Kind
-from scheduler.devcluster.status import bad_request
+from scheduler.devcluster.status import StatusError, bad_request
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.selectors import Operator, Requirement
 
@@ -161,6 +161,15 @@ def _field_path(field: str, kind: Kind) -> tuple[str, ...]:
     if field not in known:
         raise bad_request(f"field label not supported: {field}")
     return known[field]
+
+
+def selected_name(field_selector: str, kind: Kind) -> str:
+    """Return the one name that the `fieldSelector` admits; "" if it admits others, or cannot be parsed."""
+    try:
+        fields = parse_field_selector(field_selector, kind)
+    except StatusError:
+        return ""
+    return next((each.value for each in fields if each.field == "metadata.name" and not each.negated), "")
 
 
 def matcher(kind: Kind, label_selector: str | None, field_selector: str | None) -> Matches | None:

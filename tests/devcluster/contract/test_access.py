@@ -216,6 +216,20 @@ async def test_names_and_subresources_narrow_a_rule(api: Api):
     assert (await _asked(api, token, "POST", api.pods("mine/eviction"), {})).code == 403
 
 
+async def test_a_name_narrows_lists_and_watches_that_select_it(api: Api):
+    """A watch of one object needs no right to its neighbours."""
+    token = await _account(api)
+    await _grant(
+        api, {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["mine"], "verbs": ["list"]}
+    )
+    await _eventually(api, token, "GET", f"{api.pods()}?fieldSelector=metadata.name%3Dmine")
+    for selector in ("metadata.name%3Dyours", "metadata.name!%3Dmine", "metadata.namespace%3Dmine", ""):
+        path = f"{api.pods()}?fieldSelector={selector}"
+        assert (await _asked(api, token, "GET", path)).code == 403, selector
+    watch = f"{api.pods()}?watch=true&fieldSelector=metadata.name%3Dmine"
+    assert (await _asked(api, token, "GET", watch)).code == 403
+
+
 async def _eventually(api: Api, token: str, method: str, path: str) -> None:
     """Repeat the request until it is allowed: upstream reads roles from a cache."""
     for _ in range(200):
