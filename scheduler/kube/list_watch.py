@@ -41,7 +41,7 @@ from scheduler.kube.responses import (
     decode_page,
     watch_error,
 )
-from scheduler.kube.store import Store
+from scheduler.kube.store import Store, is_older
 
 #: Objects of a page per step: 0.2 to 1 ms of work with pods of 3 KB.
 ITEMS_PER_STEP: Final = 10
@@ -160,7 +160,10 @@ class ListWatch(Generic[T]):
         #: The page in progress: its remaining objects and its metadata.
         self._page: tuple[Iterator[msgspec.Raw], ListMeta] | None = None
         self._page_size = PageSize()
+        #: All changes up to this version are in `store`.
         self._resource_version = ""
+        #: The newest version of a list or of an event. A bookmark does not count: other watches get theirs later.
+        self.shown_version = ""
         #: True if the open stream has brought a line.
         self._stream_had_lines = False
         #: Failures since the last success, and relists since the last watch event: exponents of the pause.
@@ -171,6 +174,11 @@ class ListWatch(Generic[T]):
     def is_settled(self) -> bool:
         """Return True if no list is under way and every change has been published."""
         return self._phase is _Phase.WATCHING and not self._changes
+
+    def has_reached(self, version: str) -> bool:
+        """Return True if all changes up to this version have been published; versions are numbers."""
+        current = self._resource_version
+        return self.is_settled() and (version == current or is_older(version, current))
 
     def handle(self, received: Input) -> list[Action[T]]:
         """Return the actions to take, in order. Nothing that a server sends makes it raise."""
@@ -232,7 +240,7 @@ class ListWatch(Generic[T]):
     def _finish_list(self, resource_version: str) -> None:
         self.store.finish_list(self._changes)
         self._changes.append(Synced(resource_version))
-        self._resource_version = resource_version
+        self._resource_version = self.shown_version = resource_version
         self._was_synced = True
         self._failures = 0
         self._phase = _Phase.WATCHING
@@ -270,6 +278,8 @@ class ListWatch(Generic[T]):
             self._changes.append(Malformed(None, f"watch event of unknown type {event.type[:32]!r}"))
         if version and self._phase is _Phase.WATCHING:
             self._resource_version = version
+            if event.type != "BOOKMARK":
+                self.shown_version = version
             self._failures = self._relists = 0
         return None
 

@@ -116,6 +116,15 @@ class Reflector(Generic[T]):
         """Return True if no list is under way and every change has been published."""
         return self._list_watch.is_settled()
 
+    @property
+    def shown_version(self) -> str:
+        """The newest version that a list or a watch event has shown."""
+        return self._list_watch.shown_version
+
+    def has_reached(self, version: str) -> bool:
+        """Return True if every change up to this version has been published."""
+        return self._list_watch.has_reached(version)
+
     async def compare(
         self, second_list_after_s: float = SECOND_LIST_AFTER_S, *, page_pause_s: float = PAGE_PAUSE_S
     ) -> AsyncGenerator[tuple[int, list[Change[T]]], None]:

@@ -136,6 +136,8 @@ class Scheduler(daemon.Daemon):
         self._loop: SchedulingLoop | None = None
         #: True once the machine knows the binds of earlier leaders.
         self._caught_up = self._elector is None
+        #: True once a pod was bound here, after which the watch has more to show than earlier leaders bound.
+        self._has_bound = False
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
 
@@ -263,11 +265,17 @@ class Scheduler(daemon.Daemon):
 
     async def _catch_up(self) -> None:
         """Let cycles begin once the binds of the previous leader are handled."""
-        await cache_comparison.catch_up(self._pods(), self._inbox, self._log)
+        handover = "" if self._elector is None else self._elector.handover
+        await cache_comparison.catch_up(self._pods(), self._inbox, self._log, handover)
         self._caught_up = True
         self._inbox.nudge()
 
+    def _handover(self) -> str:
+        """Return the newest version that the watch of pods has shown, if it has shown every bind, and at least one."""
+        return self._pods().shown_version if self._has_bound and not self._state.n_assumed else ""
+
     def _on_attempt(self, attempt: Attempted) -> None:
+        self._has_bound |= attempt.result == "scheduled"
         self._metrics.on_attempt(attempt, self._now_s())
         self._explainer.record(attempt)
         self._page.on_attempt(attempt)

@@ -18,12 +18,35 @@ _UNCONFIRMED_S: Final = 10.0
 _UNCONFIRMED_CHECK_S: Final = 2.0
 #: Pause before a new leader lists again.
 _CATCH_UP_RETRY_S: Final = 0.1
+#: How often, and after which pause, a new leader looks whether its watch has shown the last bind before it lists.
+_USUAL_DELAYS: Final = 20
+_USUAL_DELAY_S: Final = 0.01
 #: Time between two comparisons, plus or minus a fifth.
 _COMPARISON_PERIOD_S: Final = 600.0
 
 
-async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
-    """Wait until the machine has handled every bind of earlier leaders, however late the watch is."""
+async def catch_up(pods: Informer, inbox: Inbox, log: Logger, handover: str = "") -> None:
+    """
+    Wait until the machine has handled every bind of earlier leaders, however late the watch is.
+
+    The list of all pods that this takes is left out if the last leader left a version, and the watch comes so far.
+    """
+    if not (handover and await _comes_to(pods, handover)):
+        await _take_list(pods, log)
+    while len(inbox):  # noqa: ASYNC110 - the scheduling loop empties it
+        await asyncio.sleep(0)
+
+
+async def _comes_to(pods: Informer, version: str) -> bool:
+    """Return whether the watch comes to this version within a usual delay."""
+    for _ in range(_USUAL_DELAYS):
+        if pods.synced and await pods.has_reached(version):
+            return True
+        await asyncio.sleep(_USUAL_DELAY_S)
+    return False
+
+
+async def _take_list(pods: Informer, log: Logger) -> None:
     while True:
         try:
             if pods.synced and (n_late := await pods.catch_up()) is not None:
@@ -33,8 +56,6 @@ async def catch_up(pods: Informer, inbox: Inbox, log: Logger) -> None:
         await asyncio.sleep(_CATCH_UP_RETRY_S)
     if n_late:
         log.info(0, "The watch is late; objects were taken from a list", kind=pods.kind, n=n_late)
-    while len(inbox):  # noqa: ASYNC110 - the scheduling loop empties it
-        await asyncio.sleep(0)
 
 
 async def reopen_dead_watch(

@@ -98,6 +98,10 @@ class Daemon(ABC):
     def _on_elected(self) -> None:  # noqa: B027 - optional: a leader may have nothing to begin
         """Begin what only the leader does."""
 
+    def _handover(self) -> str:
+        """Return what a successor needs to know; see the module of that name."""
+        return ""
+
     def start(self, name: str, task: Coroutine[Any, Any, None]) -> None:
         """Run the task until the work has ended; an exception in it ends the process."""
         self._tasks.append(self._group.create_task(task, name=name))
@@ -120,7 +124,7 @@ class Daemon(ABC):
                 for task in self._tasks:
                     task.cancel()
                 if self._elector is not None:
-                    await self._elector.release()
+                    await self._elector.release(self._handover())
         except* LeadershipLost as lost:
             self._log.error("Leaderelection lost", err=str(lost.exceptions[0]))
             is_lost = True

@@ -55,6 +55,8 @@ class Informer:
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
         self.is_missing = False
+        #: True if a list has shown changes before the watch did: it may still be behind.
+        self._was_late = False
         self._reflector = Reflector(client, resource_of(kind), kind.decode, now_s=now_s)
 
     @property
@@ -87,6 +89,18 @@ class Informer:
         # A list of the reflector ends the comparison early.
         return n_repaired if self._reflector.is_settled() else None
 
+    @property
+    def shown_version(self) -> str:
+        """The newest version that the watch has shown; empty if lists have ever repaired what it missed."""
+        return "" if self._was_late else self._reflector.shown_version
+
+    async def has_reached(self, version: str) -> bool:
+        """Return whether every change up to this version is in the inbox."""
+        if not self._reflector.has_reached(version):
+            return False
+        await self._deliver([])  # a batch that is being delivered is first
+        return True
+
     async def compare(self) -> int | None:
         """As `catch_up`, with 30 s between the two lists and pauses between pages."""
         return await self._repair(self._reflector.compare())
@@ -97,6 +111,7 @@ class Informer:
             async for n_objects, changes in pieces:
                 await self._deliver(changes)
                 n_repaired = (n_repaired or 0) + n_objects
+                self._was_late |= n_objects > 0
         return n_repaired
 
     async def _deliver(self, changes: list[Change[object]]) -> None:

@@ -36,6 +36,7 @@ from scheduler.kube.requests import LeaseSpec, create_lease, get_lease, micro_ti
 from scheduler.kube.responses import Lease, decode_lease, shows_free_lease
 from scheduler.observe.logs import Logger
 from scheduler.settings.resolved import LeaderElection
+from scheduler.shell.handover import handover_of, with_handover
 
 #: A candidate reads the Lease after 0.5 to 0.9 retry periods, at random, so that candidates do not act in step and a
 #: released Lease is taken within one period, even if no watch shows it. client-go waits 1 to 2.2 periods.
@@ -79,6 +80,8 @@ class LeaderElector:
         self._observed_at_s = 0.0
         #: The end of our leadership unless renewed; None while we are a candidate.
         self._leads_until_s: float | None = None
+        #: What the holder left from which the Lease was taken; see `handover`.
+        self.handover = ""
         #: Set while the watch shows the Lease without a holder.
         self._is_free = asyncio.Event()
         #: Set after the first attempt and, if it succeeded, after `on_elected`.
@@ -160,8 +163,8 @@ class LeaderElector:
         left_s = self._observed_at_s + self._lease_duration_s(self._observed) - self._now_s()
         return min(pause_s, left_s) if left_s > 0 else pause_s
 
-    async def release(self) -> None:
-        """Release the Lease if we hold it, so that another candidate takes over at once."""
+    async def release(self, handover: str = "") -> None:
+        """Release the Lease if we hold it, so that another candidate takes over at once, and leave it the handover."""
         if not self.is_leader or self._observed is None:
             return
         self._leads_until_s = None
@@ -170,12 +173,12 @@ class LeaderElector:
         )
         try:
             try:
-                await self._write(spec, self._observed.metadata)
+                await self._write(spec, with_handover(self._observed, handover))
             except Conflict:
                 # A renewal that our shutdown cancelled was written nevertheless.
                 read = await self._read()
                 if read.spec.holder_identity == self._identity:
-                    await self._write(spec, read.metadata)
+                    await self._write(spec, with_handover(read, handover))
         except ApiError as error:
             self._log.info(1, "Failed to release the Lease; it will expire", err=str(error))
 
@@ -218,6 +221,7 @@ class LeaderElector:
                     f"{read.spec.holder_identity} holds the Lease {self._settings.resource_name}"
                 )
             return False
+        self.handover = handover_of(read)
         await self._write(self._renewed_spec(read.spec), read.metadata)
         return True
 

@@ -35,6 +35,8 @@ _ITERATION_S: Final = 0.006
 #: How often a loop with work checks again if it is ready. Most causes end with a nudge; the others, such as a Lease
 #: that was renewed late, cost up to this time.
 _READY_CHECK_S: Final = 1.0
+#: A watch shows a bind within milliseconds of its answer, if it is not broken.
+_CONFIRMATION_S: Final = 0.5
 
 
 class SchedulingLoop:
@@ -69,13 +71,20 @@ class SchedulingLoop:
         self._young_collector = YoungCollector()
         #: When to stop waiting for binds and evictions in flight; None before `stop`.
         self._give_up_at_s: float | None = None
+        #: When to stop waiting for the watch to show the binds.
+        self._confirmed_by_s = 0.0
         self._sweep_at_s = now_s() + SWEEP_PERIOD_S
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
     def stop(self, grace_s: float) -> None:
-        """Start no further cycle; `run` returns once binds and evictions are answered, or after `grace_s`."""
+        """
+        Start no further cycle; `run` returns once binds and evictions are answered, or after `grace_s`.
+
+        For a moment it waits for the watch to show the binds too, so that `Scheduler` can hand over.
+        """
         self._give_up_at_s = self._now_s() + grace_s
+        self._confirmed_by_s = self._now_s() + min(grace_s, _CONFIRMATION_S)
         self._inbox.nudge()
 
     def is_stalled(self, after_s: float) -> bool:
@@ -110,8 +119,10 @@ class SchedulingLoop:
     def _is_finished(self) -> bool:
         if self._give_up_at_s is None:
             return False
+        now_s = self._now_s()
         is_writing = self._machine.n_binding > 0 or self._machine.preemptions.is_evicting
-        return not is_writing or self._now_s() >= self._give_up_at_s
+        is_late = self._machine.n_unconfirmed > 0 and now_s < self._confirmed_by_s
+        return not (is_writing or is_late) or now_s >= self._give_up_at_s
 
     def _handle_stimuli(self) -> None:
         started_s = self._now_s()
@@ -179,6 +190,8 @@ class SchedulingLoop:
         now_s = self._now_s()
         wake_s = self._machine.next_wake_s(now_s)
         wake_times_s = [at_s for at_s in (self._sweep_at_s, wake_s, self._give_up_at_s) if at_s is not None]
+        if self._confirmed_by_s > now_s:
+            wake_times_s.append(self._confirmed_by_s)
         if self._machine.has_work():
             wake_times_s.append(now_s + _READY_CHECK_S)
         return max(0.0, min(wake_times_s) - now_s)

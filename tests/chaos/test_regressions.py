@@ -15,6 +15,7 @@ from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD
 from scheduler.kube import store
 from scheduler.shell import cache_comparison
+from scheduler.shell.informers import Informer
 from scheduler.state.cluster import ClusterState
 from tests.chaos.happenings import AddNamespace, AddNode, AddPod, AddPriorityClass, BindByStranger, Change
 from tests.chaos.instance import OURS, Instance, few_instances, living
@@ -45,7 +46,13 @@ def test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told() -> None:
     run_virtually(_takeover(late_lines=True))
 
 
-async def _takeover(*, late_lines: bool) -> None:
+def test_a_new_leader_with_a_late_watch_takes_a_list_in_spite_of_a_handover() -> None:
+    """The watch of the one that stops has shown all of its binds, and the watch of the other one has not."""
+    for stalls_s in ((60.0, 0.1), (0.1, 60.0)):
+        run_virtually(_takeover(late_lines=False, stalls_s=stalls_s))
+
+
+async def _takeover(*, late_lines: bool, stalls_s: tuple[float, float] = (60.0, 60.0)) -> None:
     async with _two_electing() as (cluster, instances):
         for name in ("n1", "n2"):
             cluster.store.create(NODE, "", build.node(name, unschedulable=True))
@@ -53,7 +60,8 @@ async def _takeover(*, late_lines: bool) -> None:
         _add(cluster, "first", affinity={**ALONE, "nodeAffinity": rather_n2})
         _add(cluster, "second", affinity=ALONE, node_selector={build.HOSTNAME: "n1"})
         await asyncio.sleep(20.0)
-        cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
+        for stall_s in stalls_s:
+            cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=stall_s))
         await asyncio.sleep(1.0)
         if late_lines:
             cluster.store.patch(POD, "default", "first", {"metadata": {"annotations": {"seen": "unbound"}}})
@@ -80,7 +88,8 @@ def test_a_late_watch_does_not_take_away_a_pod_that_a_list_shows_running_again()
 async def _revival() -> None:
     async with _two_electing() as (cluster, instances):
         cluster.store.create(NODE, "", build.node("n1"))
-        _add(cluster, "first", affinity=ALONE)
+        # A leader that has bound nothing leaves no version, so that the new one takes a list.
+        _add(cluster, "first", affinity=ALONE, node="n1")
         await asyncio.sleep(20.0)
         cluster.faults.add(Fault(action=Action.STALL_STREAM, kind="pods", delay_s=60.0, times=2))
         await asyncio.sleep(1.0)
@@ -168,6 +177,11 @@ async def _know_already(*_: object) -> None:
     """Skip the read of what the previous leader has done."""
 
 
+async def _believe(*_: object) -> bool:
+    """Return True, however late the watch is."""
+    return True
+
+
 @pytest.mark.parametrize(
     ("regression", "guard"),
     [
@@ -175,6 +189,11 @@ async def _know_already(*_: object) -> None:
             test_a_new_leader_with_a_late_watch_knows_what_the_old_one_bound,
             (cache_comparison, "catch_up", _know_already),
             id="catching up",
+        ),
+        pytest.param(
+            test_a_new_leader_with_a_late_watch_takes_a_list_in_spite_of_a_handover,
+            (Informer, "has_reached", _believe),
+            id="how far a watch has come",
         ),
         pytest.param(
             test_late_lines_of_a_watch_do_not_undo_what_a_list_has_told,

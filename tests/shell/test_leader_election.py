@@ -135,6 +135,21 @@ async def test_a_released_lease_is_taken_at_once(scene: Scene) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_successor_gets_what_the_leader_left_and_nobody_else_does(scene: Scene) -> None:
+    """The third one follows a leader that died, whose predecessor's word no longer holds."""
+    first = await scene.join("first")
+    second = await scene.join("second")
+    await first.kill()
+    await first.leadership.release("41")
+    await settled()
+    assert (second.elected, second.leadership.handover) == (True, "41")
+    third = await scene.join("third")
+    await second.kill()
+    await scene.clock.advance(20.0)
+    assert (third.elected, third.leadership.handover) == (True, "")
+
+
+@pytest.mark.asyncio
 async def test_a_deleted_lease_is_taken_at_once(scene: Scene) -> None:
     """A user may delete it to have another leader; its holder finds out when it renews."""
     await scene.join("first")

@@ -5,7 +5,7 @@ import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -18,7 +18,7 @@ from scheduler.model.instructions import (
     PatchCondition,
 )
 from scheduler.model.nodes import decode_node
-from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone
+from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone, PodSeen
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.inbox import Inbox
@@ -254,19 +254,41 @@ async def test_a_burst_ends_when_the_loop_is_not_ready() -> None:
 
 
 async def test_stop_waits_for_the_answers_and_no_longer() -> None:
-    """No cycle begins; the loop ends with the last answer."""
+    """No cycle begins; the loop ends with the last answer, once the watch has shown what was bound."""
     bench = Bench(max_binding=2)
     pods = [bench.driver.pod(name) for name in ("a", "b", "c")]
     running = asyncio.create_task(bench.loop.run())
     await bench.turns()
     bench.loop.stop(1000.0)
     bench.inbox.put_now(BindDone(pods[0].uid))
+    bench.inbox.put_now(PodSeen(replace(pods[0], node_name="a")))
     await bench.turns()
     assert not running.done()
     bench.inbox.put_now(BindFailed(pods[1].uid, "no"))
     async with asyncio.timeout(10.0):
         await running
     assert bench.kept.bound() == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_stop_waits_a_moment_for_the_watch_to_show_the_binds(is_shown: bool) -> None:
+    """A leader whose watch has shown every bind can hand over; one with a late watch ends all the same."""
+    bench = Bench()
+    pod = bench.driver.pod("p")
+    running = asyncio.create_task(bench.loop.run())
+    await bench.turns()
+    bench.loop.stop(1000.0)
+    bench.inbox.put_now(BindDone(pod.uid))
+    await bench.turns()
+    assert not running.done()
+    if is_shown:
+        bench.inbox.put_now(PodSeen(replace(pod, node_name="a")))
+    else:
+        bench.driver.now_s += 0.5
+        bench.inbox.nudge()
+    async with asyncio.timeout(10.0):
+        await running
+    assert bench.driver.machine.n_unconfirmed == (0 if is_shown else 1)
 
 
 async def test_stop_gives_up_on_answers_after_the_grace() -> None:
