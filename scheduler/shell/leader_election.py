@@ -203,6 +203,7 @@ class LeaderElector:
                 self._observed = None
             else:
                 return True
+        self.handover = ""
         try:
             read = await self._read()
         except NotFound:

@@ -150,6 +150,20 @@ async def test_a_successor_gets_what_the_leader_left_and_nobody_else_does(scene:
 
 
 @pytest.mark.asyncio
+async def test_what_a_leader_left_ends_with_the_lease(scene: Scene) -> None:
+    """The second one reads it and cannot take the Lease, which is then deleted with everything that was in it."""
+    first = await scene.join("first")
+    await first.kill()
+    await first.leadership.release("41")
+    scene.cluster.faults.add(Fault(action=Action.RESPOND, code=409, method="PUT", kind=LEASES, times=2))
+    second = await scene.join("second")
+    assert (second.elected, second.leadership.handover) == (False, "41")
+    scene.cluster.store.delete(LEASE, "kube-system", SETTINGS.resource_name)
+    await settled()
+    assert (second.elected, second.leadership.handover) == (True, "")
+
+
+@pytest.mark.asyncio
 async def test_a_deleted_lease_is_taken_at_once(scene: Scene) -> None:
     """A user may delete it to have another leader; its holder finds out when it renews."""
     await scene.join("first")
