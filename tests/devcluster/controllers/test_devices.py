@@ -47,7 +47,7 @@ def pod(store, name="p") -> Any:
     return store.find(POD, "default", name)
 
 
-def claims(store) -> list[Any]:
+def claims(store) -> Any:
     return store.list(RESOURCE_CLAIM, "default")[0]
 
 
