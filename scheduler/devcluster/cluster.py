@@ -14,6 +14,7 @@ from aiohttp import web
 from scheduler.devcluster.bootstrap import add_storage, populate
 from scheduler.devcluster.controllers.kubelet_loop import KubeletSettings
 from scheduler.devcluster.controllers.loop import log_failure, run_controllers
+from scheduler.devcluster.gpu_driver import add_gpus
 from scheduler.devcluster.http.faults import Faults
 from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
@@ -46,6 +47,8 @@ class DevCluster:
         history_capacity: int = HISTORY_CAPACITY,
         controllers: bool = False,
         node_labels: Mapping[str, Sequence[str]] | None = None,
+        gpus_per_node: int = 0,
+        gpus_per_fabric: int = 0,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -62,6 +65,8 @@ class DevCluster:
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
             node_labels: further labels of the nodes, each with the values that they get in turn.
+            gpus_per_node: number of GPUs of each node, which a device class serves.
+            gpus_per_fabric: number of GPUs that a fabric joins; 0 for no fabrics.
             now_s: the monotonic clock by which controllers wait.
         """
         self.store: Final = Store(capacity=history_capacity)
@@ -83,6 +88,8 @@ class DevCluster:
         populate(self.store, nodes=nodes, zones=zones, labels=node_labels)
         if controllers:
             add_storage(self.store)
+        if gpus_per_node:
+            add_gpus(self.store, per_node=gpus_per_node, per_fabric=gpus_per_fabric)
 
     # -- life ------------------------------------------------------------------------------------------------
 

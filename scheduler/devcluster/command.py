@@ -21,8 +21,8 @@ from scheduler.syntax.plurals import counted
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
     "Not here: containers and services that answer, networks, autoscaling,\n"
-    "cron jobs that start, admission policies, CRD schemas, device claims, and\n"
-    "the default scheduler: pods need schedulerName: affinity-scheduler."
+    "cron jobs that start, admission policies, CRD schemas, and the default\n"
+    "scheduler: pods need schedulerName: affinity-scheduler."
 )
 
 
@@ -40,6 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE[,VALUE...]",
         help="a label of every node; of several values, each node gets the next one; may be repeated",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="GPUs of each node, for claims of the device class gpu.nvidia.com and for nvidia.com/gpu (default none)",
+    )
+    parser.add_argument(
+        "--gpu-fabric",
+        type=int,
+        default=0,
+        metavar="N",
+        help="GPUs that one fabric joins: equal values of their attribute gpu.nvidia.com/fabric (default none)",
     )
     parser.add_argument(
         "--port",
@@ -64,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     for flag, found, least, most in (
         ("--nodes", args.nodes, 0, 100_000),
         ("--zones", args.zones, 1, 1_000),
+        ("--gpus", args.gpus, 0, 128),
+        ("--gpu-fabric", args.gpu_fabric, 0, 100_000),
         ("--port", args.port, 0, 65_535),
     ):
         if not least <= found <= most:
@@ -71,7 +87,13 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(map(node_label, args.node_label))
     # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
     cluster = DevCluster(
-        nodes=args.nodes, zones=args.zones, port=args.port, controllers=True, node_labels=labels
+        nodes=args.nodes,
+        zones=args.zones,
+        port=args.port,
+        controllers=True,
+        node_labels=labels,
+        gpus_per_node=args.gpus,
+        gpus_per_fabric=args.gpu_fabric,
     )
     size = f"{counted(args.nodes, 'node')} in {counted(args.zones, 'zone')}"
     return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve(), with_page=args.ui))

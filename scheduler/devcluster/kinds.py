@@ -113,6 +113,7 @@ def _plural(singular: str) -> str:
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _STORAGE: Final = "storage.k8s.io"
+_DEVICES: Final = "resource.k8s.io"
 _REGISTRATION: Final = "admissionregistration.k8s.io"
 _FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
@@ -155,6 +156,10 @@ CSI_DRIVER: Final = built_in("CSIDriver", _STORAGE, "", "cluster")
 CSI_NODE: Final = built_in("CSINode", _STORAGE, "", "cluster")
 CSI_STORAGE_CAPACITY: Final = built_in("CSIStorageCapacity", _STORAGE)
 VOLUME_ATTACHMENT: Final = built_in("VolumeAttachment", _STORAGE, "", "cluster status")
+RESOURCE_CLAIM: Final = built_in("ResourceClaim", _DEVICES, "", "status")
+RESOURCE_CLAIM_TEMPLATE: Final = built_in("ResourceClaimTemplate", _DEVICES)
+RESOURCE_SLICE: Final = built_in("ResourceSlice", _DEVICES, "", "cluster")
+DEVICE_CLASS: Final = built_in("DeviceClass", _DEVICES, "", "cluster")
 CUSTOM_RESOURCE_DEFINITION: Final = built_in(
     "CustomResourceDefinition", "apiextensions.k8s.io", "crd crds", "cluster api-extensions status"
 )
@@ -165,7 +170,8 @@ KINDS: Final = (
     SERVICE_ACCOUNT, SERVICE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS,
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
     CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
-    CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, CUSTOM_RESOURCE_DEFINITION,
+    CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE,
+    DEVICE_CLASS, CUSTOM_RESOURCE_DEFINITION,
     # Stored and nothing more, since charts bring them.
     built_in("Endpoints", "", "ep"),
     built_in("LimitRange", "", "limits"),

@@ -35,14 +35,15 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "ObjectReference": "1:kind:s 2:namespace:s 3:name:s 4:uid:s 5:apiVersion:s 6:resourceVersion:s 7:fieldPath:s",
     "Requirement": "1:key:s 2:operator:s 3:values:*s",
     "LabelSelector": "1:matchLabels:@s 2:matchExpressions:*Requirement",
-    "Status": "conditions:*Condition phase:s nominatedNodeName:s",
+    "Status": "conditions:*Condition phase:s nominatedNodeName:s resourceClaimStatuses:*PodClaimStatus "
+    "extendedResourceClaimStatus:j",
     "Condition": "type:s status:s",
     # Pods
     "PodSpec": "2:containers:*Container 3:restartPolicy:s 4:terminationGracePeriodSeconds:i? activeDeadlineSeconds:i "
     "6:dnsPolicy:s 7:nodeSelector:@s 8:serviceAccountName:s 10:nodeName:s 11:hostNetwork:b 12:hostPID:b 13:hostIPC:b "
     "16:hostname:s 17:subdomain:s affinity:Affinity 19:schedulerName:s 20:initContainers:*Container "
     "22:tolerations:*Toleration 24:priorityClassName:s priority:i topologySpreadConstraints:*Spread "
-    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources",
+    "schedulingGates:*Gate volumes:*Volume overhead:@q resources:Resources resourceClaims:*PodClaim",
     "Container": "1:name:s 2:image:s 3:command:*s 4:args:*s 5:workingDir:s 6:ports:*ContainerPort 7:env:*EnvVar "
     "8:resources:Resources 13:terminationMessagePath:s 14:imagePullPolicy:s 16:stdin:b 17:stdinOnce:b 18:tty:b "
     "20:terminationMessagePolicy:s 24:restartPolicy:s?",
@@ -83,6 +84,40 @@ _STRUCTURES: Final[Mapping[str, str]] = {
     "NodeDriver": "name:s nodeID:s topologyKeys:*s allocatable:DriverResources",
     "DriverResources": "count:i",
     "AttachmentSpec": "attacher:s nodeName:s source:j",
+    # Devices
+    "PodClaim": "name:s resourceClaimName:s resourceClaimTemplateName:s",
+    "PodClaimStatus": "name:s resourceClaimName:s",
+    "DeviceClaimSpec": "devices:DeviceClaim",
+    "DeviceClaimTemplate": "metadata:ObjectMeta spec:DeviceClaimSpec",
+    "DeviceClaim": "requests:*DeviceRequest constraints:*DeviceConstraint config:*DeviceConfig",
+    "DeviceRequest": "name:s exactly:AskedDevices firstAvailable:*AskedDevices",
+    "AskedDevices": "name:s deviceClassName:s selectors:*DeviceSelector allocationMode:s count:i adminAccess:b "
+    "tolerations:*Toleration capacity:AskedCapacity",
+    "AskedCapacity": "requests:@q",
+    "DeviceSelector": "cel:CelSelector",
+    "CelSelector": "expression:s",
+    "DeviceConstraint": "requests:*s matchAttribute:s distinctAttribute:s",
+    "DeviceConfig": "requests:*s source:s opaque:OpaqueConfig",
+    "OpaqueConfig": "driver:s parameters:j",
+    "DeviceClaimStatus": "allocation:DeviceAllocation reservedFor:*DeviceConsumer devices:*DeviceStatus",
+    "DeviceAllocation": "devices:AllocatedDevices nodeSelector:NodeSelector allocationTimestamp:s",
+    "AllocatedDevices": "results:*DeviceResult config:*DeviceConfig",
+    "DeviceResult": "request:s driver:s pool:s device:s adminAccess:b tolerations:*Toleration bindingConditions:*s "
+    "bindingFailureConditions:*s shareID:s consumedCapacity:@q",
+    "DeviceConsumer": "apiGroup:s resource:s name:s uid:s",
+    "DeviceStatus": "driver:s pool:s device:s shareID:s conditions:*Condition data:j networkData:j",
+    "SliceSpec": "driver:s pool:DevicePool nodeName:s nodeSelector:NodeSelector allNodes:b "
+    "perDeviceNodeSelection:b devices:*Device sharedCounters:*CounterSet",
+    "DevicePool": "name:s generation:i resourceSliceCount:i",
+    "Device": "name:s attributes:@DeviceAttribute capacity:@DeviceCapacity consumesCounters:*ConsumedCounters "
+    "nodeName:s nodeSelector:NodeSelector allNodes:b taints:*Taint bindsToNode:b bindingConditions:*s "
+    "bindingFailureConditions:*s allowMultipleAllocations:b",
+    "DeviceAttribute": "int:i bool:b string:s version:s",
+    "DeviceCapacity": "value:q requestPolicy:j",
+    "ConsumedCounters": "counterSet:s counters:@Counter",
+    "CounterSet": "name:s counters:@Counter",
+    "Counter": "value:q",
+    "DeviceClassSpec": "selectors:*DeviceSelector config:*DeviceConfig extendedResourceName:s",
     # Workloads
     "PodTemplateSpec": "1:metadata:ObjectMeta 2:spec:PodSpec",
     "DeploymentSpec": "1:replicas:i? 2:selector:LabelSelector? 3:template:PodTemplateSpec "
@@ -206,6 +241,10 @@ _KINDS: Final = {
     "CSIStorageCapacity": "storageClassName:s capacity:q maximumVolumeSize:q nodeTopology:LabelSelector",
     "VolumeAttachment": "spec:AttachmentSpec status:j",
     "VolumeAttributesClass": "driverName:s parameters:@s",
+    "ResourceClaim": "spec:DeviceClaimSpec status:DeviceClaimStatus",
+    "ResourceClaimTemplate": "spec:DeviceClaimTemplate",
+    "ResourceSlice": "spec:SliceSpec",
+    "DeviceClass": "spec:DeviceClassSpec",
     "PodDisruptionBudget": "2:spec:PodDisruptionBudgetSpec status:BudgetStatus",
     "CustomResourceDefinition": "spec:DefinitionSpec status:j",
     "PriorityClass": "2:value:i? 3:globalDefault:b 4:description:s 5:preemptionPolicy:s?",

@@ -51,6 +51,12 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldE
     return FieldError("FieldValueNotSupported", field, message)
 
 
+def too_many(field: str, found: int, limit: int) -> FieldError:
+    """Report a list that is longer than its limit."""
+    plural = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", field, f"Too many: {found}: must have at most {limit} {plural}")
+
+
 def aggregate(errors: Iterable[FieldError]) -> str:
     """Return the errors as one text: one as it is, several in brackets, equal sentences once."""
     texts = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))

@@ -61,11 +61,11 @@ class _Binder:
         self.waits = False
 
     def note(self, change: Change) -> None:
-        """Add a pod that waits for a node; drop one that is bound or deleted."""
+        """Add a pod that waits for a node; drop one that is gated, bound or deleted."""
         pod = change.revision.obj
         key = pod["metadata"]["namespace"], pod["metadata"]["name"]
         is_done = pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp")
-        if change.type == "DELETED" or is_done:
+        if change.type == "DELETED" or is_done or pod["spec"].get("schedulingGates"):
             self._pending.pop(key, None)
         else:
             self._pending[key] = pod

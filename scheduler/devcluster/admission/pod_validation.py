@@ -17,7 +17,7 @@ from scheduler.devcluster.admission.pod_parts import container_errors, node_affi
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.syntax import field_errors
 from scheduler.syntax.field_errors import FieldError
-from scheduler.syntax.names import label_key_faults, subdomain_faults
+from scheduler.syntax.names import dns_label_faults, label_key_faults, subdomain_faults
 
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _MAX_INT32: Final = 2**31 - 1
@@ -54,6 +54,7 @@ def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
         detail = f"must be between 1 and {_MAX_INT32}, inclusive"
         yield field_errors.invalid("spec.activeDeadlineSeconds", deadline, detail)
     yield from toleration_errors(spec.get("tolerations") or [])
+    yield from _device_claim_errors(spec)
 
 
 def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
@@ -62,6 +63,24 @@ def _gate_errors(gates: list[JsonObject]) -> Iterator[FieldError]:
         name, path = gate.get("name") or "", f"spec.schedulingGates[{index}]"
         yield from well_formed(name, path, label_key_faults)
         yield from unused(name, path, seen)
+
+
+def _device_claim_errors(spec: JsonObject) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, claim in enumerate(spec.get("resourceClaims") or []):
+        path, name = f"spec.resourceClaims[{index}]", claim.get("name") or ""
+        yield from unused(name, f"{path}.name", names)
+        if name:
+            yield from well_formed(name, f"{path}.name", dns_label_faults)
+        else:
+            yield field_errors.required(f"{path}.name")
+        sources = [claim.get(field) for field in ("resourceClaimName", "resourceClaimTemplateName")]
+        if all(sources):
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            yield field_errors.invalid(path, claim, detail)
+        elif not any(sources):
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            yield field_errors.invalid(path, claim, detail)
 
 
 def update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:

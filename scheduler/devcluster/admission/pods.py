@@ -80,7 +80,7 @@ def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
     yield from update_errors(new["spec"], old["spec"])
 
 
-def _status_errors(pod: JsonObject) -> Iterator[FieldError]:
+def _status_errors(pod: JsonObject, _: JsonObject) -> Iterator[FieldError]:
     if node := (pod.get("status") or {}).get("nominatedNodeName"):
         yield from well_formed(node, "status.nominatedNodeName", subdomain_faults)
 

@@ -81,7 +81,7 @@ def _update_errors(new: JsonObject, old: JsonObject) -> Iterator[FieldError]:
         yield field_errors.invalid("spec.scopes", scopes, "field is immutable")
 
 
-def _status_errors(quota: JsonObject) -> Iterator[FieldError]:
+def _status_errors(quota: JsonObject, _: JsonObject) -> Iterator[FieldError]:
     status = quota.get("status") or {}
     for side in ("hard", "used"):
         yield from _amount_errors(status.get(side) or {}, f"status.{side}")

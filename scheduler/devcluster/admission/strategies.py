@@ -11,6 +11,12 @@ from typing import Final
 from scheduler.devcluster.admission import defaults
 from scheduler.devcluster.admission.checks import one_of, unchanged, well_formed
 from scheduler.devcluster.admission.definitions import CUSTOM, CUSTOM_WITH_STATUS, DEFINITIONS
+from scheduler.devcluster.admission.device_kinds import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
 from scheduler.devcluster.admission.event_rules import EVENTS, EVENTS_V1
 from scheduler.devcluster.admission.jobs import CRON_JOBS, JOBS
 from scheduler.devcluster.admission.pods import PODS
@@ -194,6 +200,10 @@ _BY_STORAGE: Final[Mapping[str, Strategy]] = {
     "csinodes.storage.k8s.io": CSI_NODES,
     "csistoragecapacities.storage.k8s.io": CSI_STORAGE_CAPACITIES,
     "volumeattachments.storage.k8s.io": VOLUME_ATTACHMENTS,
+    "resourceclaims.resource.k8s.io": RESOURCE_CLAIMS,
+    "resourceclaimtemplates.resource.k8s.io": RESOURCE_CLAIM_TEMPLATES,
+    "resourceslices.resource.k8s.io": RESOURCE_SLICES,
+    "deviceclasses.resource.k8s.io": DEVICE_CLASSES,
     "events": EVENTS,
     "secrets": Strategy(set_defaults=_default_secret),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": WEBHOOKS,

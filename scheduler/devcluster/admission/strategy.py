@@ -58,8 +58,8 @@ class Strategy:
     validate_create: Callable[[JsonObject], Iterable[FieldError]] = _accept
     #: Return the rules that the change to a new state (first argument) breaks.
     validate_update: Callable[[JsonObject, JsonObject], Iterable[FieldError]] = _accept
-    #: Return the rules that a new status breaks.
-    validate_status: Callable[[JsonObject], Iterable[FieldError]] = _accept
+    #: Return the rules that the change to a new status (of the first argument) breaks.
+    validate_status: Callable[[JsonObject, JsonObject], Iterable[FieldError]] = _accept
     #: Return the seconds from the deletion to the end of the object, given the seconds asked for, if any.
     grace_period_s: Callable[[JsonObject, int | None], int] = _no_grace
     #: metadata.generation is 1 at creation and grows when anything but metadata and status changes.

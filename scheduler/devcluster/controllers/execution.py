@@ -14,7 +14,6 @@ from scheduler.devcluster.controllers.actions import (
     UpdateStatus,
 )
 from scheduler.devcluster.controllers.copies import replaced
-from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.recorder import Recorder
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, JsonObject, Kind
@@ -26,10 +25,11 @@ from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 class Executor:
     """Turns actions of one controller into writes, in order, up to the first that is refused."""
 
-    def __init__(self, store: Store, kind: Kind) -> None:
+    def __init__(self, store: Store, kind: Kind, component: str) -> None:
+        """Execute plans of `kind`, and record events as `component`."""
         self._store = store
         self._kind = kind
-        self._recorder = Recorder(store, COMPONENTS[kind])
+        self._recorder = Recorder(store, component)
 
     def execute(self, actions: Iterable[Action]) -> tuple[StatusError | None, float | None]:
         """Return (the refusal that ended it or None, seconds until the object is planned again or None)."""

@@ -34,7 +34,7 @@ OWNER_KINDS: Final = {
     POD: (REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB),
     REPLICA_SET: (DEPLOYMENT,),
 }
-#: Kind that is planned -> the name under which its controller records events.
+#: Kind that is planned whenever it changes -> the name under which its controller records events.
 COMPONENTS: Final = {
     DEPLOYMENT: "deployment-controller",
     REPLICA_SET: "replicaset-controller",

@@ -14,10 +14,11 @@ from itertools import count
 from typing import Final
 
 from scheduler.devcluster.controllers.claims import is_bound
+from scheduler.devcluster.controllers.device_claims import extended_claim, is_reserved, pod_claims
 from scheduler.devcluster.controllers.kubelet import running, succeeded
 from scheduler.devcluster.controllers.ownership import key_of, uid
 from scheduler.devcluster.controllers.pods import claim_names, is_terminating, node_name, phase
-from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, JsonObject, Kind
+from scheduler.devcluster.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
@@ -25,8 +26,8 @@ from scheduler.devcluster.storage.store import Store
 _LOG: Final = logging.getLogger(__name__)
 #: Longest time to hold the event loop.
 _SLICE_S: Final = 0.005
-#: Seconds until a pod whose claims are not bound is looked at again.
-_VOLUME_RETRY_S: Final = 0.2
+#: Seconds until a pod whose claims are not bound, or not reserved for it, is looked at again.
+_CLAIM_RETRY_S: Final = 0.2
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_IP: Final = "172.18.0.2"
 
@@ -99,6 +100,13 @@ class KubeletLoop:
         if not pods:
             del self._pods_on[node_name(pod)]
 
+    def _has_devices(self, pod: JsonObject) -> bool:
+        """Return whether every device claim of the pod is reserved for it."""
+        namespace = pod["metadata"].get("namespace", "")
+        names = [*pod_claims(pod).values(), *filter(None, [extended_claim(pod)])]
+        claims = (self._store.find(RESOURCE_CLAIM, namespace, name) for name in names if name)
+        return None not in names and all(claim is not None and is_reserved(claim, pod) for claim in claims)
+
     def _has_volumes(self, pod: JsonObject) -> bool:
         """Return whether every claim of the pod is bound."""
         namespace = pod["metadata"].get("namespace", "")
@@ -119,8 +127,8 @@ class KubeletLoop:
             if is_terminating(pod):
                 namespace, name = key_of(pod)
                 self._store.delete(POD, namespace, name, uid=uid(pod), grace_period_s=0)
-            elif phase(pod) == "Pending" and not self._has_volumes(pod):
-                self._schedule(pod, _VOLUME_RETRY_S)
+            elif phase(pod) == "Pending" and not (self._has_volumes(pod) and self._has_devices(pod)):
+                self._schedule(pod, _CLAIM_RETRY_S)
             elif phase(pod) == "Pending" and (node := self._store.find(NODE, "", node_name(pod))):
                 self._store.update(POD, self._reported(pod, node), subresource="status")
                 if _is_of_job(pod):

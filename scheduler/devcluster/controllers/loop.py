@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.devcluster.controllers.actions import Action, Create
+from scheduler.devcluster.controllers.device_claims import DEVICE_CLAIM_CONTROLLER
 from scheduler.devcluster.controllers.execution import Executor
 from scheduler.devcluster.controllers.index import COMPONENTS
 from scheduler.devcluster.controllers.kubelet_loop import KubeletLoop, KubeletSettings
 from scheduler.devcluster.controllers.ownership import uid
 from scheduler.devcluster.controllers.planning import Planner
 from scheduler.devcluster.controllers.pods import is_terminating
-from scheduler.devcluster.kinds import POD, JsonObject, Kind
+from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject, Kind
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.store import Store
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
@@ -111,7 +112,9 @@ class ControllerLoop:
         self._not_before_s: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._woken = asyncio.Event()
-        self._executors = {kind: Executor(store, kind) for kind in COMPONENTS}
+        self._executors = {kind: Executor(store, kind, name) for kind, name in COMPONENTS.items()}
+        for kind in (POD, RESOURCE_CLAIM):
+            self._executors[kind] = Executor(store, kind, DEVICE_CLAIM_CONTROLLER)
         self._planner = Planner(store, self._enqueue, now_s)
 
     async def run(self) -> None:

@@ -12,6 +12,7 @@ from scheduler.devcluster.controllers import (
     claims,
     daemonsets,
     deployments,
+    device_claims,
     disruption,
     jobs,
     quotas,
@@ -20,6 +21,7 @@ from scheduler.devcluster.controllers import (
     volumes,
 )
 from scheduler.devcluster.controllers.actions import Action
+from scheduler.devcluster.controllers.device_claim_index import DeviceClaimIndex
 from scheduler.devcluster.controllers.index import OnDirty, OwnerIndex
 from scheduler.devcluster.controllers.ownership import controller_uid, owner_selects, uid
 from scheduler.devcluster.controllers.rollout import is_rolling
@@ -34,6 +36,8 @@ from scheduler.devcluster.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_QUOTA,
     STATEFUL_SET,
     STORAGE_CLASS,
@@ -76,14 +80,18 @@ class Planner:
             PERSISTENT_VOLUME: self._volume,
             DAEMON_SET: self._daemon_set,
             JOB: self._job,
+            POD: self._pod,
+            RESOURCE_CLAIM: self._device_claim,
         }
         self._owners = OwnerIndex(store, on_dirty)
         self._volumes = VolumeIndex(store, on_dirty)
+        self._device_claims = DeviceClaimIndex(store, on_dirty)
 
     def close(self) -> None:
         """Stop following the store."""
         self._owners.close()
         self._volumes.close()
+        self._device_claims.close()
 
     def plan(
         self, kind: Kind, obj: JsonObject, *, with_orphans: bool, failure: str | None
@@ -145,6 +153,19 @@ class Planner:
         namespace, name = reference.get("namespace", ""), reference.get("name", "")
         claim = self._store.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
         return volumes.plan(task.obj, claim)
+
+    def _pod(self, task: _Task) -> Sequence[Action]:
+        def find_template(name: str) -> JsonObject | None:
+            return self._store.find(RESOURCE_CLAIM_TEMPLATE, task.namespace, name)
+
+        def find_claim(name: str) -> JsonObject | None:
+            return self._store.find(RESOURCE_CLAIM, task.namespace, name)
+
+        owned = self._device_claims.owned(uid(task.obj))
+        return device_claims.plan_pod(task.obj, find_template, find_claim, owned)
+
+    def _device_claim(self, task: _Task) -> Sequence[Action]:
+        return device_claims.plan_claim(task.obj, lambda name: self._store.find(POD, task.namespace, name))
 
     def _waited_s(self, claim: JsonObject, storage_class: JsonObject | None) -> float:
         """Return how long the claim has been waiting for a volume on its selected node."""

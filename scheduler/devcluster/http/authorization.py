@@ -7,14 +7,20 @@ Source: apiserver pkg/endpoints/filters/authorization.go, pkg/endpoints/request/
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from scheduler.devcluster.access.authentication import ADMIN, Authenticator, User
 from scheduler.devcluster.access.rbac import Attributes, authorize, forbidden_error
 from scheduler.devcluster.access.reviews import review_at
 from scheduler.devcluster.http.routes import Target
-from scheduler.devcluster.kinds import NAMESPACE, Kind
-from scheduler.devcluster.storage.request_selectors import selected_name
+    def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
+        """
+        Raise StatusError 403 if the user may not do this to a resource.
+
+        A list or watch whose `field_selector` admits one name needs the right to that name alone. Difference: every
+        write of a claim's status asks for `resourceclaims/binding`, of the whole cluster; upstream lets the status of
+        devices be written without it, and answers 422.
 from scheduler.devcluster.storage.store import Store
 
 #: Called with the user, the request and whether it is allowed.
@@ -29,11 +35,20 @@ class Authorizer:
         self.decision_listeners: Final[list[OnDecision]] = []
         self._store = store
 
+<<<<<<< HEAD
     def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
         """
         Raise StatusError 403 if the user may not do this to a resource.
 
         A list or watch whose `field_selector` admits one name needs the right to that name alone.
+=======
+    def check_resource(self, user: User, verb: str, target: Target) -> None:
+        """
+        Raise StatusError 403 if the user may not do this to a resource.
+
+        Difference: every write of a claim's status asks for `resourceclaims/binding`, of the whole cluster; upstream
+        lets the status of devices be written without it, and answers 422.
+>>>>>>> gpu
         """
         kind, name = target.kind, target.name or ""
         if verb in ("list", "watch") and not name:
@@ -47,6 +62,9 @@ class Authorizer:
             name=name,
         )
         self._check(user, attributes, kind)
+        if kind is RESOURCE_CLAIM and target.subresource == "status" and verb in ("update", "patch"):
+            binding = replace(attributes, subresource="binding", namespace="", name="")
+            self._check(user, binding, kind)
 
     def check_path(self, user: User, method: str, path: str) -> None:
         """Raise StatusError 403 if the user may not do this at a path without a resource."""

@@ -32,6 +32,7 @@ from scheduler.devcluster.printing.columns import (
     size,
 )
 from scheduler.devcluster.printing.data_columns import DATA
+from scheduler.devcluster.printing.device_columns import DEVICES
 from scheduler.devcluster.printing.json_paths import find
 from scheduler.devcluster.printing.pod_cells import pod_cells, readiness_gates
 from scheduler.devcluster.printing.storage_columns import STORAGE
@@ -291,5 +292,6 @@ _COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         AGE,
     ),
     **STORAGE,
+    **DEVICES,
     **DATA,
 }

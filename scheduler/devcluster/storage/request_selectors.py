@@ -80,6 +80,10 @@ _FIELD_PATHS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "nodes": {"spec.unschedulable": ("spec", "unschedulable")},
     "namespaces": {"status.phase": ("status", "phase"), "name": ("metadata", "name")},
+    "resourceslices.resource.k8s.io": {
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.driver": ("spec", "driver"),
+    },
     "services": {"spec.clusterIP": ("spec", "clusterIP"), "spec.type": ("spec", "type")},
     "replicationcontrollers": {"status.replicas": ("status", "replicas")},
     "events": {

@@ -314,7 +314,7 @@ class Store:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         errors += metadata_errors(new["metadata"], strategy.name_faults)
         if subresource == "status":
-            errors += strategy.validate_status(new)
+            errors += strategy.validate_status(new, old)
         else:
             errors += [*strategy.validate(new), *strategy.validate_update(new, old)]
         if errors:

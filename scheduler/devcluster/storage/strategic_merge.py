@@ -61,6 +61,7 @@ _BY_STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     "daemonsets.apps": _TEMPLATE,
     "jobs.batch": _TEMPLATE,
     "persistentvolumeclaims": _STATUS,
+    "resourceclaims.resource.k8s.io": {"status.reservedFor": "uid"},
     "poddisruptionbudgets.policy": _STATUS,
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
     "validatingwebhookconfigurations.admissionregistration.k8s.io": {"webhooks": "name"},
