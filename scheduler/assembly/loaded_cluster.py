@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.revisions import REVISION_KEY
 from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
@@ -29,6 +31,8 @@ from scheduler.state.cluster_view import ClusterView
 
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
+#: Running revisions of a Deployment that a manifest is compared with.
+_MAX_REVISIONS: Final = 8
 
 
 class LoadedCluster:
@@ -96,12 +100,34 @@ class LoadedCluster:
 
     def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
         """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
+        if manifest.kind == "Deployment":
+            manifest = self._of_running_revision(manifest)
         if not manifest.is_daemon_set:
             return [self.create_pod(manifest, number) for number in range(n_replicas)]
         spec, view = self.create_pod(manifest, 0).spec, ClusterView(self.state)
         takes = view.eligible((), spec.required_node_affinity, spec.tolerations)
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
         return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
+
+    def _of_running_revision(self, manifest: Manifest) -> Manifest:
+        """
+        Return the Deployment's manifest as the revision whose running pods have its labels and its spec.
+
+        Replicas that are added to a Deployment belong to the revision that runs. O(placed pods).
+        """
+        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
+        running = {
+            placed.pod.labels[REVISION_KEY]: placed.pod
+            for placed in self.state.placed.values()
+            if placed.pod.namespace == manifest.namespace
+            and REVISION_KEY in placed.pod.labels
+            and labels.items() <= placed.pod.labels.items()
+        }
+        for revision, pod in islice(running.items(), _MAX_REVISIONS):
+            same = manifest.of_revision(revision)
+            if self._decoder.decode(msgspec.json.encode(same.pod(0))).spec.is_like(pod.spec):
+                return same
+        return manifest
 
     def create(self, watched: WatchedKind, document: Json) -> None:
         """Add an object that does not exist yet. Raises MalformedObjectError."""

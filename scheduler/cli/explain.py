@@ -11,6 +11,7 @@ import argparse
 import os
 import random
 import sys
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -123,8 +124,14 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
     return explain_pod(cluster, pod, None)
 
 
-def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None) -> Explanation:
-    """Return the explanation of a pod that is in the cluster or would be created in it."""
+def explain_pod(
+    cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None, avoided_nodes: Collection[str] = ()
+) -> Explanation:
+    """
+    Return the explanation of a pod that is in the cluster or would be created in it.
+
+    No suggestion leads to one of `avoided_nodes`.
+    """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
         recorded = None
@@ -146,6 +153,7 @@ def explain_pod(cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | Non
             *cluster.kubelet_refusal_notes(pod),
             *cluster.malformed_notes(),
         ),
+        avoided_nodes=avoided_nodes,
         semantics=cluster.settings.semantics,
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )

@@ -6,7 +6,7 @@ See kubernetes#100400 and kubernetes#107556: which pod blocks which node, and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -59,6 +59,7 @@ class ExplainRequest:
         pending_pods: the cluster's pods without a node, whatever their scheduler.
         recorded: the decision that the pod's annotation records.
         try_changes: whether to search for changes that would help; needs a copy of the state.
+        avoided_nodes: nodes that no change may lead to, since the question takes them away.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
         now_s: on the clock by which the state's kubelet refusals end.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
@@ -72,6 +73,7 @@ class ExplainRequest:
     recorded: DecisionRecord | None = None
     notes: tuple[str, ...] = ()
     try_changes: bool = True
+    avoided_nodes: Collection[str] = ()
     owns_state: bool = False
     on_step: Callable[[str], None] = lambda _: None
     now_s: float = 0.0
@@ -208,7 +210,8 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
             request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
         )
         explanation = with_parts(
-            explanation, suggestions=find_suggestions(inspection, trial, request.on_step)
+            explanation,
+            suggestions=find_suggestions(inspection, trial, request.on_step, request.avoided_nodes),
         )
     return with_parts(
         explanation,

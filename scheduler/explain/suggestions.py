@@ -9,7 +9,7 @@ decision does not confirm is not an error: repairs look at one plugin at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Final
 
@@ -66,15 +66,22 @@ _RANK: Final[dict[type[Change], int]] = {
 
 
 def find_suggestions(
-    inspection: Inspection, trial: ChangeTrial, on_step: Callable[[str], None]
+    inspection: Inspection,
+    trial: ChangeTrial,
+    on_step: Callable[[str], None],
+    avoided_nodes: Collection[str] = (),
 ) -> tuple[Suggestion, ...]:
-    """Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first."""
+    """
+    Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first.
+
+    None of them leads to a node of `avoided_nodes`, which a question takes away.
+    """
     on_step("looking for changes that would help")
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
     # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
     for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
-    for_nodes = sorted(set(_for_nodes(inspection)), key=_size)
+    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes)), key=_size)
     proposals = (*for_all, *for_nodes)[:_MAX_TRIALS]
     for number, changes in enumerate(proposals, 1):
         on_step(f"trying change {number} of {len(proposals)} on a copy of the cluster")
@@ -83,7 +90,9 @@ def find_suggestions(
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
             continue
         suggestion = _confirm(trial, changes)
-        if suggestion is not None and frozenset(suggestion.changes) not in known:
+        if suggestion is None or suggestion.node in avoided_nodes:
+            continue
+        if frozenset(suggestion.changes) not in known:
             confirmed.append(suggestion)
             n_confirmed[frozenset(map(type, suggestion.changes))] += 1
     return tuple(_vary(confirmed))
@@ -136,7 +145,7 @@ def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
             yield from explanation.proposals()
 
 
-def _for_nodes(inspection: Inspection) -> Iterator[Changes]:
+def _for_nodes(inspection: Inspection, avoided_nodes: Collection[str]) -> Iterator[Changes]:
     """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
     repairs = _repairs(inspection)
     alive = inspection.context.view.alive
@@ -144,6 +153,8 @@ def _for_nodes(inspection: Inspection) -> Iterator[Changes]:
     for plugin, statuses in inspection.refusals:
         rows = np.flatnonzero(alive & (statuses.codes != 0))
         effort[rows] += repairs[plugin.name].effort(rows) if plugin.name in repairs else np.inf
+    row_by_name = inspection.context.view.nodes.row_by_name
+    effort[[row_by_name[name] for name in avoided_nodes if name in row_by_name]] = np.inf
     for row in _rows(inspection, effort):
         refusing = [plugin.name for plugin, statuses in inspection.refusals if statuses.codes[row]]
         yield from _for_node(row, [repairs[name] for name in refusing])

@@ -1,18 +1,21 @@
 """
 Makes the pods that a manifest would create, as the controllers would.
 
-A Deployment's pods belong to a new revision. Source: pkg/controller/{deployment,statefulset,daemon,job} (1.36).
+A Deployment's pods belong to a new revision, unless `of_revision` names theirs.
+
+Source: pkg/controller/{deployment,statefulset,daemon,job} (1.36).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.formats.stored_spec import stored_spec
 from scheduler.model.match_label_keys import Json
 from scheduler.model.pod_groups import GroupKey, group_reference
+from scheduler.model.revisions import REVISION_KEY
 from scheduler.model.semantics import Semantics
 
 #: The kinds that create pods, and their apiVersions.
@@ -27,8 +30,6 @@ KINDS: Final = {
 }
 #: Stands in for the pod-template-hash of a Deployment's new pods.
 NEW_REVISION: Final = "new-revision"
-
-_HASH_LABEL: Final = "pod-template-hash"
 #: Taints that the DaemonSet controller lets its pods tolerate, and their effects.
 _DAEMONS_TOLERATE: Final = {
     "node.kubernetes.io/not-ready": "NoExecute",
@@ -95,6 +96,12 @@ class Manifest:
             self.namespace, str(scheduling_group or ""), _texts(self.labels), _texts(self.annotations)
         )
         return None if found is None else found.key
+
+    def of_revision(self, revision: str) -> Manifest:
+        """Return the Deployment's manifest with pods of the ReplicaSet whose pod-template-hash is `revision`."""
+        spec = _mapping((self.owner or {}).get("spec"), "spec")
+        owner = _replica_set(spec.get("selector"), self.namespace, self.name, revision)
+        return replace(self, labels={**self.labels, REVISION_KEY: revision}, owner=owner)
 
     def pod(self, number: int, node_name: str = "") -> Json:
         """
@@ -273,7 +280,7 @@ def _claim_template(found: object, field: str, name: str) -> ClaimTemplate:
 def _controller_labels(kind: str, name: str) -> dict[str, str]:
     """Return the labels that the controller gives all its pods."""
     if kind == "Deployment":
-        return {_HASH_LABEL: NEW_REVISION}
+        return {REVISION_KEY: NEW_REVISION}
     return {"batch.kubernetes.io/job-name": name, "job-name": name} if kind == "Job" else {}
 
 
@@ -300,15 +307,24 @@ def _owner(kind: str, namespace: str, name: str, spec: Json) -> Json:
     """Return the pods' controller; for a Deployment, its new ReplicaSet."""
     selector = spec.get("selector") or {}
     if kind == "Deployment":
-        name, kind = f"{name}-{NEW_REVISION}", "ReplicaSet"
-        selected = _mapping(selector, "spec.selector")
-        pairs = _mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
-        selector = {**selected, "matchLabels": {**pairs, _HASH_LABEL: NEW_REVISION}}
+        return _replica_set(selector, namespace, name, NEW_REVISION)
     return {
         "apiVersion": KINDS[kind],
         "kind": kind,
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": selector},
+    }
+
+
+def _replica_set(selector: object, namespace: str, name: str, revision: str) -> Json:
+    """Return the ReplicaSet of a Deployment's revision; `selector` may be that of another revision."""
+    selected = _mapping(selector, "spec.selector")
+    pairs = _mapping(selected.get("matchLabels") or {}, "spec.selector.matchLabels")
+    return {
+        "apiVersion": KINDS["ReplicaSet"],
+        "kind": "ReplicaSet",
+        "metadata": {"name": f"{name}-{revision}", "namespace": namespace},
+        "spec": {"selector": {**selected, "matchLabels": {**pairs, REVISION_KEY: revision}}},
     }
 
 

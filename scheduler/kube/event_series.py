@@ -5,7 +5,9 @@ The first Event of a series is created. The second turns it into a series by a p
 memory. Every 30 min open series are patched again, so that they outlive their TTL. Every 6 min, series that were idle
 for 6 min are patched a last time and forgotten, and single Events of that age are forgotten.
 
-Source: client-go tools/events/event_broadcaster.go (1.36). Difference: the table is bounded, oldest forgotten first.
+Source: client-go tools/events/event_broadcaster.go (1.36). Differences: the table is bounded, oldest forgotten first;
+the resourceVersion of the object does not tell series apart, so that a pod whose status changes between two equal
+failures has one series, not a series and a single Event.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventKey(msgspec.Struct, frozen=True):
-    """Events that are equal in all of this form one series. A series keeps its first note."""
+    """
+    Events that are equal in all of this but the object's version form one series.
+
+    A series keeps its first note, and the first version.
+    """
 
     type: str
     action: str
@@ -69,6 +75,7 @@ class EventWrite:
 class _OpenSeries:
     """An Event in the table. `count` is 1 until its second occurrence."""
 
+    key: EventKey
     name: str
     namespace: str
     note: str
@@ -92,20 +99,21 @@ class EventSeries:
 
     def observe(self, key: EventKey, note: str, now_s: float) -> EventWrite | None:
         """Count one occurrence and return the creation, the first patch, or None if there is nothing to send. O(1)."""
-        series = self._open.get(key)
+        unversioned = _unversioned(key)
+        series = self._open.get(unversioned)
         if series is None:
             if len(self._open) >= self._capacity:
                 del self._open[next(iter(self._open))]
             new = self._new_series(key, note, now_s)
-            self._open[key] = new
-            return EventWrite(key, _creation_request(key, new))
+            self._open[unversioned] = new
+            return EventWrite(key, _creation_request(new))
         series.count += 1
         series.last_s = now_s
-        return _patch_write(key, series) if series.count == 2 else None
+        return _patch_write(series) if series.count == 2 else None
 
     def refresh(self) -> Iterator[EventWrite]:
         """Yield a patch for every open series, 20 µs each. Send them every `REFRESH_S`."""
-        return (_patch_write(key, series) for key, series in list(self._open.items()) if series.count > 1)
+        return (_patch_write(series) for series in list(self._open.values()) if series.count > 1)
 
     def finish_idle(self, now_s: float) -> Iterator[EventWrite | None]:
         """
@@ -117,11 +125,12 @@ class EventSeries:
         for key, series in list(self._open.items()):
             if series.last_s < now_s - FINISH_S and self._open.get(key) is series:
                 del self._open[key]
-                yield _patch_write(key, series) if series.count > 1 else None
+                yield _patch_write(series) if series.count > 1 else None
 
     def _new_series(self, key: EventKey, note: str, now_s: float) -> _OpenSeries:
         self._last_name_ns = max(int(now_s * 1e9), self._last_name_ns + 1)
         return _OpenSeries(
+            key=key,
             name=_event_name(key.regarding, self._last_name_ns),
             namespace=key.regarding.namespace or "default",
             note=bounded_text(note, NOTE_LIMIT),
@@ -150,7 +159,13 @@ def _event_name(regarding: ObjectReference, stamp_ns: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{regarding.uid}/{name}"))
 
 
-def _creation_request(key: EventKey, series: _OpenSeries) -> Request:
+def _unversioned(key: EventKey) -> EventKey:
+    regarding = msgspec.structs.replace(key.regarding, resource_version="")
+    return msgspec.structs.replace(key, regarding=regarding)
+
+
+def _creation_request(series: _OpenSeries) -> Request:
+    key = series.key
     event: dict[str, object] = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -171,9 +186,9 @@ def _creation_request(key: EventKey, series: _OpenSeries) -> Request:
     return create_event(series.namespace, event)
 
 
-def _patch_write(key: EventKey, series: _OpenSeries) -> EventWrite:
+def _patch_write(series: _OpenSeries) -> EventWrite:
     patch = patch_event(series.namespace, series.name, _series_body(series))
-    return EventWrite(key, patch, _creation_request(key, series))
+    return EventWrite(series.key, patch, _creation_request(series))
 
 
 def _series_body(series: _OpenSeries) -> dict[str, object]:

@@ -7,7 +7,7 @@ Pods as the scheduler reads them: one `Pod` per pod, and one shared `PodSpec` fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from scheduler.model.disks import Disk
@@ -142,6 +142,10 @@ class PodSpec:
     def claims(self) -> Iterator[str]:
         """The names of the claims that the volumes name, without those of generic ephemeral volumes."""
         return (volume.name for volume in self.claim_volumes if not volume.is_ephemeral)
+
+    def is_like(self, other: PodSpec) -> bool:
+        """Return whether both have equal fields, also if different decoders made them."""
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
 
 
 @dataclass(frozen=True, slots=True)

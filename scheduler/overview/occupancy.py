@@ -31,10 +31,15 @@ class DomainState(IntEnum):
 
 @dataclass(frozen=True)
 class Declaring:
-    """The pods that declare a rule, by row: pods that it selects themselves, and others."""
+    """
+    The pods that declare a rule, by row: pods that it selects themselves, and others.
+
+    `relaxed`: the pods that it selects and that have relaxed an equal rule. They do not count against it.
+    """
 
     selected: Mapping[int, int]
     others: Mapping[int, int]
+    relaxed: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
     others = _per_domain(column, declaring.others, nodes.n_rows)[ids]
     match rule.kind:
         case "requiredAntiAffinity":
-            fewest, (room, states) = 0, _anti_affinity(rule.limit, n_pods, selected, others)
+            relaxed = _per_domain(column, declaring.relaxed, nodes.n_rows)[ids]
+            fewest, (room, states) = 0, _anti_affinity(rule.limit, n_pods, relaxed, selected, others)
         case "requiredAffinity":
             fewest, (room, states) = 0, _affinity(n_pods, selected, others)
         case "preferredAffinity" | "preferredAntiAffinity":
@@ -107,13 +113,14 @@ def _per_domain(column: LabelColumn, n_by_row: Mapping[int, int], n_rows: int) -
 
 
 def _anti_affinity(
-    limit: int, n_pods: Amounts, selected: Amounts, others: Amounts
+    limit: int, n_pods: Amounts, n_relaxed: Amounts, selected: Amounts, others: Amounts
 ) -> tuple[Amounts, Amounts]:
-    """A declaring pod tolerates `limit` pods with itself, or, if it is not selected, fewer than `limit` pods."""
-    room = np.maximum(limit - n_pods, 0)
+    """A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer."""
+    counting = n_pods - n_relaxed
+    room = np.maximum(limit - counting, 0)
     # A running pod that is not selected itself keeps every selected pod out.
     room = np.where((others > 0) & (limit == 1), 0, room)
-    broken = ((selected > 0) & (n_pods > limit)) | ((others > 0) & (n_pods >= limit))
+    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= limit))
     states = np.where(n_pods + others > 0, DomainState.ROOM, DomainState.EMPTY)
     states = np.where(room == 0, DomainState.FULL, states)
     return room, np.where(broken, DomainState.BROKEN, states)

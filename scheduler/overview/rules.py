@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
@@ -41,7 +41,8 @@ class DeclaredRule(NamedTuple):
 
     `limit`: the most selected pods per domain of anti-affinity, maxSkew of a spread constraint, the weight of a
     preferred term, 0 for required affinity. `is_hard`: False for a preferred term and for ScheduleAnyway. `node_rule`,
-    `tolerations`: the nodes that form the domains of a spread constraint; None for all nodes.
+    `tolerations`: the nodes that form the domains of a spread constraint; None for all nodes. `yields`: pods that have
+    relaxed an equal rule do not count against this one.
     """
 
     kind: RuleKind
@@ -52,6 +53,7 @@ class DeclaredRule(NamedTuple):
     min_domains: int = 1
     node_rule: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    yields: bool = False
 
     @property
     def selects(self) -> str:
@@ -81,6 +83,7 @@ def has_rules(pod: Pod, defaults: Defaults) -> bool:
         or affinity.required_anti
         or affinity.preferred
         or affinity.preferred_anti
+        or spec.relaxed_anti
     )
 
 
@@ -92,9 +95,8 @@ def rules_of(
     if required := terms.counting(spec.affinity.required, spec.namespace):
         yield from _affinity(required)
     if spec.namespace not in exempt_namespaces:
-        for term in terms.counting(spec.affinity.required_anti, spec.namespace):
-            matcher = declared_matcher(term, exempt_namespaces)
-            yield DeclaredRule("requiredAntiAffinity", matcher, term.topology_key, term.max_pods)
+        required_anti = terms.counting(spec.affinity.required_anti, spec.namespace)
+        yield from _anti_affinity(required_anti, exempt_namespaces)
     for kind, preferred in _PREFERRED:
         for term in terms.counting(preferred(spec.affinity), spec.namespace):
             matcher = PodMatcher(((incoming_rule(term), term.selector),))
@@ -102,6 +104,21 @@ def rules_of(
     for constraint in spec.spread or _default_spread(pod, state, defaults):
         if (rule := _spread(spec, pod.labels, constraint)) is not None:
             yield rule
+
+
+def relaxed_rules_of(pod: Pod, exempt_namespaces: frozenset[str]) -> Iterator[DeclaredRule]:
+    """Yield the required anti-affinity that the pod has relaxed: equal rules of other pods yield to it."""
+    return _anti_affinity(pod.spec.relaxed_anti, exempt_namespaces)
+
+
+def _anti_affinity(
+    terms: Iterable[AffinityTerm], exempt_namespaces: frozenset[str]
+) -> Iterator[DeclaredRule]:
+    for term in terms:
+        matcher = declared_matcher(term, exempt_namespaces)
+        yield DeclaredRule(
+            "requiredAntiAffinity", matcher, term.topology_key, term.max_pods, yields=term.yields
+        )
 
 
 def _default_spread(pod: Pod, state: ClusterState, defaults: Defaults) -> Iterator[SpreadConstraint]:

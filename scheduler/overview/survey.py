@@ -21,7 +21,7 @@ from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.overview.now import Component, components
 from scheduler.overview.occupancy import Declaring, DomainState, Occupancy, occupancy
-from scheduler.overview.rules import DeclaredRule, Defaults, has_rules, rules_of
+from scheduler.overview.rules import DeclaredRule, Defaults, has_rules, relaxed_rules_of, rules_of
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.label_sets import LabelSet
@@ -78,6 +78,8 @@ class RuleRecord:
     rule: DeclaredRule
     selected: Counter[int] = field(default_factory=Counter)
     others: Counter[int] = field(default_factory=Counter)
+    #: Pods that the rule selects and that have relaxed an equal one.
+    relaxed: Counter[int] = field(default_factory=Counter)
     n_soft: int = 0
     #: UIDs of pending pods.
     pending: dict[str, None] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class RuleRecord:
     @property
     def declaring(self) -> Declaring:
         """The running pods that declare it."""
-        return Declaring(self.selected, self.others)
+        return Declaring(self.selected, self.others, self.relaxed)
 
     @property
     def n_declaring(self) -> int:
@@ -116,7 +118,7 @@ def survey_pieces(
     """
     records: dict[DeclaredRule, RuleRecord] = {}
     rules = partial(rules_of, state=state, exempt_namespaces=exempt_namespaces, defaults=defaults)
-    yield from _add_placed(state, defaults, rules, records)
+    yield from _add_placed(state, defaults, rules, records, exempt_namespaces)
     yield from _add_pending(list(pending), defaults, rules, records)
     ranked = sorted(
         records.values(), key=lambda one: (not one.rule.is_hard, -one.n_declaring - len(one.pending))
@@ -136,7 +138,11 @@ def survey_pieces(
 
 
 def _add_placed(
-    state: ClusterState, defaults: Defaults, rules: _RulesOf, records: dict[DeclaredRule, RuleRecord]
+    state: ClusterState,
+    defaults: Defaults,
+    rules: _RulesOf,
+    records: dict[DeclaredRule, RuleRecord],
+    exempt_namespaces: frozenset[str],
 ) -> Iterator[None]:
     """Pods of equal spec and labels have the same rules, their owners' too: count their rows first."""
     alike: dict[tuple[PodSpec, LabelSet], tuple[Pod, Counter[int]]] = {}
@@ -156,6 +162,10 @@ def _add_placed(
                 record.others.update(n_by_row)
         if number % _SPECS_PER_PIECE == 0:
             yield
+    for (_, label_set), (pod, n_by_row) in alike.items():
+        for rule in relaxed_rules_of(pod, exempt_namespaces):
+            if rule in records and state.label_sets.matches(rule.matcher, label_set):
+                records[rule].relaxed.update(n_by_row)
 
 
 def _count_rows(
@@ -202,6 +212,7 @@ def rule_id(rule: DeclaredRule) -> str:
             [(sorted(names.names), names.selector, selector) for names, selector in rule.matcher.parts],
             rule.node_rule,
             rule.tolerations,
+            rule.yields,
         ]
     )
     return hashlib.blake2b(spelled.encode(), digest_size=_ID_BYTES).hexdigest()

@@ -62,7 +62,8 @@ _RETRY_AFTER_S: Final = 0.5
 _LOG_PERIOD_S: Final = 10.0
 
 ANONYMOUS: Final = UserInfo("system:anonymous", groups=("system:unauthenticated",))
-#: The page, and the prefix of its data. The page's own files contain nothing of the cluster and need no right.
+#: The page, to which `/` leads, and the prefix of its data. The page's own files contain nothing of the cluster and
+#: need no right.
 PAGE_PATH: Final = "/ui"
 API_PREFIX: Final = "/api/v1/"
 #: As upstream's default of --authorization-always-allow-paths.
@@ -178,7 +179,7 @@ class DelegatedAuth:
                 return await handler(request)
             authorization = request.headers.get("Authorization", "")
             path, verb = resource.canonical, request.method.lower()
-            if path == PAGE_PATH or path.startswith(f"{PAGE_PATH}/"):
+            if path in ("/", PAGE_PATH) or path.startswith(f"{PAGE_PATH}/"):
                 return await handler(request)
             if path.startswith(API_PREFIX):
                 # By system:discovery, every authenticated user may get /api/*. A question changes nothing: `get`.

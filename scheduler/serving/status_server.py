@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.observe.logs import Logger, quoted
 from scheduler.observe.process import CONTENT_TYPE
 from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loopback
-from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, DelegatedAuth
+from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, PAGE_PATH, DelegatedAuth
 from scheduler.serving.listener import Listener
 from scheduler.serving.page_access import PageAccess
 from scheduler.serving.page_api import PageApi, PageSource
@@ -151,14 +151,21 @@ class StatusServer:
         self._options = options
         self._log = log
         app = new_application(render=render, configz=configz, live=live, ready=ready)
-        if explain is not None and (options.is_secure or is_loopback(options.address)):
+        is_guarded = options.is_secure or is_loopback(options.address)
+        self._has_page = page is not None and is_guarded
+        further_paths = []
+        if explain is not None and is_guarded:
             debug_explain = DebugExplain(
                 explain, is_plain_http=not options.is_secure, now_s=time.monotonic, is_synced=is_synced
             )
             app.router.add_get(PATH, debug_explain.handle)
-        if page is not None and (options.is_secure or is_loopback(options.address)):
+            further_paths.append(PATH)
+        if page is not None and is_guarded:
             PageApi(page, PageAccess(auth if options.is_secure else None)).add_to(app)
+            app.router.add_get("/", _to_page)
+            further_paths.append(f"{PAGE_PATH}/")
         if zpages is not None:
+            zpages = replace(zpages, further_paths=tuple(further_paths))
             app.router.add_get("/statusz", zpages.statusz)
             app.router.add_get("/flagz", zpages.flagz)
         self._tls = server_context(options.tls) if options.is_secure else None
@@ -183,6 +190,10 @@ class StatusServer:
             await self._listener.start(options.address, options.port)
         except OSError as error:
             raise self._settings_error(error) from error
+        if self._has_page:
+            scheme, host = "https" if options.is_secure else "http", _host(options.address)
+            url = f"{scheme}://{host}:{options.port}{PAGE_PATH}/"
+            self._log.info(0, "Serving the page", url=url)
         if certificate is not None:
             self._renewal = asyncio.create_task(certificate.run(), name="certificate")
         elif options.insecure_http and not is_loopback(options.address):
@@ -300,6 +311,16 @@ async def _not_found_as_go(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     except web.HTTPNotFound:
         return _plain("404 page not found\n", status=404)
+
+
+async def _to_page(_: web.Request) -> web.Response:
+    raise web.HTTPFound(f"{PAGE_PATH}/")
+
+
+def _host(address: str) -> str:
+    """Return the host of an URL that reaches a listener at this address from the same machine."""
+    host = "localhost" if address in ("", "0.0.0.0", "::") else address  # noqa: S104 - a comparison
+    return f"[{host}]" if ":" in host else host
 
 
 async def _without_server_header(_: web.Request, response: web.StreamResponse) -> None:

@@ -24,7 +24,7 @@ from scheduler.model.semantics import DEFAULT_SEMANTICS
 COMPONENT: Final = "kube-scheduler"
 #: The version of Kubernetes whose decisions these are.
 _EMULATED: Final = str(DEFAULT_SEMANTICS.version)
-#: What upstream lists, which leaves out paths for debugging.
+#: What upstream lists.
 _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 _GROUP: Final = "config.k8s.io"
 #: Versions of both kinds, with the header that warns of them.
@@ -126,18 +126,21 @@ class ZPages:
     #: The value of every flag by its name.
     flags: Mapping[str, str]
     version: str
+    #: Paths of ours that the port serves.
+    further_paths: tuple[str, ...] = ()
     clock_s: Callable[[], float] = time.time
     started_s: float = field(default_factory=time.time)
 
     async def statusz(self, request: web.Request) -> web.Response:
         """Answer /statusz."""
         started = datetime.fromtimestamp(self.started_s, UTC)
+        paths = sorted((*_PATHS, *self.further_paths))
         up_s = max(0, int(self.clock_s() - self.started_s))
         text = (
             f"\nStarted: {started:%a %b} {started.day:>2} {started:%H:%M:%S UTC %Y}\n"
             f"Up: {up_s // 3600} hr {up_s // 60 % 60:02} min {up_s % 60:02} sec\n"
             f"Go version: {_runtime()}\nBinary version: {self.version}\nEmulation version: {_EMULATED}\n"
-            f"Paths: {' '.join(_PATHS)}\n"
+            f"Paths: {' '.join(paths)}\n"
         )
         fields = {
             "startTime": f"{started:%Y-%m-%dT%H:%M:%SZ}",
@@ -145,7 +148,7 @@ class ZPages:
             "goVersion": _runtime(),
             "binaryVersion": self.version,
             "emulationVersion": _EMULATED,
-            "paths": list(_PATHS),
+            "paths": list(paths),
         }
         return _answer(request, "Statusz", text, fields)
 

@@ -38,6 +38,7 @@ class Caches:
             metrics.watch_restarts.add(kind)
             on_interrupted(kind)
 
+        self._log = connection.log
         self.inbox = Inbox()
         self.informers = [
             Informer(
@@ -61,6 +62,11 @@ class Caches:
             # The objects of the first lists live as long as the process. No collection before: it would stop the loop
             # for 0.2 s at 5,000 nodes and find little.
             gc.freeze()
+            missing = [informer.kind for informer in self.informers if informer.is_missing]
+            if missing:
+                self._log.info(
+                    1, "Kinds that the API server does not have; none is assumed to exist", kinds=missing
+                )
         return self.was_synced
 
     def is_fresh(self) -> bool:

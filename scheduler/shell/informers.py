@@ -172,7 +172,7 @@ class Informer:
         if not self.is_missing:
             self.is_missing = True
             self._log.info(
-                0, "The API server does not have this kind; none is assumed to exist", kind=self.kind
+                4, "The API server does not have this kind; none is assumed to exist", kind=self.kind
             )
 
     def _report_interrupted(self, interrupted: Interrupted) -> None:

@@ -14,6 +14,7 @@ from scheduler.devcluster.controllers.daemonsets import plan, target_node
 from scheduler.devcluster.kinds import DAEMON_SET, POD
 from scheduler.formats.manifests import ManifestError, parse_manifest
 from scheduler.model.nodes import decode_node
+from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import PodSpec
 from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.settings.loading import default_settings
@@ -59,6 +60,31 @@ def test_a_deployments_pods_belong_to_a_new_revision() -> None:
         "app": "web",
         "pod-template-hash": "new-revision",
     }
+
+
+@pytest.mark.parametrize(("cpu", "revision"), [("1", "running"), ("2", "new-revision")])
+def test_further_replicas_are_of_the_revision_that_runs(cpu: str, revision: str) -> None:
+    """Unless the manifest has another template. The API server adds labels to the running pods."""
+    anti = build.affinity(anti_required=[build.term("kubernetes.io/hostname", build.selector("app=web"))])
+    document = workload(
+        "Deployment",
+        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}},
+        labels={"app": "web"},
+        affinity=anti,
+        containers=[build.container(requests={"cpu": "1"})],
+    )
+    manifest = parse(document)
+    running = dict(manifest.of_revision("running").pod(0))
+    running["metadata"]["labels"] |= {build.ZONE: "a"}
+    running["spec"] |= {"nodeName": "n"}
+    cluster = LoadedCluster(default_settings())
+    cluster.state.upsert_node(decode_node(msgspec.json.encode(build.node("n"))))
+    cluster.state.upsert_pod(PodDecoder(DEFAULT_SEMANTICS).decode(msgspec.json.encode(running)))
+    document["spec"]["template"]["spec"]["containers"] = [build.container(requests={"cpu": cpu})]
+    (pod,) = cluster.create_pods(parse(document), 1)
+    assert pod.labels["pod-template-hash"] == revision
+    assert pod.owner is not None
+    assert pod.owner.name == f"web-{revision}"
 
 
 def test_a_stateful_sets_pods_have_name_and_index_labels() -> None:

@@ -88,5 +88,5 @@ async def test_kubeadms_manifest_comes_up_with_the_program_replaced(
         for path in ("/metrics", "/configz", "/statusz", "/flagz"):
             assert (await daemon.get(path))[0] == 200, path
         assert await daemon.stop() == 0, daemon.log()
-        assert not daemon.logged("403"), daemon.log()
+        assert not daemon.logged("403 Forbidden"), daemon.log()
         await cluster.clear()

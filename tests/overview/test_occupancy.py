@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.support import build
 from tests.support.driving import Driver
 
 APPS = ("a", "b")
+FALLBACK = "affinity-scheduler.io/fallback"
+RELAXED = "affinity-scheduler.io/relaxed"
 ZONES = ("x", "y", "z")
 
 
@@ -26,11 +29,19 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))
     made: dict[str, Any] = {"labels": {"app": app}}
-    match draw(st.sampled_from(("none", "affinity", "anti", "spread", "soft", "preferred"))):
+    match draw(
+        st.sampled_from(("none", "affinity", "anti", "yields", "relaxed", "spread", "soft", "preferred"))
+    ):
         case "affinity":
             made["affinity"] = build.affinity(required=[term])
         case "anti":
             made["affinity"] = build.affinity(anti_required=[term])
+        case "yields" | "relaxed" as kind:
+            made["affinity"] = build.affinity(anti_required=[term])
+            rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 1}
+            made["annotations"] = {FALLBACK: json.dumps([rule])}
+            if kind == "relaxed":
+                made["annotations"][RELAXED] = json.dumps([{"rule": f"podAntiAffinity by {build.ZONE}"}])
         case "preferred":
             weighted = (draw(st.integers(1, 2)), term)
             made["affinity"] = build.affinity(preferred=[weighted], anti_preferred=[weighted])
@@ -74,7 +85,13 @@ def declares(pod: dict[str, Any], record: RuleRecord) -> bool:
     """Return whether the pod's JSON has the rule."""
     rule = record.rule
     selector = {"app": rule.selects.removeprefix("app=")}
-    terms = pod.get("affinity", {})
+    terms, annotations = pod.get("affinity", {}), pod.get("annotations", {})
+    if RELAXED in annotations:
+        declared = terms["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        is_preferred = (rule.kind, rule.limit) == ("preferredAntiAffinity", 100)
+        return is_preferred and bool(declared[0]["labelSelector"]["matchLabels"] == selector)
+    if rule.kind == "requiredAntiAffinity" and rule.yields != (FALLBACK in annotations):
+        return False
     field = {"requiredAffinity": "podAffinity", "requiredAntiAffinity": "podAntiAffinity"}.get(rule.kind)
     if rule.kind.startswith("preferred"):
         declared = terms.get(f"pod{rule.kind.removeprefix('preferred')}", {}).get(
@@ -123,7 +140,10 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
                 assert found.room[index] == max(0, room)
                 assert (found.states[index] == DomainState.BROKEN) == (room < 0 and rule.is_hard)
             elif rule.kind == "requiredAntiAffinity":
-                assert (found.room[index] > 0) == (found.states[index] == DomainState.EMPTY)
+                has_room = found.states[index] in (DomainState.EMPTY, DomainState.ROOM)
+                assert (found.room[index] > 0) == has_room
+                if not rule.yields:
+                    assert (found.room[index] > 0) == (found.states[index] == DomainState.EMPTY)
             elif rule.kind.startswith("preferred"):
                 state = DomainState.ROOM if n_pods[zone] else DomainState.EMPTY
                 assert (found.room[index], found.states[index]) == (UNLIMITED, state)

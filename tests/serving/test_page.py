@@ -323,6 +323,16 @@ async def test_a_question_is_answered_or_told_what_is_wrong(
     assert "\n" not in answer.get("message", "")
 
 
+async def test_the_port_leads_to_its_page(local: Port) -> None:
+    """By its root, by the line at the start and by /statusz."""
+    status, text, _ = await local.ask("/")
+    assert (status, text.lstrip()[:9].lower()) == (200, "<!doctype")
+    assert local.daemon.logged("Serving the page", f"http://127.0.0.1:{local.daemon.port}/ui/")
+    _, pages, _ = await local.ask("/statusz")
+    (paths,) = [line for line in pages.splitlines() if line.startswith("Paths: ")]
+    assert {"/ui/", "/debug/explain", "/metrics"} <= set(paths.split())
+
+
 async def test_a_form_of_a_foreign_page_asks_nothing(local: Port) -> None:
     """It can send text, but no JSON without asking first."""
     async with local.daemon.requested("/api/v1/what-if", method="POST") as answer:

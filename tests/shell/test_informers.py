@@ -61,7 +61,7 @@ async def test_a_server_without_a_kind_of_storage_counts_as_one_without_such_obj
             KINDS["CSIStorageCapacity"],
             client,
             Inbox(),
-            log=configure(verbosity=2, form="text"),
+            log=configure(verbosity=4, form="text"),
             on_malformed=lambda _: None,
             on_interrupted=interrupted.append,
             now_s=itertools.count().__next__,
@@ -92,7 +92,7 @@ async def test_a_kind_that_may_not_be_listed_keeps_the_scheduler_waiting(
             KINDS[kind],
             client,
             Inbox(),
-            log=configure(verbosity=2, form="text"),
+            log=configure(verbosity=4, form="text"),
             on_malformed=lambda _: None,
             on_interrupted=lambda _: interrupted.set(),
         )

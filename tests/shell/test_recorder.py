@@ -89,7 +89,6 @@ def test_the_second_patches_a_series_and_further_ones_are_only_counted():
 
 
 OTHERS = {
-    "another version of the pod": key_of(rv="6"),
     "another pod": key_of(name="q"),
     "another type": key_of(type="Normal"),
     "another reason": key_of(reason="Scheduled"),
@@ -97,6 +96,14 @@ OTHERS = {
     "another profile": key_of(reporting_controller="b"),
     "another related object": key_of(related=ObjectReference("Node", "", "n", "v")),
 }
+
+
+def test_another_version_of_the_pod_is_no_other_event():
+    """Its condition is written between two failures, which changes it."""
+    series = EventSeries()
+    writes = [observed(series, key, "note", 1.0) for key in (key_of(rv="5"), key_of(rv="6"))]
+    assert [write.request.method for write in writes] == ["POST", "PATCH"]
+    assert json.loads(writes[0].request.body)["regarding"]["resourceVersion"] == "5"
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)

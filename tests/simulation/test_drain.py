@@ -156,6 +156,14 @@ def test_pods_of_lower_priority_make_room_and_are_made_anew_elsewhere() -> None:
     assert note.startswith(start)
 
 
+def test_what_would_help_leads_to_no_drained_node() -> None:
+    """Neither by making the node schedulable again nor by tolerating its cordon; room elsewhere helps."""
+    cluster = Cluster(zoned("a1 b1", allocatable={"cpu": "1", "pods": "9"}), [web("w", "a1"), web("v", "b1")])
+    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    assert answer.next is not None
+    assert {suggestion.node for suggestion in answer.next.suggestions} == {"b1"}
+
+
 def test_a_pod_stays_with_its_volume() -> None:
     """Bound to zone a, it finds no place when the zone is gone, and one in the zone when only its node is."""
     pod = web("db", "a1", owner="StatefulSet")
