@@ -14,13 +14,8 @@ from scheduler.devcluster.access.authentication import ADMIN, Authenticator, Use
 from scheduler.devcluster.access.rbac import Attributes, authorize, forbidden_error
 from scheduler.devcluster.access.reviews import review_at
 from scheduler.devcluster.http.routes import Target
-    def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
-        """
-        Raise StatusError 403 if the user may not do this to a resource.
-
-        A list or watch whose `field_selector` admits one name needs the right to that name alone. Difference: every
-        write of a claim's status asks for `resourceclaims/binding`, of the whole cluster; upstream lets the status of
-        devices be written without it, and answers 422.
+from scheduler.devcluster.kinds import NAMESPACE, RESOURCE_CLAIM, Kind
+from scheduler.devcluster.storage.request_selectors import selected_name
 from scheduler.devcluster.storage.store import Store
 
 #: Called with the user, the request and whether it is allowed.
@@ -35,20 +30,13 @@ class Authorizer:
         self.decision_listeners: Final[list[OnDecision]] = []
         self._store = store
 
-<<<<<<< HEAD
     def check_resource(self, user: User, verb: str, target: Target, field_selector: str = "") -> None:
         """
         Raise StatusError 403 if the user may not do this to a resource.
 
-        A list or watch whose `field_selector` admits one name needs the right to that name alone.
-=======
-    def check_resource(self, user: User, verb: str, target: Target) -> None:
-        """
-        Raise StatusError 403 if the user may not do this to a resource.
-
-        Difference: every write of a claim's status asks for `resourceclaims/binding`, of the whole cluster; upstream
-        lets the status of devices be written without it, and answers 422.
->>>>>>> gpu
+        A list or watch whose `field_selector` admits one name needs the right to that name alone. Difference: every
+        write of a claim's status asks for `resourceclaims/binding`, of the whole cluster; upstream lets the status of
+        devices be written without it, and answers 422.
         """
         kind, name = target.kind, target.name or ""
         if verb in ("list", "watch") and not name:
