@@ -7,11 +7,11 @@ Source: cel-go checker/checker.go, cel/validator.go (as vendored by kubernetes 1
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from scheduler.cel.conversions import CONSTANT_FUNCTIONS  # noqa: F401
 from scheduler.cel.environment import DEVICE_FIELDS, FUNCTIONS, TYPES, VARIABLES
 from scheduler.cel.formatting import check_format_call
 from scheduler.cel.functions import Overload
-from scheduler.cel.regexes import is_regex
+from scheduler.cel.regex_syntax import RegexError, UnsupportedRegexError
+from scheduler.cel.regexes import compiled
 from scheduler.cel.syntax_tree import (
     Call,
     Comprehension,
@@ -328,13 +328,15 @@ _CHECKED: Final = frozenset({"duration", "timestamp", "matches"})
 
 
 def _is_valid(call: Call, literal: Literal) -> bool:
-    if call.function == "matches":
-        return is_regex(literal.value)
-    for overload in call.overloads:
-        try:
-            overload.call(literal.value)
-        except CelError:
-            return False
+    try:
+        if call.function == "matches":
+            compiled(literal.value)
+        else:
+            call.overloads[0].call(literal.value)
+    except UnsupportedRegexError:
+        return True
+    except (CelError, RegexError):
+        return False
     return True
 
 

@@ -14,8 +14,10 @@ from typing import Final
 from scheduler.cel.checker import type_value
 from scheduler.cel.conversions import CONSTANT_FUNCTIONS
 from scheduler.cel.functions import Overload
-from scheduler.cel.operators import Accumulator, MapAccumulator, contains, index
+from scheduler.cel.operators import contains, index
 from scheduler.cel.optionals import optional_of
+from scheduler.cel.regex_syntax import RegexError
+from scheduler.cel.regexes import compiled
 from scheduler.cel.syntax_tree import (
     Call,
     Comprehension,
@@ -30,9 +32,11 @@ from scheduler.cel.types import Type
 from scheduler.cel.values import (
     MISSING,
     NONE,
+    Accumulator,
     CelError,
     CostLimitError,
     DomainMap,
+    MapAccumulator,
     Optional,
     Uint,
     Value,
@@ -193,10 +197,12 @@ class _Compiler:
                 return Plan(_or(plans[0].run, plans[1].run, unwraps=name == "orValue"))
             case "@not_strictly_false":
                 return Plan(_not_strictly_false(plans[0].run))
-        overloads = [overload for overload in node.overloads if isinstance(overload, Overload)]
+        overloads = node.overloads
         if name == "@in" and len(overloads) == 1 and overloads[0].args[1].kind == "list" and plans[1].is_constant:
             return _membership(plans[0].run, plans[1].value)
         run = _dispatch(name, overloads, [operand.type for operand in operands], [plan.run for plan in plans])
+        if name in ("find", "findAll") and plans[1].is_constant:
+            _check_pattern(plans[1].value)
         if name in CONSTANT_FUNCTIONS and plans[0].is_constant:
             return _evaluated(run)
         return Plan(run)
@@ -284,6 +290,13 @@ def _evaluated(run: Run) -> Plan:
     try:
         return _constant(run(Frame(None, 0)))
     except CelError as error:
+        raise InstantiationError(str(error)) from None
+
+
+def _check_pattern(pattern: Value) -> None:
+    try:
+        compiled(pattern)
+    except RegexError as error:
         raise InstantiationError(str(error)) from None
 
 

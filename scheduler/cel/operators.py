@@ -14,9 +14,11 @@ from scheduler.cel.values import (
     INT_MIN,
     MISSING,
     UINT_MAX,
+    Accumulator,
     CelError,
     CostLimitError,
     Duration,
+    MapAccumulator,
     Timestamp,
     Uint,
     Value,
@@ -218,14 +220,6 @@ def insert(map_: Value, *entry: Value) -> Value:
             raise CelError(f"insert failed: key {entry[0] if len(entry) == 2 else key} already exists")
         result[key] = value
     return result
-
-
-class Accumulator(list[Value]):
-    """The list that a loop builds; it alone is changed in place."""
-
-
-class MapAccumulator(dict[Value, Value]):
-    """The map that a loop builds; it alone is changed in place."""
 
 
 _NUMBERS: Final = frozenset({int, Uint, float})

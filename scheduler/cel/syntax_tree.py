@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.cel.functions import Overload
 from scheduler.cel.types import Type
 from scheduler.cel.values import Value
 
@@ -57,7 +58,7 @@ class Call(Node):
     function: str
     target: Node | None
     args: Sequence[Node]
-    overloads: "Sequence[object]" = field(default=(), init=False)
+    overloads: Sequence[Overload] = field(default=(), init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +125,10 @@ class Source:
         """Report an error at a position."""
         if position == NO_POSITION:
             self._errors.append((-1, 0, message))
+            return
+        if not self.text:
+            # Upstream finds no column in an empty text.
+            self._errors.append((1, -1, message))
             return
         line = 1
         while line < len(self._line_starts) and self._line_starts[line] <= position:

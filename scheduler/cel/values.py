@@ -82,6 +82,14 @@ class DerivedQuantity(Quantity):
     __slots__ = ()
 
 
+class Accumulator(list[Value]):
+    """The list that a loop builds; it alone is changed in place."""
+
+
+class MapAccumulator(dict[Value, Value]):
+    """The map that a loop builds; it alone is changed in place."""
+
+
 class BoolKey:
     """A bool as a key of a map, which is another key than 0 or 1."""
 
@@ -99,7 +107,8 @@ _NO_KEY: Final = BoolKey(value=False)
 #: Names of types by class; the libraries add theirs (`register_type`).
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes",
-    type(None): "null_type", list: "list", dict: "map", DomainMap: "map", TypeValue: "type",
+    type(None): "null_type", list: "list", Accumulator: "list", dict: "map", DomainMap: "map",
+    MapAccumulator: "map", TypeValue: "type",
     Duration: "google.protobuf.Duration", Timestamp: "google.protobuf.Timestamp", Optional: "optional_type",
     Quantity: "kubernetes.Quantity", DerivedQuantity: "kubernetes.Quantity",
 }  # fmt: skip
