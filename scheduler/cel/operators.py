@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.cel.functions import Overload, function, smaller_size
+from scheduler.cel.functions import Cost, Overload, function, smaller_size
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -127,7 +127,11 @@ def divide(left: Value, right: Value) -> Value:
         if right:
             return left / right
         is_nan = not left or left != left
-        return math.nan if is_nan else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        return (
+            math.nan
+            if is_nan
+            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        )
     if not right:
         raise CelError("division by zero")
     quotient = abs(int(left)) // abs(int(right))
@@ -190,7 +194,7 @@ def compare(operator: str, left: Value, right: Value) -> int:
         raise CelError(f"no such overload: {operator}")
     if class_ is not other:
         raise CelError("no such overload")
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def contains(element: Value, container: Value) -> bool:
@@ -234,15 +238,16 @@ def _joined_size(args: Sequence[Value], _result: Value) -> int:
 
 
 def _operator(
-    name: str, types: str, result: str, call: Callable[..., Value], cost: object = 1
+    name: str, types: str, result: str, call: Callable[..., Value], cost: Cost = 1
 ) -> list[Overload]:
     signatures = ";".join(f"({pair}) -> {result or pair.split(', ')[0]}" for pair in types.split("; "))
-    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)  # type: ignore[arg-type]
+    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)
 
 
 _NUMERIC: Final = "double, double; int, int; uint, uint"
 _COMPARED: Final = (
-    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; double, double; double, int; double, uint"
+    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; "
+    "double, double; double, int; double, uint"
 )
 
 
@@ -293,7 +298,7 @@ def index(container: Value, key: Value) -> Value:
     class_ = key.__class__
     if class_ not in _NUMBERS:
         raise CelError(f"unsupported index type '{type_name(key)}' in list")
-    if class_ is float and not key.is_integer() or abs(key) > INT_MAX:
+    if (class_ is float and not key.is_integer()) or abs(key) > INT_MAX:
         raise CelError(f"unsupported index value {display(key)} in list")
     position = int(key)
     return container[position] if 0 <= position < len(container) else MISSING

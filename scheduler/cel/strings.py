@@ -4,18 +4,28 @@ Functions of strings. Indexes count code points.
 Source: cel-go ext/strings.go (version 2 of the library), common/stdlib/standard.go; Go's package strings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.cel.functions import double_traversal, function, traversal
-from scheduler.cel.values import CelError, Value, display, size_of
+from scheduler.cel.values import CelError, Value, display
 
 #: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 )
 _QUOTED: Final = str.maketrans(
-    {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\\": "\\\\",
+        '"': '\\"',
+    }
 )
 _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER: Final = {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
@@ -93,8 +103,8 @@ def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bo
     return call
 
 
-def _contains_cost(args: object, _result: Value) -> int:
-    return traversal(args[:1], None) * traversal(args[1:], None)  # type: ignore[index]
+def _contains_cost(args: Sequence[Value], _result: Value) -> int:
+    return traversal(args[:1], None) * traversal(args[1:], None)
 
 
 OVERLOADS: Final = [
