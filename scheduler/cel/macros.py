@@ -18,6 +18,7 @@ from scheduler.cel.syntax_tree import (
     Node,
     Select,
     Source,
+    is_too_deep,
 )
 from scheduler.cel.values import Value
 
@@ -200,6 +201,8 @@ def _opt_flat_map(build: _Builder, call: Call) -> Node:
 
 def _optional_map(build: _Builder, call: Call, wrap: Callable[[Node], Node]) -> Node:
     name = _simple_name(call.args[0], f"{call.function}() variable name must be a simple identifier")
+    if is_too_deep(_over(call)):
+        raise _MacroError(call.position, f"{call.function}() is nested too deeply")
     value = build.member("value", _copy(_over(call)))
     mapped = wrap(build.bind(name, value, call.args[1]))
     return build.call("_?_:_", build.member("hasValue", _over(call)), mapped, build.call("optional.none"))

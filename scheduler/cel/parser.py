@@ -20,6 +20,7 @@ from scheduler.cel.lexer import (
 )
 from scheduler.cel.macros import expand
 from scheduler.cel.syntax_tree import (
+    MAX_DEPTH,
     NO_POSITION,
     Call,
     Entry,
@@ -31,12 +32,13 @@ from scheduler.cel.syntax_tree import (
     Node,
     Select,
     Source,
+    is_too_deep,
 )
 from scheduler.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint, Value
 
-#: Upstream allows 250 operators in a row and 250 nested expressions; deeper nesting is refused here.
+#: Upstream allows 250 operators in a row and 250 nested expressions. Each of these takes ten calls of Python's here.
 _MAX_CHAIN: Final = 250
-_MAX_NESTING: Final = 100
+_MAX_NESTING: Final = 50
 _MAX_CHARACTERS: Final = 100_000
 _MAX_RECOVERIES: Final = 30
 _ORDER: Final = {kind: index for index, kind in enumerate(KINDS)}
@@ -103,7 +105,12 @@ def parse(source: Source) -> Node | None:
         node = _Parser(source).parse()
     except _GiveUpError:
         return None
-    return None if source.has_errors else node
+    if source.has_errors:
+        return None
+    if is_too_deep(node):
+        source.error(NO_POSITION, f"expression recursion limit exceeded: {MAX_DEPTH}")
+        return None
+    return node
 
 
 class _Parser:

@@ -279,6 +279,8 @@ def charging_patterns(call: Callable[..., Value]) -> Callable[..., Value]:
     """Return a call of a function of this library that charges the size of its pattern, which is no constant."""
 
     def charging(meter: Meter, text: Value, pattern: Value, *rest: Value) -> Value:
+        if call is _matches and text.__class__ is not str:
+            raise CelError("no such overload: matches")
         if pattern.__class__ is str:
             try:
                 meter.charge(compiled(pattern).size)
@@ -290,9 +292,7 @@ def charging_patterns(call: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _matches(meter: Meter, text: Value, pattern: Value) -> bool:
-    if text.__class__ is not str:
-        raise CelError("no such overload: matches")
-    if pattern.__class__ is not str:
+    if text.__class__ is not str or pattern.__class__ is not str:
         raise CelError("no such overload")
     return _regex(pattern).matches(text, meter)
 

@@ -15,6 +15,10 @@ from scheduler.cel.types import Type
 from scheduler.cel.values import Value
 
 NO_POSITION: Final = -1
+#: Nodes may nest this deep; upstream allows about 250. The checker takes a few calls of Python's for each.
+MAX_DEPTH: Final = 150
+#: An expression of 10 KiB, which is the longest that an API server takes, has fewer nodes unless macros copy them.
+_MAX_NODES: Final = 50_000
 #: Upstream reports this many errors of an expression, and the number of the others.
 _MAX_ERRORS: Final = 100
 #: Lines longer than this are not repeated below a message, in bytes of UTF-8.
@@ -107,6 +111,35 @@ class Comprehension(Node):
     result: Node
     #: Of the loops that only the macros all and exists make.
     quantifier: Literal_["all", "exists"] | None = field(default=None, init=False)
+
+
+def children(node: Node) -> list[Node]:
+    """Return the nodes directly inside a node, in the order of their evaluation."""
+    match node:
+        case Select():
+            return [node.operand]
+        case Call():
+            return [*([node.target] if node.target is not None else []), *node.args]
+        case ListNode():
+            return list(node.elements)
+        case MapNode():
+            return [part for entry in node.entries for part in (entry.key, entry.value)]
+        case Comprehension():
+            return [node.iter_range, node.accu_init, node.condition, node.step, node.result]
+    return []
+
+
+def is_too_deep(root: Node) -> bool:
+    """Return whether nodes are nested, or copied by macros, beyond what is checked and evaluated."""
+    stack = [(root, 1)]
+    n_nodes = 0
+    while stack:
+        node, depth = stack.pop()
+        n_nodes += 1
+        if depth > MAX_DEPTH or n_nodes > _MAX_NODES:
+            return True
+        stack.extend((child, depth + 1) for child in children(node))
+    return False
 
 
 class Source:
