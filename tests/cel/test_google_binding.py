@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cel import CompileError, DeviceFields, EvaluationError, compile_selector
+from scheduler.cel import AttributeValue, CompileError, DeviceFields, EvaluationError, compile_selector
 
 cel = pytest.importorskip("cel_expr_python.cel")
 
-ATTRIBUTES = {"model": "a100", "index": 3, "healthy": True, "zero": 0}
+ATTRIBUTES: dict[str, AttributeValue] = {"model": "a100", "index": 3, "healthy": True, "zero": 0}
 DEVICE = DeviceFields("d", attributes=ATTRIBUTES)
 DATA = {"device": {"driver": "d", "attributes": {"d": ATTRIBUTES}}}
 ENVIRONMENT = cel.NewEnv(variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})

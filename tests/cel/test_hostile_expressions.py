@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cel import CompileError, DeviceFields, EvaluationError, Selector, Version, compile_selector
-from scheduler.cel.evaluation import COST_LIMIT, Frame
+from scheduler.cel.plans import COST_LIMIT, Frame
 from scheduler.syntax.quantity import parse_quantity
 from tests.cel.recordings import DATA, read_recording
 

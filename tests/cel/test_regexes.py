@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cel.evaluation import Frame
+from scheduler.cel.plans import Frame
 from scheduler.cel.regex_syntax import RegexError
 from scheduler.cel.regexes import Regex
 
