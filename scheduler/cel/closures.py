@@ -161,8 +161,8 @@ def logical(terms: Sequence[Run], *, decisive: bool) -> Run:
                 failure = failure or error
                 continue
             if value is decisive:
-                return decisive
-            if value is not (not decisive) and failure is None:
+                return bool(decisive)
+            if value.__class__ is not bool and failure is None:
                 failure = CelError("no such overload")
         if failure is not None:
             raise failure

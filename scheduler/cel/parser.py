@@ -12,6 +12,7 @@ from scheduler.cel.recovery import NO_KINDS, GiveUpError, RecoveringTokens, Rule
 from scheduler.cel.syntax_tree import (
     MAX_DEPTH,
     NO_POSITION,
+    UNKNOWN_POSITION,
     Call,
     Entry,
     Ident,
@@ -224,12 +225,15 @@ class _Parser(RecoveringTokens):
 
     def _field_name(self) -> Token:
         token = self._token
+        self._follow.append((frozenset({".", "["}), True))
         try:
             self._sync(_FIELD_NAMES)
         except RuleError as error:
             self._recover("escapeIdent", error)
             self._source.error(token.position, "unsupported ident kind")
             return token
+        finally:
+            self._follow.pop()
         token = self._take()
         if token.kind == "ESC_IDENTIFIER":
             self._source.error(token.position, "unsupported syntax: '`'")
@@ -241,6 +245,7 @@ class _Parser(RecoveringTokens):
             self._sync(_PRIMARY)
             node = self._primary_of(self._kind())
         except RuleError as error:
+            error.partial = error.partial or Literal(UNKNOWN_POSITION, "<<error>>")
             node = self._recover("primary", error)
         self._follow.pop()
         return node
@@ -327,39 +332,49 @@ class _Parser(RecoveringTokens):
     def _list(self) -> Node:
         opening = self._take()
         follow = frozenset({"]", ","})
-        self._sync(_UNARY | follow | {"?"})
         elements: list[Node] = []
         optional: set[int] = set()
-        if self._kind() not in follow:
-            self._follow.append((follow, False))
-            while True:
-                if self._optional():
-                    optional.add(len(elements))
-                elements.append(self._expr(frozenset({","}), may_end=True))
-                if self._kind() != "," or self._kind(1) not in _UNARY | {"?"}:
-                    break
-                self._take()
-            self._follow.pop()
-        self._close("]", follow)
+        try:
+            self._sync(_UNARY | follow | {"?"})
+            if self._kind() not in follow:
+                self._elements(elements, optional)
+            self._close("]", follow)
+        except RuleError as error:
+            error.partial = ListNode(opening.position, elements)
+            raise
         return ListNode(opening.position, elements, frozenset(optional))
 
+    def _elements(self, elements: list[Node], optional: set[int]) -> None:
+        self._follow.append((frozenset({"]", ","}), False))
+        while True:
+            if self._optional():
+                optional.add(len(elements))
+            elements.append(self._expr(frozenset({","}), may_end=True))
+            if self._kind() != "," or self._kind(1) not in _UNARY | {"?"}:
+                break
+            self._take()
+        self._follow.pop()
+
     def _optional(self) -> bool:
-        self._sync(_UNARY | {"?"})
         return self._kind() == "?" and bool(self._take())
 
     def _map(self) -> Node:
         opening = self._take()
         follow = frozenset({"}", ","})
-        self._sync(_UNARY | follow | {"?"})
         entries: list[Entry] = []
-        if self._kind() not in follow:
-            self._follow.append((follow, False))
-            try:
-                self._entries(entries)
-            except RuleError as error:
-                self._recover("mapInitializerList", error)
-            self._follow.pop()
-        self._close("}", follow)
+        try:
+            self._sync(_UNARY | follow | {"?"})
+            if self._kind() not in follow:
+                self._follow.append((follow, False))
+                try:
+                    self._entries(entries)
+                except RuleError as error:
+                    self._recover("mapInitializerList", error)
+                self._follow.pop()
+            self._close("}", follow)
+        except RuleError as error:
+            error.partial = MapNode(opening.position, entries)
+            raise
         return MapNode(opening.position, entries)
 
     def _entries(self, entries: list[Entry]) -> None:

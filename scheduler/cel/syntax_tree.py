@@ -15,6 +15,8 @@ from scheduler.cel.types import Type
 from scheduler.cel.values import Value
 
 NO_POSITION: Final = -1
+#: The position of what upstream finds no place for in the text: before the first character.
+UNKNOWN_POSITION: Final = -2
 #: Nodes may nest this deep; upstream allows about 250. The checker takes a few calls of Python's for each.
 MAX_DEPTH: Final = 150
 #: An expression of 10 KiB, which is the longest that an API server takes, has fewer nodes unless macros copy them.
@@ -162,8 +164,7 @@ class Source:
         if position == NO_POSITION:
             self._errors.append((-1, 0, message))
             return
-        if not self.text:
-            # Upstream finds no column in an empty text.
+        if position == UNKNOWN_POSITION or not self.text:
             self._errors.append((1, -1, message))
             return
         line = 1
@@ -186,6 +187,6 @@ class Source:
         if line < 1 or not snippet or len(snippet.encode(errors="replace")) > _MAX_SNIPPET:
             return text
         snippet = snippet.replace("\t", " ")
-        dots = "".join("." if character < "\x80" else "\uff0e" for character in snippet[:column])
-        caret = "\uff3e" if column < len(snippet) and snippet[column] >= "\x80" else "^"
+        dots = "".join("." if character < "\x80" else "\uff0e" for character in snippet[: max(column, 0)])
+        caret = "\uff3e" if 0 <= column < len(snippet) and snippet[column] >= "\x80" else "^"
         return f"{text}\n | {snippet}\n | {dots}{caret}"
