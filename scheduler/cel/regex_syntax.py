@@ -121,7 +121,7 @@ class _Parser:
     def _alternatives(self) -> Tree:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            raise _fault("expression nests too deeply", self._text)
+            raise UnsupportedRegexError(f"groups that nest deeper than {_MAX_NESTING} are not supported")
         branches = [self._sequence()]
         while self._text.startswith("|", self._position):
             self._position += 1

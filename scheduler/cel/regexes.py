@@ -197,7 +197,9 @@ def _program(tree: Tree) -> list[_Instruction]:
 
 def _append(program: list[_Instruction], *instruction: Any) -> int:  # noqa: ANN401
     if len(program) >= _MAX_INSTRUCTIONS:
-        raise RegexError("error parsing regexp: expression too large")
+        raise UnsupportedRegexError(
+            f"a regular expression of more than {_MAX_INSTRUCTIONS} steps is not supported"
+        )
     program.append(instruction)
     return len(program) - 1
 

@@ -20,7 +20,7 @@ UNKNOWN_POSITION: Final = -2
 #: Nodes may nest this deep; upstream allows about 250. The checker takes a few calls of Python's for each.
 MAX_DEPTH: Final = 150
 #: An expression of 10 KiB, which is the longest that an API server takes, has fewer nodes unless macros copy them.
-_MAX_NODES: Final = 50_000
+_MAX_NODES: Final = 20_000
 #: Upstream reports this many errors of an expression, and the number of the others.
 _MAX_ERRORS: Final = 100
 #: Lines longer than this are not repeated below a message, in bytes of UTF-8.
@@ -131,14 +131,14 @@ def children(node: Node) -> list[Node]:
     return []
 
 
-def is_too_deep(root: Node) -> bool:
+def is_too_deep(root: Node, *, max_nodes: int = _MAX_NODES) -> bool:
     """Return whether nodes are nested, or copied by macros, beyond what is checked and evaluated."""
     stack = [(root, 1)]
     n_nodes = 0
     while stack:
         node, depth = stack.pop()
         n_nodes += 1
-        if depth > MAX_DEPTH or n_nodes > _MAX_NODES:
+        if depth > MAX_DEPTH or n_nodes > max_nodes:
             return True
         stack.extend((child, depth + 1) for child in children(node))
     return False

@@ -56,7 +56,7 @@ def test_any_mix_of_real_expressions_is_answered(text):
         "device" + ".a" * 5000,
         "[1]" + ".map(x, x)" * 5000,
         "(" * 40 + "1" + (" + 1" * 100 + ")") * 40,
-        "optional.of(1)" + ".optMap(x, x)" * 200,
+        "optional.of(1)" + ".optMap(x, x)" * 50,
     ],
 )
 def test_depth_is_bounded(text):

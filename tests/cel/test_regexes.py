@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cel.plans import Frame
-from scheduler.cel.regex_syntax import RegexError
+from scheduler.cel.regex_syntax import RegexError, UnsupportedRegexError
 from scheduler.cel.regexes import Regex
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "(?:ab)", r"\w", r"\d", r"\b", "^", "(?i:A)", "(b|)"])
@@ -57,3 +57,9 @@ def test_what_re2_does_not_have_is_no_regular_expression(pattern):
 )
 def test_meaning_where_python_differs(pattern, text, found):
     assert Regex(pattern).find_all(text, Frame(None, 0)) == found
+
+
+@pytest.mark.parametrize("pattern", ["(" * 200 + "a" + ")" * 200, "[a-z]{1000}" * 30, r"\p{Greek}"])
+def test_what_re2_has_and_we_do_not_is_refused_in_words(pattern):
+    with pytest.raises(UnsupportedRegexError, match="not supported"):
+        Regex(pattern)
