@@ -388,7 +388,5 @@ def _descendants(node: Node, *, is_exempt: bool) -> Iterator[tuple[Node, bool]]:
 def type_value(node: Node) -> TypeValue | None:
     """Return the type that a name of a checked expression stands for, or None if it is no type."""
     name = _qualified_name(node)
-    is_type = name is not None and node.type is not None and node.type.kind == "type"
-    if name is None or not is_type:
-        return None
-    return TypeValue(TYPES[name.removeprefix(".")].name if name.removeprefix(".") in TYPES else name)
+    is_type = node.type is not None and node.type.kind == "type"
+    return TypeValue(name.removeprefix(".")) if name is not None and is_type else None

@@ -27,6 +27,7 @@ from scheduler.cel.closures import (
     variable,
 )
 from scheduler.cel.conversions import CONSTANT_FUNCTIONS
+from scheduler.cel.environment import TYPES
 from scheduler.cel.loops import loop, quantifier
 from scheduler.cel.plans import Frame, InstantiationError, Plan, Run, constant
 from scheduler.cel.syntax_tree import Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
@@ -83,7 +84,8 @@ class _Compiler:
         slot = next((scope[node.name] for scope in reversed(self._scopes) if node.name in scope), None)
         type_ = type_value(node)
         if type_ is not None:
-            if slot is not None:
+            if slot is not None or TYPES[type_.name].name != type_.name:
+                # Upstream checks such a name, and then has no value for it: "timestamp" is a function alone.
                 raise InstantiationError(f"reference to undefined type: {node.name}")
             return constant(type_)
         if slot is None:

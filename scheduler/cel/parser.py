@@ -290,19 +290,24 @@ class _Parser(RecoveringTokens):
 
     def _message(self, name: str) -> Node:
         opening = self._take()
-        self._sync(frozenset({"}", ",", "?", "IDENTIFIER", "ESC_IDENTIFIER"}))
+        message = Message(opening.position, name)
         follow = frozenset({",", "}"})
-        while self._kind() not in (",", "}"):
-            if self._kind() == "?":
+        try:
+            self._sync(_FIELD_NAMES | follow | {"?"})
+            while self._kind() not in follow:
+                if self._kind() == "?":
+                    self._take()
+                self._field_name()
+                self._match(":", _UNARY)
+                self._expr(follow, may_end=True)
+                if self._kind() != "," or self._kind(1) == "}":
+                    break
                 self._take()
-            self._field_name()
-            self._match(":", _UNARY)
-            self._expr(follow, may_end=True)
-            if self._kind() != "," or self._kind(1) == "}":
-                break
-            self._take()
-        self._close("}", follow)
-        return Message(opening.position, name)
+            self._close("}", follow)
+        except RuleError as error:
+            error.partial = message
+            raise
+        return message
 
     def _call(self, name: str, target: Node | None, opening: Token) -> Node:
         args: list[Node] = []

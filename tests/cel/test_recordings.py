@@ -7,7 +7,7 @@ from scheduler.cel.plans import Frame
 from tests.cel.recordings import answer, read_recording
 
 
-@pytest.mark.parametrize(("name", "n_lines"), [("cel", 400), ("cel_libraries", 817)])
+@pytest.mark.parametrize(("name", "n_lines"), [("cel", 400), ("cel_libraries", 887)])
 def test_replay(name, n_lines):
     recording = read_recording(name)
     expected = [
