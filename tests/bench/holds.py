@@ -1,163 +1,405 @@
 """
-The longest holds of the daemon's event loop by phase, on the embedded cluster.
+The longest holds of the event loop in situations that concern all pods or nodes at once, in the whole daemon.
 
-A hold counts by its CPU time; its wall time also has the time of other processes on the CPU.
+The scheduler runs in this process as `run` runs it, against `fed_api`. A hold counts by its CPU time; its wall time
+also has the time of other processes on the CPU.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import signal
-import sys
+import contextlib
+import gc
+import logging
 import time
-from asyncio.subprocess import Process
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Final
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, cast
 
 import msgspec
 
-from scheduler.devcluster.http.faults import FAULTS_PATH
-from tests.bench.api_objects import Objects, objects_of
-from tests.bench.held import Hold
-from tests.bench.measuring import cpu_s
-from tests.bench.scene import Scene
-from tests.bench.servers import Server, started_with
+from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.kube.client import KubeClient
+from scheduler.observe.logs import Logger
+from scheduler.observe.metrics import Metrics
+from scheduler.serving.status_server import ServingOptions
+from scheduler.settings.loading import default_settings
+from scheduler.shell.app import Options, Scheduler
+from scheduler.shell.connection import Connection
+from scheduler.shell.garbage_collection import disable_full_collections, freeze_old_objects
+from scheduler.shell.loop_lag import measure_loop_lag
+from scheduler.shell.sweeper import SWEEP_PERIOD_S
+from tests.bench import templates
+from tests.bench.fed_api import FedApi
+from tests.bench.held import Hold, Sampler, timed_callbacks
+from tests.bench.hold_clusters import (
+    CROWD,
+    LABEL_SETS,
+    NAMESPACE,
+    ONE_BUDGET,
+    REPELLING,
+    WAITING,
+    HoldCluster,
+    HoldSize,
+    preemptor,
+)
+from tests.bench.loaded import SCHEDULER
+from tests.bench.served import Served
+from tests.bench.templates import Planned, Template
 from tests.support import build
+from tests.support.build import HOSTNAME, ZONE
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-_ATTEMPTS: Final = re.compile(r'^scheduler_schedule_attempts_total\{.*result="(\w+)"\} (\S+)$', re.MULTILINE)
-_N_SCRAPES: Final = 5
-_QUIET_S: Final = 1.0
-#: The timeout of unschedulable pods here, instead of five minutes: longer than all other phases.
-_FLUSH_S: Final = 240
-#: Conditions of 20,000 waiting pods are written at a bounded rate.
+#: The most CPU ms that any hold may take.
+MOST_MS: Final = 10.0
+_LAG_PERIOD_S: Final = 0.005
 _TIMEOUT_S: Final = 1800.0
-#: Longer than the minute between two sweeps.
-_UPKEEP_S: Final = 65.0
+_POLL_S: Final = 0.02
+#: The timeout of unschedulable pods.
+_FLUSH_S: Final = 300.0
+_N_PREEMPTORS: Final = 3
+_HEARTBEAT_S: Final = 5.0
+#: Enough pieces for a round over the pods and most derived values.
+_AUDITED_PODS_PER_STEP: Final = 300
 
 
 class HoldResult(msgspec.Struct, frozen=True):
     """
-    The longest hold of one phase in ms of CPU, the part of it in the garbage collector (`gc_ms`), its task, and the
-    number of holds above 10 ms. `longest_wall_ms` is the longest by wall time, which may be another hold.
+    The longest hold of one situation in ms of CPU, the part of it in the garbage collector (`gc_ms`), its task, and the
+    number of holds above 10 ms.
+
+    By wall time, in which another hold may be the longest: `longest_wall_ms` of a callback, `lag_ms` as the scheduler
+    measures it, `sampled_ms` as another thread waits for the loop.
     """
 
-    phase: str
+    situation: str
+    n_nodes: int
+    n_running: int
     longest_ms: float
     gc_ms: float
     n_above_10_ms: int
     longest_wall_ms: float
+    lag_ms: float
+    sampled_ms: float
     what: str
 
 
-def measure_holds(scene: Scene) -> list[HoldResult]:
-    """Measure every phase that concerns all pods or all waiting pods at once; see `_phases`."""
-    with started_with(scene) as server:
-        return asyncio.run(_measured(scene, server))
+class Running:
+    """A scheduler in this process and its API server; `leapt_s`: how much its clock is ahead."""
 
-
-async def _measured(scene: Scene, server: Server) -> list[HoldResult]:
-    port, noted = free_port(), server.folder / "held.json"
-    command = [sys.executable, "-m", "tests.bench.held", str(noted), "run", "-v", "0"]
-    command += ["--kubeconfig", str(server.kubeconfig()), "--port", str(port)]
-    command += ["--pod-max-in-unschedulable-pods-duration", f"{_FLUSH_S}s"]
-    began: list[tuple[str, float]] = []
-
-    def phase(name: str) -> None:
-        began.append((name, time.monotonic()))
-
-    async with objects_of(server) as objects:
-        with (server.folder / "held.log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
-        try:
-            await _phases(scene, objects, process, f"http://127.0.0.1:{port}", phase)
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-            await process.wait()
-    phase("end")
-    return _by_phase(msgspec.json.decode(noted.read_bytes(), type=list[Hold]), began)
-
-
-async def _phases(
-    scene: Scene, objects: Objects, process: Process, url: str, phase: Callable[[str], None]
-) -> None:
-    phase("start and lists")
-    await until(lambda: objects.is_ok(f"{url}/readyz"), timeout_s=_TIMEOUT_S, what="readiness")
-    phase("first tries of every pod")
-    await _until_tried(scene, objects, process, url)
-    await _until_quiet(process)
-    phase("scrapes")
-    for _ in range(_N_SCRAPES):
-        await objects.get(f"{url}/metrics")
-        await asyncio.sleep(0.1)
-    phase("relist of pods")
-    await objects.post(FAULTS_PATH, [{"action": "expire-stream", "kind": "pods"}])
-    await objects.create_pods(scene.idle[:1], scheduler="nobody", suffix="-late")
-    await _until_quiet(process)
-    phase("recounts and sweeps")
-    await asyncio.sleep(_UPKEEP_S)
-    phase("a node that every waiting pod could use")
-    await objects.create_node(build.node("large", allocatable={"cpu": "16"}))
-    await _until_quiet(process)
-    phase("the timeout of every waiting pod")
-    await until(lambda: _flushed(objects, url), timeout_s=2.0 * _FLUSH_S, what="the flush")
-    await _until_quiet(process)
-
-
-async def _flushed(objects: Objects, url: str) -> bool:
-    return b'event="UnschedulableTimeout"' in await objects.get(f"{url}/metrics")
-
-
-async def _until_tried(scene: Scene, objects: Objects, process: Process, url: str) -> None:
-    """Wait until every measured pod is bound and every idle pod was refused; raise as `_until_quiet`."""
-    wanted = {"scheduled": len(scene.measured), "unschedulable": len(scene.idle)}
-    async with asyncio.timeout(_TIMEOUT_S):
-        while True:
-            _assert_alive(process)
-            text = (await objects.get(f"{url}/metrics")).decode()
-            found = {result: int(float(n)) for result, n in _ATTEMPTS.findall(text)}
-            if all(found.get(result, 0) >= n for result, n in wanted.items()):
-                return
-            await asyncio.sleep(2.0)
-
-
-async def _until_quiet(process: Process) -> None:
-    """
-    Wait until the process has used almost no CPU for a second.
-
-    Raises TimeoutError if that takes too long, and RuntimeError if the process ends.
-    """
-    async with asyncio.timeout(_TIMEOUT_S):
-        while True:
-            before_s = cpu_s(process.pid)
-            await asyncio.sleep(_QUIET_S)
-            _assert_alive(process)
-            if cpu_s(process.pid) - before_s < 0.03:
-                return
-
-
-def _assert_alive(process: Process) -> None:
-    if process.returncode is not None:
-        raise RuntimeError(f"the scheduler ended with exit code {process.returncode}")
-
-
-def _by_phase(noted: list[Hold], began: list[tuple[str, float]]) -> list[HoldResult]:
-    results = []
-    for (name, from_s), (_, to_s) in pairwise(began):
-        held = [hold for hold in noted if from_s <= hold.at_s < to_s]
-        longest = max(held, key=lambda hold: hold.cpu_s, default=Hold(0.0, 0.0, 0.0, 0.0, ""))
-        results.append(
-            HoldResult(
-                phase=name,
-                longest_ms=longest.cpu_s * 1000,
-                gc_ms=longest.gc_s * 1000,
-                n_above_10_ms=sum(hold.cpu_s > 0.010 for hold in held),
-                longest_wall_ms=max((hold.wall_s for hold in held), default=0.0) * 1000,
-                what=longest.what,
-            )
+    def __init__(self, cluster: HoldCluster, size: HoldSize) -> None:
+        self.size = size
+        self.served = Served(SCHEDULER)
+        settings = default_settings()
+        self.api = FedApi(kinds_for(settings), self.served)
+        self.api.put("Namespace", build.namespace(NAMESPACE))
+        for node in cluster.nodes(size):
+            self.api.put("Node", node)
+        for budget in cluster.disruption_budgets():
+            self.api.put("PodDisruptionBudget", budget)
+        self.api.store(cluster.running(size), "running")
+        self.api.store(cluster.waiting(size), "pending")
+        self.leapt_s = 0.0
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        options = Options(
+            settings=settings,
+            election=None,
+            master=None,
+            serving=ServingOptions("127.0.0.1", port),
+            max_in_unschedulable_s=_FLUSH_S,
+            seed=1,
+            verbosity=0,
+            log_format="text",
         )
+        log = Logger(logging.Logger("holds", level=logging.CRITICAL))
+        connection = Connection(cast("KubeClient", self.api), log)
+        self.scheduler = Scheduler(
+            options, Metrics(), connection, now_s=lambda: time.monotonic() + self.leapt_s
+        )
+        self.machine = self.scheduler._machine
+
+    async def settled(self) -> None:
+        """Wait until nothing is left to do. Raises TimeoutError."""
+        n_quiet = 0
+        async with asyncio.timeout(_TIMEOUT_S):
+            while n_quiet < 5:
+                n_quiet = n_quiet + 1 if self._is_idle() else 0
+                await asyncio.sleep(_POLL_S)
+
+    def _is_idle(self) -> bool:
+        machine, inbox = self.machine, self.scheduler._inbox
+        is_working = machine.has_backlog or machine.has_work() or machine.n_binding or machine.is_sweeping
+        is_listing = not all(
+            informer._reflector.is_settled() for informer in self.scheduler._caches.informers
+        )
+        is_writing = machine.preemptions.is_evicting or machine.n_unconfirmed
+        return self.api.is_read() and not (len(inbox) or is_working or is_listing or is_writing)
+
+    async def get(self, path: str) -> bytes:
+        """Return the answer of an endpoint, asked for by another thread."""
+
+        def read() -> bytes:
+            with urllib.request.urlopen(self.url + path, timeout=_TIMEOUT_S) as answer:
+                return bytes(answer.read())
+
+        return await asyncio.to_thread(read)
+
+    def assert_bound(self, pods: Iterable[Planned]) -> None:
+        """Raise RuntimeError if one of the pods has no node."""
+        for pod in pods:
+            if not self.api.pods[pod.namespace, pod.name].node:
+                raise RuntimeError(f"{pod.name} is not bound")
+
+    async def call(self, step: Callable[[], object]) -> None:
+        """Have the loop call the function as a callback of its own."""
+        done = asyncio.get_running_loop().create_future()
+
+        def run() -> None:
+            step()
+            done.set_result(None)
+
+        asyncio.get_running_loop().call_soon(run)
+        await done
+
+
+async def _preemptors(running: Running, cpu: str) -> None:
+    for index in range(_N_PREEMPTORS):
+        pod = preemptor(f"preemptor-{index}", cpu)
+        running.api.create(pod)
+        await until(lambda pod=pod: _is_bound(running, pod), timeout_s=_TIMEOUT_S, what="preemption")  # type: ignore[misc]
+        await running.settled()
+
+
+async def _is_bound(running: Running, pod: Planned) -> bool:
+    return bool(running.api.pods[pod.namespace, pod.name].node)
+
+
+async def _preemption(running: Running) -> None:
+    await _preemptors(running, "3")
+
+
+async def _repelled(running: Running) -> None:
+    await _preemptors(running, "100m")
+
+
+async def _group(running: Running) -> None:
+    member = templates.member("large", running.size.n_members)
+    members = [Planned(member, NAMESPACE, f"member-{index}") for index in range(running.size.n_members)]
+    for pod in members:
+        running.api.create(pod)
+    await running.settled()
+    running.assert_bound(members)
+
+
+async def _relist(running: Running) -> None:
+    """List all pods again, of which a tenth have changed, and a hundredth have gone."""
+    keys = list(running.api.pods)
+    for key in keys[::100]:
+        del running.api.pods[key]
+    running.api.miss("Pod", (key for key in keys[::10] if key in running.api.pods))
+    await running.settled()
+
+
+async def _node_labels(running: Running) -> None:
+    for index in range(running.size.n_nodes):
+        node = templates.node(index, zones=("zone-a", "zone-b", "zone-c"))
+        node["metadata"]["labels"]["example.com/generation"] = str(index % 3)
+        running.api.put("Node", node)
+    await running.settled()
+
+
+async def _woken(running: Running) -> None:
+    """Create a node that every waiting pod could use, and that takes a few of them."""
+    node = build.node("large", allocatable={"cpu": "64"})
+    running.api.put("Node", node)
+    await running.settled()
+
+
+async def _flush(running: Running) -> None:
+    """Let the time pass after which every waiting pod is tried again."""
+    running.leapt_s += 2 * _FLUSH_S
+    running.scheduler._inbox.nudge()
+    await running.settled()
+
+
+async def _heartbeats(running: Running) -> None:
+    """Report a tenth of the nodes every second, 500 of 5,000, while a pod comes every twentieth of a second."""
+    loop, n_nodes = asyncio.get_running_loop(), running.size.n_nodes
+    began_s, n_reports, plain = loop.time(), 0, templates.plain()
+    pods = [Planned(plain, NAMESPACE, f"beside-{index}") for index in range(int(20 * _HEARTBEAT_S))]
+    for index, pod in enumerate(pods):
+        n_due = int((index + 1) / 20 * n_nodes / 10)
+        for number in range(n_reports, n_due):
+            node = templates.node(number % n_nodes, zones=("zone-a", "zone-b", "zone-c"))
+            node["status"]["conditions"] = [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastHeartbeatTime": f"2026-01-01T00:00:{number % 60:02}Z",
+                }
+            ]
+            running.api.put("Node", node)
+        n_reports = n_due
+        running.api.create(pod)
+        await asyncio.sleep(max(0.0, began_s + (index + 1) / 20 - loop.time()))
+    await running.settled()
+    running.assert_bound(pods)
+
+
+async def _explanation(running: Running) -> None:
+    """Explain a pod that no node has room for, and one that several rules keep off every node."""
+    near, apart = build.selector("app=app-1"), build.selector("tier in tier-0,tier-1,tier-2,tier-3,tier-4")
+    affinity = build.affinity(
+        required=[build.term(ZONE, near)],
+        anti_required=[build.term(HOSTNAME, apart), build.term(ZONE, build.selector("app=app-2"))],
+    )
+    spread = (build.spread(ZONE, near, max_skew=1), build.spread(HOSTNAME, apart, max_skew=1))
+    ruled = Template("ruled", {"app": "app-1"}, affinity, spread)
+    for pod in (
+        Planned(templates.large(), NAMESPACE, "explained-large"),
+        Planned(ruled, NAMESPACE, "explained-ruled"),
+    ):
+        running.api.create(pod)
+        await running.settled()
+        answer = await running.get(f"/debug/explain?namespace={NAMESPACE}&pod={pod.name}")
+        if b'"PendingExplanation"' not in answer:
+            raise RuntimeError(f"no explanation of {pod.name}: {answer[:80]!r}")
+
+
+async def _sweep(running: Running) -> None:
+    for _ in range(2):
+        running.leapt_s += SWEEP_PERIOD_S
+        running.scheduler._inbox.nudge()
+        await running.settled()
+    await running.call(freeze_old_objects)
+
+
+async def _audit(running: Running) -> None:
+    """Recount piece by piece, without the half second between two pieces."""
+    for _ in range(50 + running.size.n_running // _AUDITED_PODS_PER_STEP):
+        await running.call(running.scheduler._audit.step)
+
+
+async def _recheck(running: Running) -> None:
+    """Compare the caches with the server's lists."""
+    for informer in running.scheduler._caches.informers:
+        if informer.kind == "Pod" and await informer.compare():
+            raise RuntimeError("the cache of pods differs from the server")
+
+
+async def _scrape(running: Running) -> None:
+    await running.get("/metrics")
+    await running.get("/api/v1/rules")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What happens in which cluster."""
+
+    name: str
+    cluster: HoldCluster
+    happens: Callable[[Running], Awaitable[None]]
+
+
+#: In this order in each cluster.
+SITUATIONS: Final = (
+    Situation("preemption-repelled", REPELLING, _repelled),
+    Situation("preemption-one-budget", ONE_BUDGET, _preemption),
+    Situation("preemption-label-sets", LABEL_SETS, _preemption),
+    Situation("explanation", CROWD, _explanation),
+    Situation("heartbeats", CROWD, _heartbeats),
+    Situation("group", CROWD, _group),
+    Situation("scrape", CROWD, _scrape),
+    Situation("audit", CROWD, _audit),
+    Situation("sweep", CROWD, _sweep),
+    Situation("recheck", CROWD, _recheck),
+    Situation("relist", CROWD, _relist),
+    Situation("node-labels", CROWD, _node_labels),
+    Situation("woken", WAITING, _woken),
+    Situation("flush", WAITING, _flush),
+)
+
+SITUATION_BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
+
+
+def measure_holds(
+    situations: Sequence[Situation], size: HoldSize, say: Callable[[str], None] = lambda _: None
+) -> list[HoldResult]:
+    """Return the longest hold of each situation. Raises RuntimeError if a situation does not come about."""
+    results = []
+    ordered = sorted(situations, key=SITUATIONS.index)
+    for cluster, those in groupby(ordered, key=lambda situation: situation.cluster):
+        say(f"holds: {size.n_nodes} nodes, {size.n_running} running pods, {cluster.name}")
+        results += asyncio.run(_measured(cluster, list(those), size, say))
     return results
+
+
+async def _measured(
+    cluster: HoldCluster, situations: Sequence[Situation], size: HoldSize, say: Callable[[str], None]
+) -> list[HoldResult]:
+    results, lags_s = [], [0.0]
+
+    def on_lag(lag_s: float) -> None:
+        lags_s[0] = max(lags_s[0], lag_s)
+
+    async with _started(cluster, size) as running:
+        lag = asyncio.create_task(measure_loop_lag(on_lag, time.monotonic, _LAG_PERIOD_S), name="loop lag")
+        with timed_callbacks() as noted, Sampler() as sampler:
+            for situation in situations:
+                say(f"holds: {situation.name}")
+                await running.settled()
+                noted.clear()
+                sampler.reset()
+                lags_s[0] = 0.0
+                await situation.happens(running)
+                results.append(_result(situation, size, noted, lag_s=lags_s[0], sampled_s=sampler.longest_s))
+        lag.cancel()
+    return results
+
+
+@contextlib.asynccontextmanager
+async def _started(cluster: HoldCluster, size: HoldSize) -> AsyncIterator[Running]:
+    """Run a scheduler whose caches are filled and whose waiting pods were tried."""
+    disable_full_collections()
+    running = Running(cluster, size)
+    task = asyncio.create_task(running.scheduler.run(), name="scheduler")
+    try:
+        await until(lambda: _is_synced(running, task), timeout_s=_TIMEOUT_S, what="filled caches")
+        await running.settled()
+        yield running
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        gc.unfreeze()
+
+
+async def _is_synced(running: Running, task: asyncio.Task[int]) -> bool:
+    if task.done():
+        raise RuntimeError("the scheduler ended") from task.exception()
+    return running.scheduler._caches.is_synced()
+
+
+def _result(
+    situation: Situation, size: HoldSize, noted: Sequence[Hold], *, lag_s: float, sampled_s: float
+) -> HoldResult:
+    longest = max(noted, key=lambda hold: hold.cpu_s, default=Hold(0.0, 0.0, 0.0, ""))
+    return HoldResult(
+        situation=situation.name,
+        n_nodes=size.n_nodes,
+        n_running=size.n_running,
+        longest_ms=longest.cpu_s * 1000,
+        gc_ms=longest.gc_s * 1000,
+        n_above_10_ms=sum(hold.cpu_s * 1000 > MOST_MS for hold in noted),
+        longest_wall_ms=max((hold.wall_s for hold in noted), default=0.0) * 1000,
+        lag_ms=lag_s * 1000,
+        sampled_ms=sampled_s * 1000,
+        what=longest.what,
+    )
+
+
+def too_long(results: Iterable[HoldResult]) -> list[HoldResult]:
+    """Return the situations with a hold of more CPU time than allowed."""
+    return [result for result in results if result.longest_ms > MOST_MS]
