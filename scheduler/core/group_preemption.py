@@ -238,7 +238,8 @@ def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -
     top = np.full(view.n_rows, np.iinfo(np.int64).min)
     np.maximum.at(top, lower.rows, lower.priorities)
     n_lower = np.bincount(lower.rows, minlength=view.n_rows)
-    key = request.topology_key or shared_key(request.members, view)
+    yield
+    key = request.topology_key or (yield from shared_key(request.members, view))
     copies = _copies(request, rows, key, lower, view)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))

@@ -110,7 +110,9 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     `trial`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
     per member if the first domain has room for all.
     """
-    attempt = _Search(request, trial)
+    kinds = yield from kinds_of(request.members, trial.view)
+    components = yield from components_of(kinds, trial.view)
+    attempt = _Search(request, trial, kinds, components)
     outcome = attempt.outcome
     try:
         outcome.is_placed = yield from attempt.run()
@@ -125,14 +127,19 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
 
 
 class _Search:
-    def __init__(self, request: SearchRequest, trial: GroupTrial) -> None:
+    def __init__(
+        self,
+        request: SearchRequest,
+        trial: GroupTrial,
+        kinds: Sequence[Kind],
+        components: Sequence[Component],
+    ) -> None:
         self.outcome = Outcome(key=request.topology_key)
         self._trial, self._view = trial, trial.view
         self._rows, self._n_needed, self._key = request.rows, request.n_needed, request.topology_key
         self._n_members = len(request.members)
-        self._kinds = kinds_of(request.members, self._view)
+        self._kinds, self._components = kinds, components
         self._kind_of = {pod.uid: kind for kind in self._kinds for pod in kind.pods}
-        self._components = components_of(self._kinds, self._view)
         self._liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
         #: The domain that is tried, for the message.
         self._domain = ""

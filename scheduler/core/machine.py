@@ -69,8 +69,8 @@ from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
-#: Decisions, or changes of members, that are made at once in the cycle of a group; 0.2 ms each at 5,000 nodes.
-_PIECES_PER_STEP: Final = 8
+#: Decisions, or changes of a member, of one step of a group's cycle: 0.2 ms each at 5,000 nodes.
+DECISIONS_PER_STEP: Final = 8
 
 
 class Machine:
@@ -141,16 +141,12 @@ class Machine:
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
         #: The rest of a group's cycle that has begun, and what it has ordered so far.
-        self._group_cycle = IncrementalWork(_PIECES_PER_STEP)
+        self._group_cycle = IncrementalWork(DECISIONS_PER_STEP)
         self._ordered: list[Instruction] = []
 
     @property
     def is_in_cycle(self) -> bool:
-        """
-        Whether the cycle of a group has begun, which `step` goes on with.
-
-        Until then the state has members on trial: whoever reads it waits, or reads what never was.
-        """
+        """Whether the cycle of a group has begun, which `step` goes on with; see `ClusterState.is_on_trial`."""
         return bool(self._group_cycle)
 
     @property
@@ -165,8 +161,8 @@ class Machine:
 
     @property
     def n_unconfirmed(self) -> int:
-        """Lower bound of the pods whose bind has a result and that no watch has shown bound."""
-        return max(0, self.state.n_assumed - self.records.n_unanswered)
+        """Lower bound of the pods whose bind has a result and that no watch has shown bound; 0 while `is_in_cycle`."""
+        return 0 if self.is_in_cycle else max(0, self.state.n_assumed - self.records.n_unanswered)
 
     def observed_node_name(self, uid: str) -> str | None:
         """
@@ -189,7 +185,7 @@ class Machine:
     @property
     def has_backlog(self) -> bool:
         """Whether the queue has not finished with the events of past stimuli, or a group's cycle is not over."""
-        return bool(self._group_cycle or self._ordered or self.queue.has_backlog)
+        return self.is_in_cycle or self.queue.has_backlog
 
     def step(self) -> list[Instruction]:
         """Process a bounded part of the backlog, about 1 ms; return what it orders. `handle` processes the rest."""
@@ -221,14 +217,12 @@ class Machine:
         """
         Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock.
 
-        A group's cycle that has begun is finished before; what it orders comes first, or with the next call where the
-        stimulus is a question.
+        The cycle of a group that has begun is finished before, and what that orders comes first.
         """
-        if self._group_cycle:
-            self._group_cycle.finish()
-        if self._ordered and not isinstance(stimulus, EvictionDue):
-            return self._take_ordered() + self._handle(stimulus, now_s)
-        return self._handle(stimulus, now_s)
+        if not self._group_cycle:
+            return self._handle(stimulus, now_s)
+        self._group_cycle.finish()
+        return [*self._take_ordered(), *self._handle(stimulus, now_s)]
 
     def _take_ordered(self) -> list[Instruction]:
         ordered, self._ordered = self._ordered, []
@@ -335,6 +329,7 @@ class Machine:
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
     ) -> Iterator[None]:
         """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
+        self.state.is_on_trial = True
         result = yield from self._groups.run(queued, key, profile, now_s)
         for member, place in result.placed:
             binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
@@ -345,6 +340,7 @@ class Machine:
         self._ordered += result.reports
         if result.preemptor is not None:
             self._ordered += self._unfit.preempt_for_group(result, result.preemptor, now_s)
+        self.state.is_on_trial = False
 
     def _assume_and_bind(
         self,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.core.machine import Machine
+from scheduler.core.machine import DECISIONS_PER_STEP, Machine
 from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
@@ -70,6 +70,8 @@ class SchedulingLoop:
         #: When to stop waiting for binds and evictions in flight; None before `stop`.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + SWEEP_PERIOD_S
+        #: The time that the cycle of a group has taken so far.
+        self._group_cycle_s = 0.0
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
@@ -87,16 +89,17 @@ class SchedulingLoop:
         """Handle stimuli and run cycles until `stop` is called and binds and evictions are answered."""
         while True:
             self._iteration_began_s = self._now_s()
-            if self._machine.has_backlog:
+            goes_on = self._machine.has_backlog
+            if goes_on:
                 # Stimuli wait until the machine has finished the last one.
-                self._machine.step()
-                self._young_collector.count(UNITS_PER_STEP)
+                self._go_on()
             else:
                 self._handle_stimuli()
                 self._handle_timers()
             if self._is_finished():
                 return
-            if self._machine.has_backlog:
+            if goes_on or self._machine.has_backlog:
+                # After the cycle of a group too: others have waited for its end.
                 await asyncio.sleep(0)
             elif self._may_cycle():
                 self._run_cycles()
@@ -110,8 +113,30 @@ class SchedulingLoop:
     def _is_finished(self) -> bool:
         if self._give_up_at_s is None:
             return False
-        is_writing = self._machine.n_binding > 0 or self._machine.preemptions.is_evicting
+        machine = self._machine
+        # Of a group, all members are bound or none.
+        is_writing = machine.n_binding > 0 or machine.preemptions.is_evicting or machine.is_in_cycle
         return not is_writing or self._now_s() >= self._give_up_at_s
+
+    def _go_on(self) -> None:
+        """Do a step of the machine's backlog, or a slice of the cycle of a group."""
+        if not self._machine.is_in_cycle:
+            self._machine.step()
+            self._young_collector.count(UNITS_PER_STEP)
+            return
+        began_s = now_s = self._now_s()
+        while self._machine.is_in_cycle and now_s < began_s + _SLICE_S:
+            for instruction in self._machine.step():
+                self._execute(instruction)
+            self._young_collector.count(DECISIONS_PER_STEP)
+            now_s = self._now_s()
+        self._group_cycle_s += now_s - began_s
+        if not self._machine.is_in_cycle:
+            self._end_cycle(self._group_cycle_s, now_s)
+
+    def _end_cycle(self, used_s: float, now_s: float) -> None:
+        self._on_cycle(used_s)
+        self._machine.handle(CycleEnded(used_s), now_s)
 
     def _handle_stimuli(self) -> None:
         started_s = self._now_s()
@@ -139,9 +164,10 @@ class SchedulingLoop:
         for _ in range(_CYCLES_PER_BURST):
             instructions = self._machine.handle(CycleDue(), started_s)
             decided_s = self._now_s()
-            if instructions:
-                self._on_cycle(decided_s - started_s)
-                self._machine.handle(CycleEnded(decided_s - started_s), decided_s)
+            if self._machine.is_in_cycle:
+                self._group_cycle_s = decided_s - started_s
+            elif instructions:
+                self._end_cycle(decided_s - started_s, decided_s)
             for instruction in instructions:
                 if isinstance(instruction, Bind | WriteReservation):
                     binds.append(instruction)

@@ -76,7 +76,7 @@ _COUNTED: Final = frozenset(
     }
 )
 #: Attributes that a copy computes when they are needed, and its configuration.
-_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_on_trial"})
 
 
 class ClusterState:
@@ -124,6 +124,8 @@ class ClusterState:
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
+        #: Whether members of a group are on trial: what only the machine may read meanwhile was never so.
+        self.is_on_trial = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
     def copy(self) -> ClusterState:
