@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.audit import differences
-from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.core.decide import CycleError, ScheduleResult, deciding
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks
@@ -66,11 +66,9 @@ from scheduler.queueing.incremental_work import IncrementalWork
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.queueing.rule_clocks import RuleClocks
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
-
-#: Decisions, or changes of a member, of one step of a group's cycle: 0.2 ms each at 5,000 nodes.
-DECISIONS_PER_STEP: Final = 8
 
 
 class Machine:
@@ -140,14 +138,18 @@ class Machine:
         self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
-        #: The rest of a group's cycle that has begun, and what it has ordered so far.
-        self._group_cycle = IncrementalWork(DECISIONS_PER_STEP)
+        #: The rest of a cycle that has begun, and what it has ordered so far.
+        self._cycle = IncrementalWork(units_per_step=1)
         self._ordered: list[Instruction] = []
 
     @property
     def is_in_cycle(self) -> bool:
-        """Whether the cycle of a group has begun, which `step` goes on with; see `ClusterState.is_on_trial`."""
-        return bool(self._group_cycle)
+        """
+        Whether a cycle has begun, which `step` goes on with: of a group, or of a pod that may preempt others.
+
+        The queue does not hold its pods meanwhile. See also `ClusterState.is_on_trial`.
+        """
+        return bool(self._cycle)
 
     @property
     def is_sweeping(self) -> bool:
@@ -184,7 +186,7 @@ class Machine:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the queue has not finished with the events of past stimuli, or a group's cycle is not over."""
+        """Whether the queue has not finished with the events of past stimuli, or a cycle is not over."""
         return self.is_in_cycle or self.queue.has_backlog
 
     def step(self) -> list[Instruction]:
@@ -192,7 +194,7 @@ class Machine:
         if self.queue.has_backlog:
             self.queue.step()
         else:
-            self._group_cycle.step()
+            self._cycle.step()
         return self._take_ordered()
 
     def has_work(self) -> bool:
@@ -217,11 +219,11 @@ class Machine:
         """
         Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock.
 
-        The cycle of a group that has begun is finished before, and what that orders comes first.
+        A cycle that has begun is finished before, and what that orders comes first.
         """
-        if not self._group_cycle:
+        if not self._cycle:
             return self._handle(stimulus, now_s)
-        self._group_cycle.finish()
+        self._cycle.finish()
         return [*self._take_ordered(), *self._handle(stimulus, now_s)]
 
     def _take_ordered(self) -> list[Instruction]:
@@ -298,28 +300,36 @@ class Machine:
         profile = self._profiles[pod.scheduler_name]
         key = None if pod.group is None else self.state.groups.key_of(pod)
         if key is not None and not self._groups.is_alone(queued, key):
-            self._group_cycle.add(self._scheduling_group(queued, key, profile, now_s))
-            return self._take_ordered()
-        decision = decide(
-            self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer
-        )
+            self._cycle.add(self._scheduling_group(queued, key, profile, now_s))
+        else:
+            self._cycle.add(self._scheduling_pod(queued, profile, now_s))
+        return self._take_ordered()
+
+    def _scheduling_pod(self, queued: QueuedPod, profile: Profile, now_s: float) -> Pieces[None]:
+        """Bind the pod, or put it back."""
+        pod = self.state.nominated.applied_to(queued.pod)
+        self.state.is_on_trial = True
+        decision = yield from deciding(pod, self._view, profile, self._rng, self._observer)
+        self.state.is_on_trial = False
         match decision:
             case ScheduleResult():
-                return self._assume_and_bind(queued, decision, now_s)
+                self._ordered += self._assume_and_bind(queued, decision, now_s)
             case FitError():
-                return self._try_relaxed(queued, decision, profile, now_s)
+                self._ordered += yield from self._trying_relaxed(queued, decision, profile, now_s)
             case CycleError(message, unschedulable):
-                return self._fail(queued, message, now_s, unschedulable=unschedulable)
+                self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
 
-    def _try_relaxed(
+    def _trying_relaxed(
         self, queued: QueuedPod, error: FitError, profile: Profile, now_s: float
-    ) -> list[Instruction]:
+    ) -> Pieces[list[Instruction]]:
         """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
         relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
         if relaxation is not None:
-            decision = decide(relaxation.pod, self._view, profile, self._rng, self._observer)
+            self.state.is_on_trial = True
+            decision = yield from deciding(relaxation.pod, self._view, profile, self._rng, self._observer)
+            self.state.is_on_trial = False
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
@@ -327,7 +337,7 @@ class Machine:
 
     def _scheduling_group(
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
-    ) -> Iterator[None]:
+    ) -> Pieces[None]:
         """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
         self.state.is_on_trial = True
         result = yield from self._groups.run(queued, key, profile, now_s)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.core.machine import DECISIONS_PER_STEP, Machine
+from scheduler.core.machine import Machine
 from scheduler.model.instructions import Bind, Instruction, WriteReservation
 from scheduler.model.stimuli import CycleDue, CycleEnded, SweepDue, TimePassed
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
@@ -70,8 +70,8 @@ class SchedulingLoop:
         #: When to stop waiting for binds and evictions in flight; None before `stop`.
         self._give_up_at_s: float | None = None
         self._sweep_at_s = now_s() + SWEEP_PERIOD_S
-        #: The time that the cycle of a group has taken so far.
-        self._group_cycle_s = 0.0
+        #: The time that a cycle in pieces has taken so far.
+        self._cycle_s = 0.0
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
@@ -99,7 +99,7 @@ class SchedulingLoop:
             if self._is_finished():
                 return
             if goes_on or self._machine.has_backlog:
-                # After the cycle of a group too: others have waited for its end.
+                # After a cycle in pieces too: others have waited for its end.
                 await asyncio.sleep(0)
             elif self._may_cycle():
                 self._run_cycles()
@@ -119,7 +119,7 @@ class SchedulingLoop:
         return not is_writing or self._now_s() >= self._give_up_at_s
 
     def _go_on(self) -> None:
-        """Do a step of the machine's backlog, or a slice of the cycle of a group."""
+        """Do a step of the machine's backlog, or a slice of a cycle in pieces."""
         if not self._machine.is_in_cycle:
             self._machine.step()
             self._young_collector.count(UNITS_PER_STEP)
@@ -128,11 +128,11 @@ class SchedulingLoop:
         while self._machine.is_in_cycle and now_s < began_s + _SLICE_S:
             for instruction in self._machine.step():
                 self._execute(instruction)
-            self._young_collector.count(DECISIONS_PER_STEP)
+            self._young_collector.count()
             now_s = self._now_s()
-        self._group_cycle_s += now_s - began_s
+        self._cycle_s += now_s - began_s
         if not self._machine.is_in_cycle:
-            self._end_cycle(self._group_cycle_s, now_s)
+            self._end_cycle(self._cycle_s, now_s)
 
     def _end_cycle(self, used_s: float, now_s: float) -> None:
         self._on_cycle(used_s)
@@ -165,7 +165,7 @@ class SchedulingLoop:
             instructions = self._machine.handle(CycleDue(), started_s)
             decided_s = self._now_s()
             if self._machine.is_in_cycle:
-                self._group_cycle_s = decided_s - started_s
+                self._cycle_s = decided_s - started_s
             elif instructions:
                 self._end_cycle(decided_s - started_s, decided_s)
             for instruction in instructions:
