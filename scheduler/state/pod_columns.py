@@ -109,17 +109,18 @@ class PodColumns:
         mask[rows] = True
         return mask
 
-    def below(self, priority: int, wanted: Mask) -> PodsByRow:
+    def below(self, priority: int, wanted: Mask, *, in_order: bool = True) -> PodsByRow:
         """
         Return the pods of a lower priority on the wanted rows: bool array of shape (n_rows,).
 
-        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned.
+        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned; a fifth of that if they need no order.
         """
         n = self._n_slots
         is_lower = (self._priority[:n] < priority) & (self._label_set[:n] != _FREE)
         slots = np.flatnonzero(is_lower & wanted.take(self._row[:n]))
-        by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
-        slots = slots[np.lexsort(by_importance)]
+        if in_order:
+            by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
+            slots = slots[np.lexsort(by_importance)]
         return PodsByRow(
             self._row[slots],
             self._priority[slots],
