@@ -230,7 +230,7 @@ def _matters_on_its_node_only(pod: Pod) -> bool:
 def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -> Pieces[list[Mask]]:
     """Return sets of rows that may make room if their pods of lower priority leave, at most `_MOST_LIFTED` of them."""
     rows = request.rows & view.alive
-    lower = view.lower_pods(below_priority, rows)
+    lower = view.lower_pods(below_priority, rows, in_order=False)
     if not len(lower.rows):
         return []
     if len(lower.rows) <= _MOST_LIFTED:

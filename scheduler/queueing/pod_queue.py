@@ -166,9 +166,11 @@ class PodQueue:
     def activate(self, uid: str, now_s: float) -> None:
         """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
         self._backlog.finish()
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
-            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+        self._activate(uid, now_s)
+
+    def activate_each(self, uids: Iterable[str], now_s: float) -> None:
+        """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
+        self._backlog.add(self._activating(list(uids), now_s))
 
     def wake(self, uid: str, now_s: float) -> None:
         """Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows."""
@@ -347,6 +349,16 @@ class PodQueue:
             tick = floor(self._timeout_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
+
+    def _activate(self, uid: str, now_s: float) -> None:
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+
+    def _activating(self, uids: Sequence[str], now_s: float) -> Iterator[None]:
+        for uid in uids:
+            self._activate(uid, now_s)
+            yield
 
     def _timeout_s(self, queued: QueuedPod) -> float:
         return queued.timestamp_s + self._max_in_unschedulable_s

@@ -180,9 +180,9 @@ class ClusterView(NodeMasks):
         """Return the rows with a pod of a lower priority. O(pods)."""
         return self._state.pods.has_below(priority, self.n_rows)
 
-    def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
-        """Return the pods of a lower priority on the wanted rows. O(pods)."""
-        return self._state.pods.below(priority, wanted)
+    def lower_pods(self, priority: int, wanted: Mask, *, in_order: bool = True) -> PodsByRow:
+        """Return the pods of a lower priority on the wanted rows; see `PodColumns.below`. O(pods)."""
+        return self._state.pods.below(priority, wanted, in_order=in_order)
 
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from a node."""
