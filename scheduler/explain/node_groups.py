@@ -84,7 +84,7 @@ def _by_domain(rows: Rows, rules: Sequence[BlockingRule]) -> Iterator[tuple[str,
             yield rule.topology_key, here
             continue
         ids = rule.column.ids[here]
-        for domain in np.unique(ids).tolist():
+        for domain in np.flatnonzero(np.bincount(ids)).tolist():
             yield f"{rule.topology_key}={rule.column.value_of(domain)}", here[ids == domain]
     if len(left):
         yield "", left

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import logging
 import time
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -139,13 +140,19 @@ class Running:
         return self.api.is_read() and not (len(inbox) or is_working or is_listing or is_writing)
 
     async def get(self, path: str) -> bytes:
-        """Return the answer of an endpoint, asked for by another thread."""
+        """Return the answer of an endpoint, asked for by another thread; again after 429."""
 
         def read() -> bytes:
             with urllib.request.urlopen(self.url + path, timeout=_TIMEOUT_S) as answer:
                 return bytes(answer.read())
 
-        return await asyncio.to_thread(read)
+        while True:
+            try:
+                return await asyncio.to_thread(read)
+            except urllib.error.HTTPError as error:
+                if error.code != 429:
+                    raise
+                await asyncio.sleep(float(error.headers["Retry-After"]))
 
     def assert_bound(self, pods: Iterable[Planned]) -> None:
         """Raise RuntimeError if one of the pods has no node."""

@@ -59,14 +59,14 @@ def protections(view: ClusterView) -> Pieces[Protections]:
         selected = view.label_sets_of(budget)
         cost += _BUDGET_COST + _LABEL_SET_COST * len(selected)
         # A few protections become others by one more budget.
-        before, inverse = np.unique(by_label_set[selected], return_inverse=True)
-        after = []
-        for number in before.tolist():
+        before = by_label_set[selected]
+        after = np.zeros(len(known), dtype=np.intp)
+        for number in np.flatnonzero(np.bincount(before)).tolist():
             both = (*known[number], index)
-            after.append(number_of.setdefault(both, len(known)))
-            if after[-1] == len(known):
+            after[number] = number_of.setdefault(both, len(known))
+            if after[number] == len(known):
                 known.append(both)
-        by_label_set[selected] = np.array(after, dtype=np.intp)[inverse]
+        by_label_set[selected] = after[before]
     table = np.full((len(known), max(1, *map(len, known))), _NO_BUDGET, dtype=np.intp)
     for number, its in enumerate(known):
         table[number, : len(its)] = its
