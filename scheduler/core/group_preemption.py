@@ -32,7 +32,7 @@ from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.cluster_view import ClusterView
-from scheduler.state.pod_columns import COUNTED, PodsByRow
+from scheduler.state.pod_columns import COUNTED
 
 #: Most pods that leave on trial. 20 µs each.
 _MOST_LIFTED: Final = 1_000
@@ -230,17 +230,14 @@ def _matters_on_its_node_only(pod: Pod) -> bool:
 def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -> Pieces[list[Mask]]:
     """Return sets of rows that may make room if their pods of lower priority leave, at most `_MOST_LIFTED` of them."""
     rows = request.rows & view.alive
-    lower = view.lower_pods(below_priority, rows, in_order=False)
-    if not len(lower.rows):
+    top, taken = yield from _lower(below_priority, rows, view)
+    n_lower = taken[0]
+    if not n_lower.any():
         return []
-    if len(lower.rows) <= _MOST_LIFTED:
+    if n_lower.sum() <= _MOST_LIFTED:
         return [rows]
-    top = np.full(view.n_rows, np.iinfo(np.int64).min)
-    np.maximum.at(top, lower.rows, lower.priorities)
-    n_lower = np.bincount(lower.rows, minlength=view.n_rows)
-    yield
     key = request.topology_key or (yield from shared_key(request.members, view))
-    copies = _copies(request, rows, key, lower, view)
+    copies = _copies(request, rows, key, taken, view)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
@@ -260,6 +257,18 @@ def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -
     return [_mask_of(chosen, view.n_rows) for _, chosen in clearings[:_MOST_DOMAINS]]
 
 
+def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[Amounts, Amounts]]:
+    """Return for every row the highest priority of its pods of lower priorities, and `PodsByRow.taken` of them all."""
+    top = np.full(view.n_rows, np.iinfo(np.int64).min)
+    taken = np.zeros((1 + len(COUNTED), view.n_rows), dtype=np.int64)
+    for pods in view.lower_pods_in_pieces(below_priority, rows):
+        np.maximum.at(top, pods.rows, pods.priorities)
+        for of_all, of_each in zip(taken, pods.taken, strict=True):
+            np.add.at(of_all, pods.rows, of_each)
+        yield
+    return top, taken
+
+
 def _mask_of(rows: Rows, n_rows: int) -> Mask:
     mask = np.zeros(n_rows, dtype=np.bool_)
     mask[rows] = True
@@ -276,8 +285,12 @@ def _by_domain(order: Rows, key: str, view: ClusterView) -> Iterator[Rows]:
         yield order[ids == number]
 
 
-def _copies(request: SearchRequest, rows: Mask, key: str, lower: PodsByRow, view: ClusterView) -> Amounts:
-    """Return how many copies of the member of the largest requests each row would take: an upper bound."""
+def _copies(request: SearchRequest, rows: Mask, key: str, taken: Amounts, view: ClusterView) -> Amounts:
+    """
+    Return how many copies of the member of the largest requests each row would take: an upper bound.
+
+    `taken`: what comes free on the rows, as `PodsByRow.taken`.
+    """
     nodes, largest = view.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
     spec = largest.spec
     eligible = rows & view.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
@@ -292,6 +305,6 @@ def _copies(request: SearchRequest, rows: Mask, key: str, lower: PodsByRow, view
         room: Amounts = allocatable[: view.n_rows].astype(np.int64)
         if name in COUNTED:
             room = np.array(np.broadcast_to(nodes.left(name, every), view.n_rows))
-            np.add.at(room, lower.rows, lower.taken[1 + COUNTED.index(name)])
+            room += taken[1 + COUNTED.index(name)]
         np.minimum(most, np.maximum(room, 0) // amount, out=most)
     return most

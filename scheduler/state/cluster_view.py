@@ -180,9 +180,13 @@ class ClusterView(NodeMasks):
         """Return the rows with a pod of a lower priority. O(pods)."""
         return self._state.pods.has_below(priority, self.n_rows)
 
-    def lower_pods(self, priority: int, wanted: Mask, *, in_order: bool = True) -> PodsByRow:
-        """Return the pods of a lower priority on the wanted rows; see `PodColumns.below`. O(pods)."""
-        return self._state.pods.below(priority, wanted, in_order=in_order)
+    def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
+        """Return the pods of a lower priority on the wanted rows. O(pods)."""
+        return self._state.pods.below(priority, wanted)
+
+    def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
+        """Yield these pods, some thousands at a time and in any order."""
+        return self._state.pods.below_in_pieces(priority, wanted)
 
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from a node."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 
 _FIRST_CAPACITY: Final = 64
+#: Of one piece of a pass over all pods.
+_SLOTS_PER_PIECE: Final = 10_000
 #: Arrays are doubled at different numbers of pods: at 131,072 all of them at once took 8 to 20 ms.
 _FIRST_TAKEN: Final = 96
 #: The label set number of a free slot; label sets are numbered from 1.
@@ -109,18 +111,28 @@ class PodColumns:
         mask[rows] = True
         return mask
 
-    def below(self, priority: int, wanted: Mask, *, in_order: bool = True) -> PodsByRow:
+    def below(self, priority: int, wanted: Mask) -> PodsByRow:
         """
         Return the pods of a lower priority on the wanted rows: bool array of shape (n_rows,).
 
-        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned; a fifth of that if they need no order.
+        O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned.
         """
-        n = self._n_slots
-        is_lower = (self._priority[:n] < priority) & (self._label_set[:n] != _FREE)
-        slots = np.flatnonzero(is_lower & wanted.take(self._row[:n]))
-        if in_order:
-            by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
-            slots = slots[np.lexsort(by_importance)]
+        slots = self._slots_below(priority, wanted, slice(self._n_slots))
+        by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
+        return self._pods_in(slots[np.lexsort(by_importance)])
+
+    def below_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
+        """Yield the pods that `below` returns, in any order, some thousands at a time: 0.3 ms each."""
+        for start in range(0, self._n_slots, _SLOTS_PER_PIECE):
+            part = slice(start, min(start + _SLOTS_PER_PIECE, self._n_slots))
+            yield self._pods_in(start + self._slots_below(priority, wanted, part))
+
+    def _slots_below(self, priority: int, wanted: Mask, part: slice) -> Rows:
+        """Return where in the part of the columns these pods are."""
+        is_lower = (self._priority[part] < priority) & (self._label_set[part] != _FREE)
+        return np.flatnonzero(is_lower & wanted.take(self._row[part]))
+
+    def _pods_in(self, slots: Rows) -> PodsByRow:
         return PodsByRow(
             self._row[slots],
             self._priority[slots],
