@@ -120,18 +120,19 @@ class SchedulingLoop:
 
     def _go_on(self) -> None:
         """Do a step of the machine's backlog, or a slice of a cycle in pieces."""
-        if not self._machine.is_in_cycle:
+        is_in_cycle = self._machine.is_in_cycle
+        if not is_in_cycle:
             self._machine.step()
             self._young_collector.count(UNITS_PER_STEP)
             return
         began_s = now_s = self._now_s()
-        while self._machine.is_in_cycle and now_s < began_s + _SLICE_S:
+        while is_in_cycle and now_s < began_s + _SLICE_S:
             for instruction in self._machine.step():
                 self._execute(instruction)
             self._young_collector.count()
-            now_s = self._now_s()
+            now_s, is_in_cycle = self._now_s(), self._machine.is_in_cycle
         self._cycle_s += now_s - began_s
-        if not self._machine.is_in_cycle:
+        if not is_in_cycle:
             self._end_cycle(self._cycle_s, now_s)
 
     def _end_cycle(self, used_s: float, now_s: float) -> None:
