@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from typing import Final
 
 import numpy as np
@@ -45,13 +46,13 @@ def _by_status(codes: Codes, rows: Mask, statuses: Sequence[Status]) -> Iterator
 
 
 def _group(inspection: Inspection, plugin: str, status: Status, where: str, rows: Rows) -> NodeGroup:
-    names = sorted(inspection.context.view.nodes.name_of(row) for row in rows.tolist())
+    name_of = inspection.context.view.nodes.name_of
     return NodeGroup(
         plugin=plugin,
         reason=status.message,
         where=where,
         n_nodes=len(rows),
-        examples=tuple(names[:_EXAMPLES]),
+        examples=tuple(nsmallest(_EXAMPLES, map(name_of, rows.tolist()))),
         removable=status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     )
 
