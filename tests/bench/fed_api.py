@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from scheduler.errors import Gone
 from scheduler.framework.kinds import WatchedKind
@@ -142,7 +143,9 @@ class FedApi:
     def _listed(self, kind: str) -> Iterator[bytes]:
         if kind != "Pod":
             return iter([self._served.object(document) for document in self._objects[kind].values()])
-        return (self._line(pod, "ADDED") for pod in list(self.pods.values()))
+        # Not a list: the collector would visit every pod while the scheduler decodes.
+        stored = np.fromiter(self.pods.values(), dtype=object, count=len(self.pods))
+        return (self._line(pod, "ADDED") for pod in stored)
 
     async def _page(self, kind: str, query: dict[str, str]) -> bytes:
         """Return a page of pods as they are; of another kind nothing, whose objects have no lasting version."""
