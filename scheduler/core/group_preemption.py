@@ -281,7 +281,8 @@ def _by_domain(order: Rows, key: str, view: ClusterView) -> Iterator[Rows]:
         yield order
         return
     ids = view.column(key).ids[order]
-    for number in np.unique(ids).tolist():
+    # Not np.unique, whose first call imports numpy.ma: 15 ms.
+    for number in np.flatnonzero(np.bincount(ids)).tolist():
         yield order[ids == number]
 
 

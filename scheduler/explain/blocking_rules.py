@@ -61,8 +61,8 @@ def _declaring(rule: BlockingRule, name_of: Callable[[int], str]) -> Pods | None
         return _first_pods(rule, rule.declaring_per_row, name_of)
     if rule.find_declaring_pods is None:
         return None
-    found = list(rule.find_declaring_pods())
-    return _first_of(rule, found, len(found), name_of)
+    declaring = list(rule.find_declaring_pods())
+    return _first_of(rule, declaring, len(declaring), name_of)
 
 
 def _first_pods(rule: BlockingRule, per_row: PodsPerRow, name_of: Callable[[int], str]) -> Pods:

@@ -16,7 +16,8 @@ from typing import Final
 from scheduler.errors import SettingsError
 from tests.bench import ratios, report, results
 from tests.bench.attacks import ATTACK_BY_NAME, Attack
-from tests.bench.holds import MOST_MS, SITUATION_BY_NAME, Situation, too_long
+from tests.bench.hold_situations import SITUATION_BY_NAME, Situation
+from tests.bench.holds import MOST_MS, too_long
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
 from tests.bench.servers import beside_servers

@@ -15,7 +15,8 @@ from tests.bench.bytes_level import measure_bytes
 from tests.bench.capacity import CapacityResult, measure_capacity
 from tests.bench.core_level import measure_core
 from tests.bench.hold_clusters import HoldSize
-from tests.bench.holds import SITUATIONS, HoldResult, Situation, measure_holds, too_long
+from tests.bench.hold_situations import SITUATIONS, Situation
+from tests.bench.holds import HoldResult, measure_holds, too_long
 from tests.bench.hostile_level import measure_hostile
 from tests.bench.http_level import HttpResult, measure_http, median_run
 from tests.bench.results import Results, this_machine

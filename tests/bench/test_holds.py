@@ -4,7 +4,8 @@ import pytest
 
 from tests.bench.__main__ import main
 from tests.bench.hold_clusters import HoldSize
-from tests.bench.holds import SITUATIONS, HoldResult, measure_holds, too_long
+from tests.bench.hold_situations import SITUATIONS
+from tests.bench.holds import HoldResult, measure_holds, too_long
 
 
 def test_every_situation_comes_about_and_is_measured():

@@ -289,7 +289,7 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
-    """The victims, how much harm that is, and the reasons of the other nodes."""
+    """The victims, how much harm that is, and the reasons of the other nodes, in pieces of any size."""
     random = Random(seed)
     product = ProductSubject(None)
     for one in _crowded(random):
@@ -306,7 +306,11 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     unfit, view = _unfit(pod, product), product.cluster.view()
     if unfit is None:
         return
-    found = finished(find_candidates(unfit, view, DefaultPreemptionArgs(100, 1), Random(1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "scheduler.plugins.default_preemption.search._PODS_AT_ONCE", random.choice((1, 8, 6000))
+        )
+        found = finished(find_candidates(unfit, view, DefaultPreemptionArgs(100, 1), Random(1)))
     rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive)).tolist()
     answers = [candidate_at(row, unfit, view) for row in rows]
     victims = [one for one in answers if isinstance(one, Sacrifice)]
@@ -326,13 +330,13 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
 def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):
     """As a set: the order of a pod's budgets does not matter."""
     product = ProductSubject(None)
-    for one in objects:
-        product.apply(one.object)
+    for applied in objects:
+        product.apply(applied.object)
     view = product.cluster.view()
     names = ["", *(budget.key for budget in view.budgets)]
-    found = finished(protections(view))
+    known = finished(protections(view))
     for placed in product.cluster.state.placed.values():
-        numbers = found.budgets[found.by_label_set[placed.label_set.number]].tolist()
+        numbers = known.budgets[known.by_label_set[placed.label_set.number]].tolist()
         expected = view.budgets_of(placed.label_set)
         assert {names[number] for number in numbers} - {""} == {budget.key for budget in expected}
 
