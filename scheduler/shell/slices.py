@@ -21,7 +21,7 @@ _MAX_PAUSE_S: Final = 0.5
 
 
 async def off_trial(state: ClusterState) -> None:
-    """Return as soon as no group is on trial in the state: within 0.3 s for one of 1,000 members."""
+    """Return between two cycles: within 0.3 s, which a group of 1,000 members takes, mostly at once."""
     while state.is_on_trial:  # noqa: ASYNC110 - the scheduling loop, which ends the trial, never waits meanwhile
         await asyncio.sleep(0)
 

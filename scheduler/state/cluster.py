@@ -124,7 +124,8 @@ class ClusterState:
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
-        #: Whether members of a group are on trial: what only the machine may read meanwhile was never so.
+        #: Whether a cycle is not over: members of a group may be on trial, which was never so, and the queue does not
+        #: hold the pods of the cycle. Only the machine may read the state meanwhile.
         self.is_on_trial = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
