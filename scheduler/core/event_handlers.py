@@ -93,8 +93,7 @@ class EventHandlers:
         self._groups.note(group.key, None, now_s)
         if old is not None and (old.min_count, old.topology_key) != (group.min_count, group.topology_key):
             # The new minimum or topology key may let members in that the old one refused.
-            for pod in list(groups.pending(group.key)):
-                self._queue.activate(pod.uid, now_s)
+            self._queue.activate_each((pod.uid for pod in groups.pending(group.key)), now_s)
 
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)

@@ -37,6 +37,7 @@ from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.shell.slices import off_trial
 from scheduler.shell.writers import Writers
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -179,11 +180,15 @@ class Scheduler(daemon.Daemon):
                 "caches-fresh": self._caches.is_fresh,
                 "shutdown": self._is_running,
             },
-            explain=self._explainer.answer,
+            explain=self._explain,
             is_synced=self._caches.is_synced,
             page=self._page,
             zpages=ZPages(self._options.flags, product_version()),
         )
+
+    async def _explain(self, namespace: str, name: str) -> bytes | None:
+        await off_trial(self._state)
+        return self._explainer.answer(namespace, name)
 
     async def _begin(self) -> None:
         self._log.info(0, "Starting affinity-scheduler", version=product_version())

@@ -8,8 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted
+from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionDue
 from scheduler.observe.metrics import Metrics
 from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
@@ -21,6 +22,7 @@ from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.reservation_writer import ReservationWriter
+from scheduler.shell.slices import off_trial
 from scheduler.shell.victims import VictimEvictor
 
 
@@ -60,11 +62,16 @@ class Writers:
             now_s=now_s,
         )
         self._reservations = ReservationWriter(client, pause=self._binder.pause, may_write=leads)
+
+        async def put(due: EvictionDue) -> list[Instruction]:
+            await off_trial(machine.state)
+            return machine.handle(due, now_s())
+
         self._victims = VictimEvictor(
             client,
             clock_s=clock_s,
             pause=self._binder.pause,
-            put=lambda due: machine.handle(due, now_s()),
+            put=put,
             may_write=leads,
             on_failed=self._on_eviction_failed,
             on_deleted=self._on_evicted,

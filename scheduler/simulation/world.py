@@ -165,7 +165,10 @@ class World:
                 self.unbound.pop(pod.uid, None)
             case PodGone(uid):
                 self.unbound.pop(uid, None)
-        return self.machine.handle(stimulus, self.now_s)
+        instructions = self.machine.handle(stimulus, self.now_s)
+        while self.machine.is_in_cycle:
+            instructions += self.machine.step()
+        return instructions
 
     def run(self, limit_s: float = 0.0) -> None:
         """

@@ -76,7 +76,7 @@ _COUNTED: Final = frozenset(
     }
 )
 #: Attributes that a copy computes when they are needed, and its configuration.
-_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_on_trial"})
 
 
 class ClusterState:
@@ -124,6 +124,9 @@ class ClusterState:
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
+        #: Whether a cycle is not over: members of a group may be on trial, which was never so, and the queue does not
+        #: hold the pods of the cycle. Only the machine may read the state meanwhile.
+        self.is_on_trial = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
     def copy(self) -> ClusterState:

@@ -26,13 +26,13 @@ from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
-from scheduler.state.matching import PodMatcher
+from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.pod_columns import PodsByRow
 from scheduler.state.topology_rows import TopologyRows
 from scheduler.state.volumes import Volumes
-from scheduler.syntax.selectors import Selector
+from scheduler.syntax.selectors import NOTHING, Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -184,6 +184,10 @@ class ClusterView(NodeMasks):
         """Return the pods of a lower priority on the wanted rows. O(pods)."""
         return self._state.pods.below(priority, wanted)
 
+    def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
+        """Yield these pods, some thousands at a time and in any order."""
+        return self._state.pods.below_in_pieces(priority, wanted)
+
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from a node."""
         return self._state.usage_of(pod)
@@ -239,15 +243,25 @@ class ClusterView(NodeMasks):
             if not budget.selector.is_empty and budget.selector.matches(label_set.labels)
         ]
 
-    def budgets_of_each(self, numbers: Rows) -> Iterator[Sequence[DisruptionBudget]]:
-        """Yield the budgets that select each of the label sets, given by number. 1 µs each."""
-        by_number = self._state.label_sets.by_number
-        return (self.budgets_of(by_number[number]) for number in numbers.tolist())
+    @property
+    def n_label_sets(self) -> int:
+        """Length of arrays by the number of a label set."""
+        return self._state.label_sets.n_numbers
 
     @property
-    def has_budgets(self) -> bool:
-        """Whether there is a PodDisruptionBudget."""
-        return bool(self._state.budgets)
+    def budgets(self) -> Iterator[DisruptionBudget]:
+        """Every PodDisruptionBudget."""
+        return iter(self._state.budgets)
+
+    def label_sets_of(self, budget: DisruptionBudget) -> Rows:
+        """Return the numbers of the label sets that the budget selects, as `budgets_of`. See `LabelSets.selected`."""
+        label_sets, rule = self._state.label_sets, NamespaceRule(frozenset({budget.namespace}), NOTHING)
+        if budget.selector.is_empty:
+            return np.zeros(0, dtype=np.intp)
+        is_selected = label_sets.selected(PodMatcher(((rule, budget.selector),)))
+        if (without_labels := label_sets.get(budget.namespace, {})) is not None:
+            is_selected[without_labels.number] = False
+        return is_selected.nonzero()[0]
 
     def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
         """Return the rows with a pod that uses one of the disks and may not share it."""

@@ -74,6 +74,10 @@ class LabelSets:
         known.used_at = self._sweep
         return known
 
+    def get(self, namespace: str, labels: Mapping[str, str]) -> LabelSet | None:
+        """Return the label set if it is known. O(labels)."""
+        return self._by_labels.get(_key(namespace, labels))
+
     def matches(self, matcher: PodMatcher, label_set: LabelSet) -> bool:
         """Return whether the matcher selects pods of the label set."""
         namespace = label_set.namespace
@@ -147,6 +151,8 @@ class LabelSets:
     def _covered(self, label_sets: set[LabelSet], rule: NamespaceRule) -> set[LabelSet]:
         if rule.selector.is_empty:
             return label_sets
+        if rule.selector.is_nothing and len(rule.names) == 1:
+            return label_sets.intersection(*(self._by_namespace.get(name, ()) for name in rule.names))
         labels = self.namespace_labels
         covered = {
             name: rule.covers(name, labels.get(name))
