@@ -44,7 +44,7 @@ from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
-from scheduler.state.batches import Pieces, finished
+from scheduler.state.batches import Pieces, batches, finished
 from scheduler.state.cluster import ClusterState
 
 #: Most members of one cycle, if the group does not need more at once: 0.2 ms each. The others come in later cycles.
@@ -103,15 +103,16 @@ class GroupCycles:
     # The cycle.
 
     def run(self, popped: QueuedPod, key: GroupKey, profile: Profile, now_s: float) -> Pieces[GroupResult]:
-        """Return what becomes of the group of a member that was popped; yield after each decision or member."""
+        """Return what becomes of the group of a member that was popped; yield after each decision, or some members."""
         entries = {popped.uid: popped}
         n_most = max(MOST_AT_ONCE, min(LIMIT_MEMBERS, n_needed(self._groups, key)))
-        for pod in self._siblings(key):
-            if len(entries) >= n_most:
-                break
-            if pod.uid != popped.uid and (queued := self._queue.take(pod.uid)) is not None:
-                entries[pod.uid] = queued
-                yield
+        for siblings in batches(self._siblings(key)):
+            for pod in siblings:
+                if len(entries) >= n_most:
+                    break
+                if pod.uid != popped.uid and (queued := self._queue.take(pod.uid)) is not None:
+                    entries[pod.uid] = queued
+            yield
         others = sorted({queued.profile for queued in entries.values()} - {popped.profile})
         if others:
             text = (
@@ -157,8 +158,9 @@ class GroupCycles:
         self._nominations.forget(key)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
-        for _, place in placed:
-            self._nominator.take_node(place.pod, place.node_name, now_s)
+        for few in batches(placed):
+            for _, place in few:
+                self._nominator.take_node(place.pod, place.node_name, now_s)
             yield
         yield from self._give_back(entries, now_s)
         return GroupResult([attempt], placed)

@@ -66,7 +66,7 @@ from scheduler.queueing.incremental_work import IncrementalWork
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.queueing.rule_clocks import RuleClocks
-from scheduler.state.batches import Pieces
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -341,11 +341,12 @@ class Machine:
         """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
         self.state.is_on_trial = True
         result = yield from self._groups.run(queued, key, profile, now_s)
-        for member, place in result.placed:
-            binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
-            is_reserved = place.instruction is not place.bind
-            self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
-            self._ordered.append(place.instruction)
+        for few in batches(result.placed):
+            for member, place in few:
+                binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
+                is_reserved = place.instruction is not place.bind
+                self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
+                self._ordered.append(place.instruction)
             yield
         self._ordered += result.reports
         if result.preemptor is not None:
