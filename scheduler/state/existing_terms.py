@@ -58,6 +58,7 @@ class TermKey(NamedTuple):
 MAX_ANCHORS = 1024
 #: How many terms `keeps_apart` looks at, so that one tenant's terms do not slow down every change of a node.
 MAX_ASKED = 1024
+_NOWHERE: Final[dict[int, int]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +68,8 @@ class ExistingPodTerm:
     key: TermKey
     #: Its id in the `TermTable`, which limiting terms are not in.
     number: int = -1
-    pods_by_row: dict[int, int] = field(default_factory=dict)
+    #: Not to be written to, since terms share it: most are declared by a single pod.
+    pods_by_row: dict[int, int] = field(default_factory=lambda: _NOWHERE)
 
     @property
     def is_forbidding(self) -> bool:
@@ -101,6 +103,8 @@ class ExistingTerms:
         self._annotating = annotating
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, ExistingPodTerm] = {}
+        #: By row: one pod there and none elsewhere.
+        self._alone_on: dict[int, dict[int, int]] = {}
         #: Terms by anchor, which a label set must have to be selected: a (key, value) label, else a namespace, else
         #: None for terms that require neither. Those with maxPodsPerDomain above 1 are kept apart.
         self._by_anchor: _ByAnchor = {}
@@ -142,7 +146,7 @@ class ExistingTerms:
             if not has_limits(spec):
                 self._by_spec[spec] = declared
         for term in declared:
-            add_count(term.pods_by_row, row, 1)
+            term.pods_by_row = self._counted(term.pods_by_row, row, 1)
         self._declare(declared, row, 1)
         return declared
 
@@ -154,7 +158,7 @@ class ExistingTerms:
         """Subtract a pod that declared these terms and left the row."""
         self._declare(declared, row, -1)
         for term in declared:
-            add_count(term.pods_by_row, row, -1)
+            term.pods_by_row = self._counted(term.pods_by_row, row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
                 self._drop(term)
 
@@ -255,6 +259,14 @@ class ExistingTerms:
             for known_key in (key, key._replace(selects_itself=True))[: 1 + (term.max_pods > 1)]:
                 if (existing := self._terms.get(known_key)) is not None:
                     yield existing
+
+    def _counted(self, pods_by_row: dict[int, int], row: int, delta: int) -> dict[int, int]:
+        """Return the counts with `delta` more at the row: changed in place if they are of several rows, else a copy."""
+        counts = pods_by_row if len(pods_by_row) > 1 else {**pods_by_row}
+        if not add_count(counts, row, delta) and not counts:
+            return _NOWHERE
+        is_alone = len(counts) == 1 and 1 in counts.values()
+        return self._alone_on.setdefault(next(iter(counts)), counts) if is_alone else counts
 
     def _anti_key(self, term: AffinityTerm) -> TermKey:
         return TermKey(
