@@ -58,6 +58,9 @@ class TermKey(NamedTuple):
 MAX_ANCHORS = 1024
 #: How many terms `keeps_apart` looks at, so that one tenant's terms do not slow down every change of a node.
 MAX_ASKED = 1024
+#: The index is made anew, which takes 10 µs for each term, if so few are left of so many times as many.
+_FEW_LEFT: Final = 500
+_SHRINKS_AT: Final = 8
 _NOWHERE: Final[dict[int, int]] = {}
 
 
@@ -161,6 +164,19 @@ class ExistingTerms:
             term.pods_by_row = self._counted(term.pods_by_row, row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
                 self._drop(term)
+
+    def sweep(self) -> None:
+        """Make the index anew if few terms are left of many, which gives their memory back. At most 5 ms."""
+        n_terms = len(self._terms)
+        if n_terms > _FEW_LEFT or self._table.n_ids <= _SHRINKS_AT * _FEW_LEFT:
+            return
+        self._table, terms = TermTable(), self._terms
+        self._terms, self._by_anchor, self._limiting_by_anchor = {}, {}, {}
+        for key, term in terms.items():
+            self._terms[key] = term
+            self._enter(term)
+            for row, n_pods in term.pods_by_row.items():
+                self._declare((term,), row, n_pods)
 
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
@@ -284,13 +300,18 @@ class ExistingTerms:
             term = self._terms[key] = ExistingPodTerm(key)
             self.n_limiting += term.is_limiting
             self.n_by_annotation += key.by_annotation
-            if not term.is_limiting:
-                ((rule, selector),) = key.matcher.parts
-                term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
-            by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
-            for anchor in _anchors(key.matcher):
-                by_anchor.setdefault(anchor, {})[term] = None
+            self._enter(term)
         return term
+
+    def _enter(self, term: ExistingPodTerm) -> None:
+        """Enter the term into the table and under its anchors."""
+        key = term.key
+        if not term.is_limiting:
+            ((rule, selector),) = key.matcher.parts
+            term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
+        by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
+        for anchor in _anchors(key.matcher):
+            by_anchor.setdefault(anchor, {})[term] = None
 
     def _drop(self, term: ExistingPodTerm) -> None:
         self.n_limiting -= term.is_limiting

@@ -190,6 +190,11 @@ class TermTable:
         self._entries = np.zeros((3, 0), dtype=np.int32)
         self._n_entries = self._n_declared = 0
 
+    @property
+    def n_ids(self) -> int:
+        """One more than the highest id that was ever given."""
+        return self._n_terms
+
     def add(self, rule: NamespaceRule, selector: Selector, topology_key: str, effect: int) -> int:
         """Return the id of a new term. O(values + names), 10 µs for a small one."""
         if self._free:
