@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -70,6 +71,8 @@ from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 
 _NO_REQUESTS: Final[Requests] = FrozenDict()
 _NO_TEXTS: Final[Mapping[str, str]] = {}
+#: Longer parts of a spec's key are replaced by a digest: 128 affinity terms take 22 KB.
+_PLAIN_BYTES: Final = 256
 
 
 class PodDecoder:
@@ -190,10 +193,10 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
     """Return the key that equal specs share; volumes that no plugin reads are left out, as their names are random."""
     return (
         namespace,
-        bytes(raw.node_selector),
-        bytes(raw.affinity),
-        bytes(raw.topology_spread_constraints),
-        bytes(raw.tolerations),
+        _part(raw.node_selector),
+        _part(raw.affinity),
+        _part(raw.topology_spread_constraints),
+        _part(raw.tolerations),
         tuple(_container_key(c) for c in raw.containers or ()),
         tuple(_container_key(c) for c in raw.init_containers or ()),
         bytes(raw.overhead),
@@ -207,6 +210,11 @@ def _spec_key(namespace: str, raw: pod_wire.PodSpec) -> tuple[object, ...]:
         raw.host_network,
         raw.host_users,
     )
+
+
+def _part(raw: msgspec.Raw) -> bytes:
+    """Return bytes that are equal for equal parts alone. O(bytes), 1 µs per KB."""
+    return bytes(raw) if len(raw) <= _PLAIN_BYTES else blake2b(raw).digest()
 
 
 def _container_key(raw: pod_wire.Container) -> tuple[object, ...]:

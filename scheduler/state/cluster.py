@@ -366,6 +366,7 @@ class ClusterState:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.nodes.sweep()
         self.log.sweep()
+        self.terms.sweep()
         yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 
