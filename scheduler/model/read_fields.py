@@ -113,7 +113,7 @@ POD: Final[FieldTree] = {
         "initContainers": _CONTAINER,
         "overhead": True,
         "resources": _RESOURCES,
-        "resourceClaims": {"name": True},
+        "resourceClaims": {"name": True, "resourceClaimName": True, "resourceClaimTemplateName": True},
         "volumes": {"name": True, **VOLUME_SOURCES},
         "schedulingGates": {"name": True},
         "hostNetwork": True,
@@ -129,6 +129,7 @@ POD: Final[FieldTree] = {
         "initContainerStatuses": _CONTAINER_STATUS,
         "resources": _RESOURCES,
         "allocatedResources": True,
+        "resourceClaimStatuses": {"name": True, "resourceClaimName": True},
     },
 }
 _CLAIM_META: Final[FieldTree] = {
