@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from scheduler.model import allocations, device_wire, wire
-from scheduler.model.allocations import Allocation, ClaimConfiguration, DeviceConfiguration
+from scheduler.model.allocations import Allocation, DeviceConfiguration
 from scheduler.model.device_requests import DeviceConstraint, DeviceQuery, DeviceRequest, ResourceClaim
 from scheduler.model.devices import (
     AttributeType,
@@ -147,7 +147,7 @@ def _claim_of(raw: device_wire.Claim) -> ResourceClaim:
             DeviceConstraint(frozenset(each.requests or ()), each.match_attribute, each.distinct_attribute)
             for each in devices.constraints or ()
         ),
-        config=tuple(_own(cast("ClaimConfiguration", each)) for each in devices.config or ()),
+        config=tuple(_own(each) for each in devices.config or ()),
         allocation=_allocation(status.allocation),
         reserved_for=status.reserved_for or (),
         devices=status.devices or (),

@@ -1,0 +1,82 @@
+"""
+The allocator: which devices the claims of a pod would get on a node.
+
+Source: structured/internal/incubating/allocator_incubating.go (kubernetes 1.36), the allocator of the default gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from scheduler.model.allocations import Allocation
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks
+from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.plugins.dynamic_resources.pools import gather_pools
+from scheduler.plugins.dynamic_resources.results import allocation_of
+from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search
+from scheduler.plugins.dynamic_resources.selection import SelectorResults
+
+#: Devices that a pod's search looks at once more, over all nodes: 100 ms at 1 µs each.
+DEFAULT_STEPS: Final = 100_000
+
+CANNOT_ALLOCATE: Final = "cannot allocate all claims"
+INVALID_POOLS: Final = "invalid resource pools were encountered"
+
+
+class Allocator:
+    """Allocates devices in one cycle, for claims that are not allocated; changes nothing but its budget."""
+
+    def __init__(
+        self, inputs: Inputs, results: SelectorResults, *, seed: str, n_steps: int = DEFAULT_STEPS
+    ) -> None:
+        self._inputs = inputs
+        self._results = results
+        self._seed = seed
+        self._n_steps = n_steps
+        self._budget = Budget(n_steps)
+
+    def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
+        """Return the allocation of each claim on the node, or why there is none."""
+        pools = gather_pools(self._inputs.slices, node)
+        if isinstance(pools, SearchError):
+            return _error(pools)
+        checks = Checks(node, pools, self._inputs, self._results)
+        checked: list[CheckedClaim] = []
+        for claim in claims:
+            each = checks.claim(claim)
+            if isinstance(each, SearchError):
+                return _error(each)
+            checked.append(each)
+        search = Search(checked, pools, checks, self._inputs.allocated, self._budget)
+        outcome = search.run()
+        if isinstance(outcome, SearchError):
+            return _error(outcome)
+        if outcome is Outcome.OPEN:
+            return Refusal(RefusalKind.LIMIT, f"search for devices ended after {self._n_steps} steps")
+        if outcome is not Outcome.FOUND:
+            if pools.has_invalid:
+                return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
+            return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
+        return self._allocations(node, checked, search)
+
+    def _allocations(
+        self, node: TargetNode, checked: Sequence[CheckedClaim], search: Search
+    ) -> tuple[Allocation, ...] | Refusal:
+        alternatives = search.alternatives()
+        allocations: list[Allocation] = []
+        for index, each in enumerate(checked):
+            chosen = [
+                request.queries[alternatives.get((index, position), 0)]
+                for position, request in enumerate(each.requests)
+            ]
+            allocation = allocation_of(each, search.taken[index], chosen, node, self._seed)
+            if isinstance(allocation, SearchError):
+                return _error(allocation)
+            allocations.append(allocation)
+        return tuple(allocations)
+
+
+def _error(error: SearchError) -> Refusal:
+    return Refusal(RefusalKind.ERROR, error.text)

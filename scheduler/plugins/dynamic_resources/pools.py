@@ -1,0 +1,213 @@
+"""
+The pools of devices that a node reaches, in the order in which they are tried.
+
+Source: structured/internal/incubating/pools_incubating.go, GatherPools (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from scheduler.model.devices import Device, PoolId, ResourceSlice
+from scheduler.model.node_selection import NodeSelection, go_text
+from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError, SliceView, TargetNode
+
+
+class PoolState(Enum):
+    """Whether the devices of a pool can be allocated."""
+
+    USABLE = auto()
+    #: Its driver is replacing slices.
+    INCOMPLETE = auto()
+    #: Its slices contradict each other.
+    INVALID = auto()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """
+    A pool as a node sees it. Without devices unless it is usable.
+
+    Attributes:
+        slices: those with devices that the node may reach, by name.
+        slices_elsewhere: the others of the generation; their devices consume counters.
+        counters: declared amounts in billionths, by set and counter.
+        problem: why it is invalid; empty if it is not.
+    """
+
+    id: PoolId
+    state: PoolState
+    slices: tuple[ResourceSlice, ...] = ()
+    slices_elsewhere: tuple[ResourceSlice, ...] = ()
+    counters: Mapping[tuple[str, str], int] | None = None
+    problem: str = ""
+
+    @property
+    def has_binding_conditions(self) -> bool:
+        """Whether a device has binding conditions: such pools are tried last."""
+        return any(
+            device.binding_conditions is not None for each in self.slices for device in each.devices
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePools:
+    """
+    The pools of a node, and their devices, in the order in which they are tried.
+
+    Attributes:
+        candidates: the devices of the usable pools.
+        pool_of: the pool of each candidate.
+    """
+
+    pools: tuple[Pool, ...]
+    candidates: tuple[Candidate, ...]
+    pool_of: tuple[Pool, ...]
+
+    @property
+    def has_invalid(self) -> bool:
+        """Whether a pool is invalid."""
+        return any(pool.state is PoolState.INVALID for pool in self.pools)
+
+
+def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError:
+    """Return the pools of a node. O(slices of the node, shared slices and slices of their pools)."""
+    by_pool: dict[PoolId, list[ResourceSlice]] = {}
+    for each in sorted([*slices.on_node(node.name), *slices.shared()], key=_name):
+        relevant = _is_relevant(each, node)
+        if isinstance(relevant, SearchError):
+            return relevant
+        if relevant:
+            _add(by_pool.setdefault(each.pool_id, []), each)
+    pools = [
+        pool
+        for pool_id, kept in by_pool.items()
+        if (pool := _pool_of(pool_id, kept, slices.of_pool(pool_id))) is not None
+    ]
+    pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
+    devices = [
+        (device, each, pool) for pool in pools for each in pool.slices for device in each.devices
+    ]
+    return NodePools(
+        tuple(pools),
+        tuple(
+            Candidate(index, device, each, each.device_id(device))
+            for index, (device, each, _) in enumerate(devices)
+        ),
+        tuple(pool for _, _, pool in devices),
+    )
+
+
+def reaches(
+    node: TargetNode, name: str | None, all_nodes: bool, selection: NodeSelection | None
+) -> bool | SearchError:
+    """Return whether the node is the one of a slice or device; the first field that is set decides."""
+    if name:
+        return node.name == name
+    if all_nodes:
+        return True
+    if selection is None:
+        return False
+    if selection.problem is not None:
+        return SearchError(f"failed to parse node selector {go_text(selection)}: {selection.problem}")
+    return selection.matches(node.name, node.labels)
+
+
+def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
+    """Return whether the node is the one of a device, in a slice that selects nodes per device."""
+    return reaches(node, device.node_name, device.all_nodes, device.node_selection)
+
+
+def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
+    if each.shared_counters:
+        return True
+    failure = "gather pool information: failed to perform node selection for"
+    if each.node_name or each.all_nodes or each.node_selection is not None:
+        match = reaches(node, each.node_name, each.all_nodes, each.node_selection)
+        return SearchError(f"{failure} slice {each.key}: {match.text}") if isinstance(match, SearchError) else match
+    if each.per_device_node_selection:
+        for device in each.devices:
+            match = device_reaches(node, device)
+            if isinstance(match, SearchError):
+                # Upstream prints the whole device.
+                return SearchError(f"{failure} device {device.name} in slice {each.key}: {match.text}")
+            if match:
+                return True
+    return False
+
+
+def _add(kept: list[ResourceSlice], each: ResourceSlice) -> None:
+    """Keep the slices of the highest generation."""
+    if kept and each.generation < kept[0].generation:
+        return
+    if kept and each.generation > kept[0].generation:
+        kept.clear()
+    kept.append(each)
+
+
+def _pool_of(
+    pool_id: PoolId, kept: list[ResourceSlice], all_slices: Collection[ResourceSlice]
+) -> Pool | None:
+    """Return the pool; None if it is being replaced by a generation of which the node sees nothing yet."""
+    # As upstream, a pool whose old slices are all relevant is complete even if a newer generation exists elsewhere.
+    elsewhere: list[ResourceSlice] = []
+    if len(kept) != kept[0].slice_count:
+        generation = kept[0].generation
+        if any(each.generation > generation for each in all_slices):
+            return None
+        current = sorted((each for each in all_slices if each.generation == generation), key=_name)
+        if len(current) != kept[0].slice_count:
+            return Pool(pool_id, PoolState.INCOMPLETE)
+        names = {each.key for each in kept}
+        elsewhere = [each for each in current if each.key not in names]
+    return _validated(pool_id, kept, elsewhere)
+
+
+def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[ResourceSlice]) -> Pool:
+    device_slices = tuple(each for each in kept if not each.shared_counters)
+    names: set[str] = set()
+    for device in _devices(device_slices):
+        if device.name in names:
+            return Pool(pool_id, PoolState.INVALID, problem=f"duplicate device name {device.name}")
+        names.add(device.name)
+    declared: dict[str, Mapping[str, int]] = {}
+    for each in kept:
+        for counters in each.shared_counters:
+            if counters.name in declared:
+                return Pool(pool_id, PoolState.INVALID, problem=f"duplicate counter set name {counters.name}")
+            declared[counters.name] = counters.counters
+    problem = _consumption_problem(declared, [*kept, *elsewhere])
+    if problem is not None:
+        return Pool(pool_id, PoolState.INVALID, problem=problem)
+    counters_by_name = {
+        (name, counter): amount for name, counters in declared.items() for counter, amount in counters.items()
+    }
+    return Pool(pool_id, PoolState.USABLE, device_slices, tuple(elsewhere), counters_by_name)
+
+
+def _consumption_problem(
+    declared: Mapping[str, Mapping[str, int]], slices: Iterable[ResourceSlice]
+) -> str | None:
+    for device in _devices(slices):
+        for consumed in device.consumes_counters:
+            counters = declared.get(consumed.name)
+            if counters is None:
+                return f"counter set {consumed.name} not found"
+            for counter in consumed.counters:
+                if counter not in counters:
+                    return f"counter {counter} not found in counter set {consumed.name}"
+    return None
+
+
+def _devices(slices: Iterable[ResourceSlice]) -> Iterable[Device]:
+    return (device for each in slices for device in each.devices)
+
+
+def _name(each: ResourceSlice) -> bytes:
+    return each.key.encode()
+
+
+def _byte_order(pool_id: PoolId) -> tuple[bytes, bytes]:
+    return pool_id.driver.encode(), pool_id.pool.encode()

@@ -1,0 +1,87 @@
+"""
+Which devices a request selects: the selectors of its class, then its own.
+
+Source: structured/internal/incubating/allocator_incubating.go, isSelectable and selectorsMatch (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from scheduler.cel import AttributeValue, CompileError, DeviceFields, EvaluationError, Selector, Version, compile_selector
+from scheduler.model.devices import AttributeType, Device, DeviceAttribute
+from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
+from scheduler.syntax.quantity import Quantity
+
+#: The most expressions whose results are kept.
+_MAX_EXPRESSIONS: Final = 256
+#: The most results that are kept of one expression: 2,000 slices with the most devices.
+_MAX_RESULTS: Final = 262_144
+
+
+class SelectorResults:
+    """The results of CEL expressions by device, which are kept as long as there is room."""
+
+    def __init__(self) -> None:
+        self._selectors: dict[str, Selector | CompileError] = {}
+        self._results: dict[str, dict[Device, bool | EvaluationError]] = {}
+
+    def matches(self, expression: str, candidate: Candidate) -> bool | CompileError | EvaluationError:
+        """Return whether the expression is true for the device, or why it has no answer."""
+        results = self._results.get(expression)
+        if results is None:
+            results = self._opened(expression)
+        result = results.get(candidate.device)
+        if result is not None:
+            return result
+        selector = self._selectors[expression]
+        if isinstance(selector, CompileError):
+            return selector
+        if len(results) >= _MAX_RESULTS:
+            results.clear()
+        result = results[candidate.device] = selector.matches(fields_of(candidate.id.driver, candidate.device))
+        return result
+
+    def _opened(self, expression: str) -> dict[Device, bool | EvaluationError]:
+        if len(self._results) >= _MAX_EXPRESSIONS:
+            oldest = next(iter(self._results))
+            del self._results[oldest], self._selectors[oldest]
+        self._selectors[expression] = compile_selector(expression)
+        results = self._results[expression] = {}
+        return results
+
+
+def all_match(
+    selectors: tuple[str | None, ...], candidate: Candidate, results: SelectorResults, *, owner: str
+) -> bool | SearchError:
+    """Return whether all selectors are true for the device; the first that is false or fails decides."""
+    for index, expression in enumerate(selectors):
+        if expression is None:
+            return SearchError(f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)")
+        result = results.matches(expression, candidate)
+        if isinstance(result, CompileError):
+            return SearchError(f"{owner}: selector #{index}: CEL compile error: {result.text}")
+        if isinstance(result, EvaluationError):
+            return SearchError(f"{owner}: selector #{index}: CEL runtime error: {result.text}")
+        if not result:
+            return False
+    return True
+
+
+def fields_of(driver: str, device: Device) -> DeviceFields:
+    """Return a device as expressions see it."""
+    return DeviceFields(
+        driver=driver,
+        allow_multiple_allocations=device.allow_multiple_allocations,
+        attributes={name: _value(attribute) for name, attribute in device.attributes.items()},
+        capacity=_amounts(device),
+    )
+
+
+def _value(attribute: DeviceAttribute) -> AttributeValue:
+    return Version(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value
+
+
+def _amounts(device: Device) -> Mapping[str, Quantity]:
+    return {name: capacity.value.amount for name, capacity in device.capacity.items()}
