@@ -39,6 +39,7 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.is_group_complete,
         view.resource_claim,
         view.serves_claims,
+        view.is_provided_by_class,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

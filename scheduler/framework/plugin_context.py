@@ -35,6 +35,10 @@ def _serves_none() -> bool:
     return False
 
 
+def _provides_none(_resource: str) -> bool:
+    return False
+
+
 def _kept_apart_by_none(_pod: Pod, _keys: Collection[str]) -> bool:
     return False
 
@@ -51,6 +55,7 @@ class PluginContext:
     `is_group_complete`: returns whether as many members exist as a pod's group needs.
     `resource_claim`: returns the claim of `namespace/name`, None if it is not known.
     `serves_claims`: returns whether the API server has ResourceClaims, and all have been seen.
+    `is_provided_by_class`: returns whether a device class provides an extended resource.
     """
 
     semantics: Semantics = DEFAULT_SEMANTICS
@@ -61,3 +66,4 @@ class PluginContext:
     is_group_complete: Callable[[Pod], bool] = _always
     resource_claim: Callable[[str], ResourceClaim | None] = _no_claim
     serves_claims: Callable[[], bool] = _serves_none
+    is_provided_by_class: Callable[[str], bool] = _provides_none

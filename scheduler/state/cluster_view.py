@@ -275,6 +275,10 @@ class ClusterView(NodeMasks):
         """Return whether the API server has ResourceClaims, and all have been seen."""
         return self._state.devices.is_served
 
+    def is_provided_by_class(self, resource: str) -> bool:
+        """Return whether a device class provides the extended resource."""
+        return self._state.devices.provides(resource)
+
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""
         return self._state.derived.get("topology rows", lambda: TopologyRows(self.nodes, self))

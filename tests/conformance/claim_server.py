@@ -111,10 +111,8 @@ def _merge(target: Json, patch: Json) -> None:
 
 def _tidy(claim: Json) -> None:
     """Drop empty fields, which the API server does not store."""
-    status = {name: value for name, value in claim.get("status", {}).items() if value}
-    claim.pop("status", None)
-    if status:
-        claim["status"] = status
+    if "status" in claim:
+        claim["status"] = {name: value for name, value in claim["status"].items() if value}
     if not claim["metadata"].get("finalizers"):
         claim["metadata"].pop("finalizers", None)
 

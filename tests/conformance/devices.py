@@ -8,6 +8,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decide import CycleError, decide
+from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
@@ -149,11 +151,16 @@ class DeviceCluster:
             if status["code"] == Code.ERROR.value
         ]
         if rejected:
-            entry |= {"error": failed} if failed else {}
+            if failed:
+                return {**entry, "error": failed, "feasible": []}
             return {**entry, "prefilter": rejected, "feasible": []}
         left, errors = view.alive.copy(), set()
         for name, node_filter in filters.items():
             statuses = node_filter.statuses()
+            if isinstance(node_filter, DeviceFilter):
+                # As the cycle asks it: PostFilter knows of these nodes alone.
+                with suppress(PluginFailed):
+                    node_filter.mask_within(left)
             for row in np.flatnonzero(left).tolist():
                 status = statuses.at(row)
                 if status is not None and status.code is Code.ERROR:
@@ -304,8 +311,8 @@ class DeviceCluster:
         recorded: Json = {"requests": claim["spec"]["devices"]["requests"]} if is_new else {}
         if finalizers := claim["metadata"].get("finalizers"):
             recorded["finalizers"] = finalizers
-        if status := claim.get("status"):
-            recorded["status"] = status
+        if "status" in claim:
+            status = recorded["status"] = claim["status"]
             allocation = status.get("allocation", {})
             if allocation.get("allocationTimestamp") == _NOW:
                 allocation["allocationTimestamp"] = "<now>"
