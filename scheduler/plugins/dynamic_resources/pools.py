@@ -47,9 +47,7 @@ class Pool:
     @property
     def has_binding_conditions(self) -> bool:
         """Whether a device has binding conditions: such pools are tried last."""
-        return any(
-            device.binding_conditions is not None for each in self.slices for device in each.devices
-        )
+        return any(device.binding_conditions is not None for each in self.slices for device in each.devices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +85,7 @@ def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError
         if (pool := _pool_of(pool_id, kept, slices.of_pool(pool_id))) is not None
     ]
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
-    devices = [
-        (device, each, pool) for pool in pools for each in pool.slices for device in each.devices
-    ]
+    devices = [(device, each, pool) for pool in pools for each in pool.slices for device in each.devices]
     return NodePools(
         tuple(pools),
         tuple(
@@ -126,7 +122,11 @@ def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
     failure = "gather pool information: failed to perform node selection for"
     if each.node_name or each.all_nodes or each.node_selection is not None:
         match = reaches(node, each.node_name, each.all_nodes, each.node_selection)
-        return SearchError(f"{failure} slice {each.key}: {match.text}") if isinstance(match, SearchError) else match
+        return (
+            SearchError(f"{failure} slice {each.key}: {match.text}")
+            if isinstance(match, SearchError)
+            else match
+        )
     if each.per_device_node_selection:
         for device in each.devices:
             match = device_reaches(node, device)
