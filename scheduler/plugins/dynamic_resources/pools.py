@@ -97,7 +97,7 @@ def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError
 
 
 def reaches(
-    node: TargetNode, name: str | None, all_nodes: bool, selection: NodeSelection | None
+    node: TargetNode, name: str | None, selection: NodeSelection | None, *, all_nodes: bool
 ) -> bool | SearchError:
     """Return whether the node is the one of a slice or device; the first field that is set decides."""
     if name:
@@ -113,7 +113,7 @@ def reaches(
 
 def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
     """Return whether the node is the one of a device, in a slice that selects nodes per device."""
-    return reaches(node, device.node_name, device.all_nodes, device.node_selection)
+    return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
 
 
 def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
@@ -121,7 +121,7 @@ def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
         return True
     failure = "gather pool information: failed to perform node selection for"
     if each.node_name or each.all_nodes or each.node_selection is not None:
-        match = reaches(node, each.node_name, each.all_nodes, each.node_selection)
+        match = reaches(node, each.node_name, each.node_selection, all_nodes=each.all_nodes)
         return (
             SearchError(f"{failure} slice {each.key}: {match.text}")
             if isinstance(match, SearchError)

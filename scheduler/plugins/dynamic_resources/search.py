@@ -128,21 +128,22 @@ class Search:
 
     def run(self) -> Outcome | SearchError:
         """Return FOUND, and then `taken` holds the devices; or FAILED, or OPEN if the budget is spent."""
-        outcome: Outcome | SearchError = self._descend(0, 0)
+        outcome = self._descend(0, 0)
         while self._stack and outcome is not Outcome.FOUND:
             if self._has_backtracked and self._budget.is_spent:
                 return Outcome.OPEN
             choice = self._stack[-1]
             if isinstance(choice, _Devices):
-                outcome = self._next_device(choice, outcome)
+                next_outcome = self._next_device(choice, outcome)
+                if isinstance(next_outcome, SearchError):
+                    return next_outcome
+                outcome = next_outcome
             elif isinstance(choice, _Alternatives):
                 outcome = self._next_alternative(choice, outcome)
             else:
                 # The next claim has too many devices: other alternatives of the claims before may need fewer.
                 self._stack.pop()
                 outcome = Outcome.FAILED
-            if isinstance(outcome, SearchError):
-                return outcome
         return Outcome.FAILED if outcome is Outcome.TOO_MANY else outcome
 
     def alternatives(self) -> dict[tuple[int, int], int]:

@@ -17,12 +17,11 @@ import msgspec
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder
-from scheduler.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
-from scheduler.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind, ResourceSlice
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceClass, DeviceKind, ResourceSlice
 from scheduler.plugins.dynamic_resources.allocator import Allocator
-from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
+from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
-from scheduler.syntax.quantity import parse_quantity
 from tests.plugins.dynamic_resources.clusters import PlainAllocated, PlainSlices
 
 Json = dict[str, Any]
