@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.syntax.selectors import Selector
@@ -40,6 +41,7 @@ class PluginContext:
     `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
     `is_preempting`: returns whether pods are being evicted for a pod.
     `is_group_complete`: returns whether as many members exist as a pod's group needs.
+    `resource_claim`: returns the claim of `namespace/name`, None if it is not known; None in a cluster without claims.
     """
 
     semantics: Semantics = DEFAULT_SEMANTICS
@@ -48,3 +50,4 @@ class PluginContext:
     is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
     is_preempting: Callable[[Pod], bool] = _never
     is_group_complete: Callable[[Pod], bool] = _always
+    resource_claim: Callable[[str], ResourceClaim | None] | None = None

@@ -28,6 +28,8 @@ ALL: Final = "All"
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 #: On the claim that a scheduler creates for a pod's extended resources.
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+#: The name of that claim before it is created.
+SPECIAL_NAME: Final = "<extended-resources>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,16 @@ class ResourceClaim:
         return self.key.partition("/")[2]
 
     @property
+    def is_special(self) -> bool:
+        """Whether a scheduler created the claim for a pod's extended resources, or is about to create it."""
+        return self.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true"
+
+    @property
     def controller(self) -> OwnerReference | None:
         """The owner that controls the claim, if one does."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+
+def special_key(namespace: str, pod_uid: str) -> str:
+    """Return the key by which the claim for a pod's extended resources counts until it is created."""
+    return f"{namespace}/{SPECIAL_NAME} {pod_uid}"

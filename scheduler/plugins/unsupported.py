@@ -33,7 +33,7 @@ def rejection(spec: PodSpec) -> Status | None:
         return unresolvable(
             f"pod has {spec.exceeded_limits}, which is more than affinity-scheduler decides on"
         )
-    needs = [f'resourceClaim "{name}"' for name in spec.resource_claims]
+    needs = [f'resourceClaim "{claim.name}"' for claim in spec.resource_claims]
     if not needs:
         return None
     listed = " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))

@@ -24,6 +24,7 @@ from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
+from scheduler.state.devices import Devices
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
@@ -259,6 +260,11 @@ class ClusterView(NodeMasks):
     def volumes(self) -> Volumes:
         """The volumes, claims and classes; a plugin calls no method that changes them."""
         return self._state.volumes
+
+    @property
+    def devices(self) -> Devices:
+        """The claims, slices and classes of devices; a plugin calls no method that changes them."""
+        return self._state.devices
 
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""
