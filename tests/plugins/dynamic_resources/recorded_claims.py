@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from scheduler.framework.status import Status
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder
-from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.devices import DeviceClass, DeviceKind, ResourceSlice
+from scheduler.model.device_requests import SPECIAL_NAME, ResourceClaim
+from scheduler.model.devices import DeviceKind
+from scheduler.model.nodes import Node, decode_node
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.claims import resolved
+from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
-from tests.plugins.dynamic_resources.clusters import PlainAllocated, PlainSlices
+from scheduler.state.devices import Devices
+from tests.plugins.dynamic_resources.clusters import PlainAllocated
 
 Json = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "dra.jsonl.gz"
 
-_SPECIAL = "<extended-resources>"
 _UNAVAILABLE = "resourceclaim not available on the node"
-#: What the plugin says of a node before it asks the allocator.
-_BEFORE_ALLOCATOR = ("cannot fit resource", "cannot schedule extended resource claim")
 
 
 def lines() -> Iterator[Json]:
@@ -39,80 +43,82 @@ def lines() -> Iterator[Json]:
         yield from map(json.loads, file)
 
 
-@dataclass
 class RecordedCluster:
     """The cluster of one line as far as the allocator reads it."""
 
-    decoder: DeviceDecoder = field(default_factory=DeviceDecoder)
-    results: SelectorResults = field(default_factory=SelectorResults)
-    nodes: dict[str, Json] = field(default_factory=dict)
-    slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    classes: dict[str, DeviceClass] = field(default_factory=dict)
-    claims: dict[str, ResourceClaim] = field(default_factory=dict)
-    #: Allocations of pods that are held after Reserve, by pod and claim.
-    pending: dict[str, dict[str, Allocation]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.results = SelectorResults()
+        self.devices = Devices()
+        self.nodes: dict[str, Node] = {}
+        #: Allocations of pods that are held after Reserve, by pod.
+        self.pending: dict[str, tuple[Allocation, ...]] = {}
+        self._decoder = DeviceDecoder()
+        self._pods = PodDecoder()
 
     def apply(self, raw: Json) -> None:
         """Take over an object."""
-        kind, name = raw["kind"], raw["metadata"]["name"]
+        # Recorded objects have no version, which every object of an API server has.
+        kind, data = (
+            raw["kind"],
+            json.dumps({**raw, "metadata": {"resourceVersion": "1", **raw["metadata"]}}).encode(),
+        )
         if kind == "Node":
-            self.nodes[name] = raw
+            node = decode_node(data)
+            self.nodes[node.name] = node
         elif kind in set(DeviceKind):
-            made = self.decoder.decode(DeviceKind(kind), json.dumps(raw).encode())
-            self._by_kind(kind)[made.key] = made
+            self.devices.upsert(self._decoder.decode(DeviceKind(kind), data))
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
         """Remove an object."""
         if kind == "Node":
             del self.nodes[name]
         elif kind in set(DeviceKind):
-            del self._by_kind(kind)[f"{namespace}/{name}" if namespace else name]
+            self.devices.remove(kind, f"{namespace}/{name}" if namespace else name)
+
+    def pod(self, raw: Json) -> Pod:
+        """Return a pod parsed."""
+        return self._pods.decode(json.dumps(raw).encode())
 
     def inputs(self) -> Inputs:
         """Return what the allocator reads."""
-        stored = [claim.allocation for claim in self.claims.values() if claim.allocation is not None]
-        held = [each for by_claim in self.pending.values() for each in by_claim.values()]
-        return Inputs(PlainSlices(self.slices.values()), PlainAllocated([*stored, *held]), self.classes)
+        stored = [claim.allocation for claim in self.devices.claims() if claim.allocation is not None]
+        held = [each for allocations in self.pending.values() for each in allocations]
+        return Inputs(self.devices, PlainAllocated([*stored, *held]), self.devices.classes)
 
-    def follow(self, pod: Json, entry: Json) -> None:
+    def follow(self, entry: Json) -> None:
         """Take over what the recording says of the claims after a decision."""
-        namespace = pod["metadata"]["namespace"]
         for key, changed in entry.get("claims", {}).items():
             if changed is None:
-                self.claims.pop(key, None)
+                self.devices.remove(DeviceKind.CLAIM, key)
                 continue
-            claim = self.claims.get(key)
+            claim = self.devices.claim(key)
             if claim is None:
-                raw = {"metadata": {"name": key.partition("/")[2], "namespace": namespace, "uid": key}}
+                namespace, _, name = key.partition("/")
+                raw = {"metadata": {"name": name, "namespace": namespace, "uid": key}}
                 raw["spec"] = {"devices": {"requests": changed.get("requests", [])}}
-                made = self.decoder.decode(DeviceKind.CLAIM, json.dumps(raw).encode())
-                assert isinstance(made, ResourceClaim)
-                claim = made
+                claim = self._claim(raw)
             allocation = changed.get("status", {}).get("allocation")
-            self.claims[key] = replace(
-                claim,
-                allocation=None
-                if allocation is None
-                else msgspec.json.decode(json.dumps(allocation), type=Allocation),
+            self.devices.upsert(
+                replace(
+                    claim,
+                    allocation=None
+                    if allocation is None
+                    else msgspec.json.decode(json.dumps(allocation), type=Allocation),
+                )
             )
-        for key in entry.get("postfilter", {}).get("deleted", ()):
-            self.claims.pop(key, None)
+        if deleted := entry.get("postfilter", {}).get("deleted"):
+            self.devices.remove(DeviceKind.CLAIM, deleted)
 
-    def _by_kind(self, kind: str) -> dict[str, Any]:
-        match kind:
-            case DeviceKind.CLAIM:
-                return self.claims
-            case DeviceKind.CLASS:
-                return self.classes
-            case _:
-                return self.slices
+    def _claim(self, raw: Json) -> ResourceClaim:
+        claim = self._decoder.decode(DeviceKind.CLAIM, json.dumps(raw).encode())
+        assert isinstance(claim, ResourceClaim)
+        return claim
 
 
 def mismatches(line: Json) -> Iterator[str]:
     """Yield what the allocator decides otherwise than the recording."""
     cluster = RecordedCluster()
     expected = iter(line["expected"])
-    pods: dict[str, Json] = {}
     for op in line["ops"]:
         match op["op"]:
             case "apply":
@@ -120,56 +126,57 @@ def mismatches(line: Json) -> Iterator[str]:
             case "delete":
                 cluster.delete(op["kind"], op.get("namespace"), op["name"])
             case "schedule":
-                pod, entry = op["object"], next(expected)
-                key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-                pods[key] = pod
-                where = f"{line['name']} {key}"
-                yield from _decision(where, cluster, pod, entry)
-                cluster.follow(pod, entry)
+                pod, entry = cluster.pod(op["object"]), next(expected)
+                yield from _decision(f"{line['name']} {pod.key}", cluster, pod, entry)
+                cluster.follow(entry)
             case _:
-                entry = next(expected)
-                key = f"{op['namespace']}/{op['name']}"
-                cluster.pending.pop(key, None)
-                if key in pods:
-                    cluster.follow(pods[key], entry)
+                cluster.pending.pop(f"{op['namespace']}/{op['name']}", None)
+                cluster.follow(next(expected))
 
 
-def _decision(where: str, cluster: RecordedCluster, pod: Json, entry: Json) -> Iterator[str]:
+def _decision(where: str, cluster: RecordedCluster, pod: Pod, entry: Json) -> Iterator[str]:
     if "prefilter" in entry or entry.get("skipped") or _failed_before(entry):
         return
-    inputs = cluster.inputs()
-    allocator = Allocator(inputs, cluster.results, seed=where)
-    claims = [claim for claim in _claims(cluster, pod) if claim.allocation is None]
+    allocator = Allocator(cluster.inputs(), cluster.results, seed=where)
+    of_user = resolved(pod, cluster.devices.claim)
+    assert not isinstance(of_user, str)
+    claims = [claim for claim in of_user if claim.allocation is None]
+    request = extended_request(pod)
+    special = special_claim(pod, request, cluster.devices)
+    variants = None if special is None else Variants(pod, special, request, cluster.devices)
     refusals = entry.get("filter", {}).get("DynamicResources", {})
-    for name, raw in sorted(cluster.nodes.items()):
+    for name, node in sorted(cluster.nodes.items()):
         recorded = refusals.get(name, {}).get("reasons", [""])[0]
-        if recorded in _BEFORE_ALLOCATOR:
-            continue
-        variant = special_claim(cluster.classes, pod, raw)
-        wanted = claims if variant is None else [*claims, variant]
+        wanted = claims
+        if variants is not None:
+            variant = variants.at(node, is_only_claim=not of_user)
+            if isinstance(variant, Status):
+                # The plugin says this of a node before it asks the allocator.
+                if variant.message != recorded:
+                    yield f"{where} {name}: refused {variant.message!r}, recorded {recorded!r}"
+                continue
+            wanted = claims if variant is None else [*claims, variant.claim]
         if not wanted:
             continue
-        node = TargetNode(name, raw["metadata"].get("labels", {}))
-        answer = allocator.allocate(node, wanted)
+        answer = allocator.allocate(TargetNode(name, node.labels), wanted)
         if isinstance(answer, Refusal):
             if answer.text != recorded:
-                yield f"{where} {name}: refused {answer.text!r}, recorded {recorded!r} {entry.get('devices', {}).get(name)}"
+                yield f"{where} {name}: refused {answer.text!r}, recorded {recorded!r}"
             continue
-        if recorded and recorded != _UNAVAILABLE:
-            yield f"{where} {name}: allocated {_devices(wanted, answer)}, recorded {recorded!r}"
-        devices = entry.get("devices", {})
-        if name in devices and _devices(wanted, answer) != devices[name]:
-            yield f"{where} {name}: allocated {_devices(wanted, answer)}, recorded {devices[name]}"
+        devices = _devices(wanted, answer)
+        if recorded not in ("", _UNAVAILABLE):
+            yield f"{where} {name}: allocated {devices}, recorded {recorded!r}"
+        if name in entry.get("devices", {}) and devices != entry["devices"][name]:
+            yield f"{where} {name}: allocated {devices}, recorded {entry['devices'][name]}"
         if name == entry.get("chosen"):
             if entry.get("held"):
-                key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-                cluster.pending[key] = dict(zip((claim.key for claim in wanted), answer, strict=True))
+                cluster.pending[pod.key] = answer
             else:
                 yield from _written(where, wanted, answer, entry)
 
 
 def _written(
-    where: str, claims: list[ResourceClaim], answer: tuple[Allocation, ...], entry: Json
+    where: str, claims: Sequence[ResourceClaim], answer: tuple[Allocation, ...], entry: Json
 ) -> Iterator[str]:
     """Yield the differences from the allocations as they were written."""
     for claim, allocation in zip(claims, answer, strict=True):
@@ -193,21 +200,10 @@ def _failed_before(entry: Json) -> bool:
     return any(text.startswith("running PreFilter") for text in texts)
 
 
-def _claims(cluster: RecordedCluster, pod: Json) -> Iterator[ResourceClaim]:
-    generated = {
-        each["name"]: each.get("resourceClaimName")
-        for each in pod.get("status", {}).get("resourceClaimStatuses", ())
-    }
-    for each in pod["spec"].get("resourceClaims", ()):
-        name = each.get("resourceClaimName") or generated.get(each["name"])
-        if name:
-            yield cluster.claims[f"{pod['metadata']['namespace']}/{name}"]
-
-
-def _devices(claims: list[ResourceClaim], answer: tuple[Allocation, ...]) -> dict[str, list[str]]:
+def _devices(claims: Sequence[ResourceClaim], answer: tuple[Allocation, ...]) -> dict[str, list[str]]:
     """Return the devices by claim as the recording writes them."""
     return {
-        claim.key: [
+        _recorded_name(claim): [
             f"{each.request}={each.driver}/{each.pool}/{each.device}"
             + "".join(f" {name}:{amount}" for name, amount in sorted((each.consumed_capacity or {}).items()))
             for each in allocation.devices.results
@@ -216,6 +212,5 @@ def _devices(claims: list[ResourceClaim], answer: tuple[Allocation, ...]) -> dic
     }
 
 
-def special_claim(classes: Mapping[str, DeviceClass], pod: Json, node: Json) -> ResourceClaim | None:
-    """Return the claim for the extended resources that the node serves by devices; None without such resources."""
-    return None
+def _recorded_name(claim: ResourceClaim) -> str:
+    return f"{claim.namespace}/{SPECIAL_NAME}" if SPECIAL_NAME in claim.name else claim.key
