@@ -4,8 +4,8 @@ CEL, the language in which DRA selects devices, with Kubernetes' libraries and u
 The room is pure and imports `syntax` alone.
 """
 
-from scheduler.cel.device import AttributeValue, DeviceFields, Version
-from scheduler.cel.selector import CompileError, EvaluationError, Selector, compile_selector
+from scheduler.cel.device import AttributeValue, DeviceFields, EvaluationError, Version
+from scheduler.cel.selector import CompileError, Selector, compile_selector
 
 __all__ = [
     "AttributeValue",

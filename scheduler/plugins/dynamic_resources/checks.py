@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler.model.device_requests import ALL, EXACT_COUNT, DeviceQuery, DeviceRequest, ResourceClaim
-from scheduler.model.devices import MAX_RESULTS, Device, DeviceClass
+from scheduler.model.devices import MAX_RESULTS, NO_EXECUTE, NO_SCHEDULE, Device, DeviceClass
 from scheduler.model.terms import Taint
 from scheduler.plugins.dynamic_resources.capacity import Wanted, is_left, wanted_of
 from scheduler.plugins.dynamic_resources.constraints import ClaimConstraints, constraints_of
@@ -18,7 +19,8 @@ from scheduler.plugins.dynamic_resources.inputs import Candidate, Inputs, Search
 from scheduler.plugins.dynamic_resources.pools import NodePools, PoolState, device_reaches
 from scheduler.plugins.dynamic_resources.selection import SelectorResults, all_match
 
-_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_BLOCKING_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+_NO_USE: Final[Mapping[str, int]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +63,8 @@ class Query:
     def tolerates(self, taints: tuple[Taint, ...]) -> bool:
         """Return whether it tolerates all taints that keep requests off a device."""
         return all(
-            taint.effect not in _BLOCKING_EFFECTS or any(each.tolerates(taint) for each in self.query.tolerations)
+            taint.effect not in _BLOCKING_EFFECTS
+            or any(each.tolerates(taint) for each in self.query.tolerations)
             for taint in taints
         )
 
@@ -121,6 +124,13 @@ class Checks:
         if not isinstance(result, SearchError):
             query.selected[candidate.index] = result
         return result
+
+    def has_capacity(self, query: Query, candidate: Candidate) -> bool:
+        """Return whether the device has the capacities that a query takes, before anything is taken."""
+        wanted = query.wanted_of(candidate.device)
+        return wanted is not None and is_left(
+            wanted, candidate.device, self._inputs.allocated.consumed.get(candidate.id, _NO_USE)
+        )
 
     def _selects(self, claim: ResourceClaim, query: Query, candidate: Candidate) -> bool | SearchError:
         device_class = query.device_class
@@ -193,21 +203,14 @@ class Checks:
                     f"{where}: asks for all devices, but resource pool {pool.id} is currently being updated"
                 )
             if pool.state is PoolState.INVALID:
-                return SearchError(f"{where}: asks for all devices, but resource pool {pool.id} is currently invalid")
+                return SearchError(
+                    f"{where}: asks for all devices, but resource pool {pool.id} is currently invalid"
+                )
             for _ in range(sum(len(each.devices) for each in pool.slices)):
                 candidate = next(remaining)
                 selected = self.selects(claim, query, candidate)
                 if isinstance(selected, SearchError):
                     return selected
-                if selected and self._has_capacity(query, candidate):
+                if selected and self.has_capacity(query, candidate):
                     devices.append(candidate)
         return tuple(devices)
-
-    def _has_capacity(self, query: Query, candidate: Candidate) -> bool:
-        wanted = query.wanted_of(candidate.device)
-        return wanted is not None and is_left(
-            wanted, candidate.device, self._inputs.allocated.consumed.get(candidate.id, _NO_USE)
-        )
-
-
-_NO_USE: Mapping[str, int] = {}

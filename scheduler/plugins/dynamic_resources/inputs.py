@@ -59,7 +59,8 @@ class TargetNode(NamedTuple):
     labels: Mapping[str, str]
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
     """A device that the node reaches. `index`: its place in the order in which devices are tried."""
 
     index: int

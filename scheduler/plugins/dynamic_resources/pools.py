@@ -47,9 +47,7 @@ class Pool:
     @property
     def has_binding_conditions(self) -> bool:
         """Whether a device has binding conditions: such pools are tried last."""
-        return any(
-            device.binding_conditions is not None for each in self.slices for device in each.devices
-        )
+        return any(device.binding_conditions is not None for each in self.slices for device in each.devices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +85,7 @@ def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError
         if (pool := _pool_of(pool_id, kept, slices.of_pool(pool_id))) is not None
     ]
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
-    devices = [
-        (device, each, pool) for pool in pools for each in pool.slices for device in each.devices
-    ]
+    devices = [(device, each, pool) for pool in pools for each in pool.slices for device in each.devices]
     return NodePools(
         tuple(pools),
         tuple(
@@ -101,7 +97,7 @@ def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError
 
 
 def reaches(
-    node: TargetNode, name: str | None, all_nodes: bool, selection: NodeSelection | None
+    node: TargetNode, name: str | None, selection: NodeSelection | None, *, all_nodes: bool
 ) -> bool | SearchError:
     """Return whether the node is the one of a slice or device; the first field that is set decides."""
     if name:
@@ -117,7 +113,7 @@ def reaches(
 
 def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
     """Return whether the node is the one of a device, in a slice that selects nodes per device."""
-    return reaches(node, device.node_name, device.all_nodes, device.node_selection)
+    return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
 
 
 def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
@@ -125,8 +121,12 @@ def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
         return True
     failure = "gather pool information: failed to perform node selection for"
     if each.node_name or each.all_nodes or each.node_selection is not None:
-        match = reaches(node, each.node_name, each.all_nodes, each.node_selection)
-        return SearchError(f"{failure} slice {each.key}: {match.text}") if isinstance(match, SearchError) else match
+        match = reaches(node, each.node_name, each.node_selection, all_nodes=each.all_nodes)
+        return (
+            SearchError(f"{failure} slice {each.key}: {match.text}")
+            if isinstance(match, SearchError)
+            else match
+        )
     if each.per_device_node_selection:
         for device in each.devices:
             match = device_reaches(node, device)

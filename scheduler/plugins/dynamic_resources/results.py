@@ -67,7 +67,9 @@ def _result(taken: Taken, seed: str) -> DeviceResult:
         binding_conditions=device.binding_conditions or None,
         binding_failure_conditions=device.binding_failure_conditions or None,
         share_id=None if taken.wanted is None else str(uuid5(_SHARE_IDS, seed)),
-        consumed_capacity={name: str(amount) for name, amount in taken.wanted.items()} if taken.wanted else None,
+        consumed_capacity={name: str(amount) for name, amount in taken.wanted.items()}
+        if taken.wanted
+        else None,
     )
 
 
@@ -118,7 +120,9 @@ def _node_selection(taken: Sequence[Taken], node: TargetNode) -> NodeSelection |
 def _add_new(requirements: Sequence[NodeRequirement], kept: list[NodeRequirement]) -> None:
     for each in requirements:
         if not any(
-            each.key == other.key and each.operator == other.operator and set(each.values) == set(other.values)
+            each.key == other.key
+            and each.operator == other.operator
+            and set(each.values) == set(other.values)
             for other in kept
         ):
             kept.append(each)

@@ -12,7 +12,7 @@ Source: structured/internal/incubating/allocator_incubating.go, allocateOne and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -20,6 +20,7 @@ from scheduler.model.devices import MAX_RESULTS, DeviceId
 from scheduler.plugins.dynamic_resources.capacity import Wanted, is_left
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.plugins.dynamic_resources.counters import Counters
+from scheduler.plugins.dynamic_resources.equal_devices import EqualDevices
 from scheduler.plugins.dynamic_resources.inputs import AllocatedView, Candidate, SearchError
 from scheduler.plugins.dynamic_resources.pools import NodePools
 
@@ -67,7 +68,13 @@ class Taken:
 
 @dataclass(slots=True, eq=False)
 class _Devices:
-    """The choice of the device of this number for a query; `next_index`: the device to try next."""
+    """
+    The choice of the device of this number for a query.
+
+    Attributes:
+        next_index: the device to try next.
+        failed: the classes of equal devices that lead nowhere.
+    """
 
     claim: int
     request: int
@@ -75,6 +82,7 @@ class _Devices:
     number: int
     next_index: int
     taken: Taken | None = None
+    failed: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +104,12 @@ class Search:
     """One search on one node."""
 
     def __init__(
-        self, claims: Sequence[CheckedClaim], pools: NodePools, checks: Checks, allocated: AllocatedView, budget: Budget
+        self,
+        claims: Sequence[CheckedClaim],
+        pools: NodePools,
+        checks: Checks,
+        allocated: AllocatedView,
+        budget: Budget,
     ) -> None:
         self._claims = claims
         self._pools = pools
@@ -109,26 +122,28 @@ class Search:
         self._marks: dict[DeviceId, set[int]] = {}
         #: What was taken of each shared device; an empty mapping if it has no capacities.
         self._shared: dict[DeviceId, list[Wanted]] = {}
+        self._equal = EqualDevices(claims, pools, checks)
         self.taken: list[list[Taken]] = [[] for _ in claims]
         self._has_backtracked = False
 
     def run(self) -> Outcome | SearchError:
         """Return FOUND, and then `taken` holds the devices; or FAILED, or OPEN if the budget is spent."""
-        outcome: Outcome | SearchError = self._descend(0, 0)
+        outcome = self._descend(0, 0)
         while self._stack and outcome is not Outcome.FOUND:
             if self._has_backtracked and self._budget.is_spent:
                 return Outcome.OPEN
             choice = self._stack[-1]
             if isinstance(choice, _Devices):
-                outcome = self._next_device(choice, outcome)
+                next_outcome = self._next_device(choice, outcome)
+                if isinstance(next_outcome, SearchError):
+                    return next_outcome
+                outcome = next_outcome
             elif isinstance(choice, _Alternatives):
                 outcome = self._next_alternative(choice, outcome)
             else:
                 # The next claim has too many devices: other alternatives of the claims before may need fewer.
                 self._stack.pop()
                 outcome = Outcome.FAILED
-            if isinstance(outcome, SearchError):
-                return outcome
         return Outcome.FAILED if outcome is Outcome.TOO_MANY else outcome
 
     def alternatives(self) -> dict[tuple[int, int], int]:
@@ -180,6 +195,7 @@ class Search:
         query = choice.query
         if choice.taken is not None:
             self._give_back(choice.claim, choice.taken)
+            choice.failed.add(self._equal.class_of(choice.taken.candidate.index))
             choice.taken = None
             self._has_backtracked = True
             if query.devices is not None or outcome is Outcome.TOO_MANY:
@@ -200,12 +216,18 @@ class Search:
             return self._take(choice.claim, query, query.devices[choice.number], must=True)
         candidates = self._pools.candidates
         claim = self._claims[choice.claim].claim
+        if self._has_backtracked:
+            is_possible = self._has_enough(choice)
+            if is_possible is not True:
+                return is_possible or None
         for index in range(choice.next_index, len(candidates)):
             if self._has_backtracked:
                 self._budget.n_left -= 1
             candidate = candidates[index]
             # A device that is in use runs no selectors.
             if self._is_in_use(choice.claim, query, candidate):
+                continue
+            if choice.failed and self._equal.class_of(index) in choice.failed:
                 continue
             selected = self._checks.selects(claim, query, candidate)
             if isinstance(selected, SearchError):
@@ -217,13 +239,30 @@ class Search:
                     return taken
         return None
 
+    def _has_enough(self, choice: _Devices) -> bool | SearchError:
+        """Return whether enough selected devices are left for the query: if not, upstream tries them in vain."""
+        query, claim = choice.query, self._claims[choice.claim].claim
+        n_missing = query.n_devices - choice.number
+        for candidate in self._pools.candidates[choice.next_index :]:
+            if not n_missing:
+                break
+            self._budget.n_left -= 1
+            if not self._is_in_use(choice.claim, query, candidate):
+                selected = self._checks.selects(claim, query, candidate)
+                if isinstance(selected, SearchError):
+                    return selected
+                n_missing -= selected
+        return not n_missing
+
     def _is_in_use(self, claim: int, query: Query, candidate: Candidate) -> bool:
         marks = self._marks.get(candidate.id)
         if query.query.admin_access:
             return marks is not None and claim in marks
         return bool(marks) or candidate.id in self._allocated.dedicated
 
-    def _take(self, claim: int, query: Query, candidate: Candidate, *, must: bool) -> Taken | SearchError | None:
+    def _take(
+        self, claim: int, query: Query, candidate: Candidate, *, must: bool
+    ) -> Taken | SearchError | None:
         """
         Take a device that is selected; return None if that is not possible now.
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.cel import AttributeValue, CompileError, DeviceFields, EvaluationError, Selector, Version, compile_selector
+from scheduler.cel import (
+    AttributeValue,
+    CompileError,
+    DeviceFields,
+    EvaluationError,
+    Selector,
+    Version,
+    compile_selector,
+)
 from scheduler.model.devices import AttributeType, Device, DeviceAttribute
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
 from scheduler.syntax.quantity import Quantity
@@ -40,7 +48,9 @@ class SelectorResults:
             return selector
         if len(results) >= _MAX_RESULTS:
             results.clear()
-        result = results[candidate.device] = selector.matches(fields_of(candidate.id.driver, candidate.device))
+        result = results[candidate.device] = selector.matches(
+            fields_of(candidate.id.driver, candidate.device)
+        )
         return result
 
     def _opened(self, expression: str) -> dict[Device, bool | EvaluationError]:
@@ -58,7 +68,9 @@ def all_match(
     """Return whether all selectors are true for the device; the first that is false or fails decides."""
     for index, expression in enumerate(selectors):
         if expression is None:
-            return SearchError(f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)")
+            return SearchError(
+                f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)"
+            )
         result = results.matches(expression, candidate)
         if isinstance(result, CompileError):
             return SearchError(f"{owner}: selector #{index}: CEL compile error: {result.text}")
