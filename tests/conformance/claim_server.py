@@ -25,8 +25,8 @@ class ClaimServer:
         self.claims: dict[str, Json] = {}
         self.writes: list[str] = []
         self.pod_patches: list[Json] = []
-        #: Called after every accepted write of a claim's status, as a driver reacts.
-        self.on_status: Callable[[Json], None] = lambda _: None
+        #: Called after every write of an allocation, as a driver reacts.
+        self.on_allocated: Callable[[Json], None] = lambda _: None
         self._n_versions = 0
         self._n_created = 0
 
@@ -81,8 +81,8 @@ class ClaimServer:
         answer = self.put(changed)
         verb = "update" if request.content_type == MERGE else "patch"
         self.writes.append(f"{verb} {key} {subresource}".rstrip())
-        if subresource == "status":
-            self.on_status(answer)
+        if "allocation" in changed.get("status", {}) and "allocation" not in stored.get("status", {}):
+            self.on_allocated(answer)
         return answer
 
     def _create(self, namespace: str, body: Json) -> Json:

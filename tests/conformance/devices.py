@@ -233,7 +233,7 @@ class DeviceCluster:
         entry: Json = {}
         problem, answer = "", ReservationWritten(pod.uid, ())
         if reservation is not None:
-            self.server.on_status = lambda claim: self._drive(claim, fails=fails)
+            self.server.on_allocated = lambda claim: self._drive(claim, fails=fails)
             write = WriteReservation(pod, held.node_name, reservation.writes)
             answer = asyncio.run(self.writer.write(write))
             problem = answer.problem
@@ -353,7 +353,31 @@ def _shown_key(claim: ResourceClaim) -> str:
 
 
 def life_answers(life: DeviceLife) -> Iterator[tuple[str, list[Mismatch]]]:
-    """Yield a description of each step that has an entry, and the mismatches of its answer."""
+    """
+    Yield a description of each step that has an entry, and the mismatches of its answer.
+
+    A life of which upstream's defects decide a step is played up to that step, which has to differ in nothing but the
+    devices that are found. Without such a step, the last answer has a mismatch that says so.
+    """
+    answers = _answers(life)
+    if not life.quirk:
+        yield from answers
+        return
+    place, mismatches = life.name, []
+    for place, mismatches in answers:
+        if any(map(_is_deviation, mismatches)):
+            yield place, [each for each in mismatches if each.field in _UNTOUCHED_BY_DEVICES]
+            return
+        yield place, mismatches
+    yield place, [Mismatch("quirk", "-", "-", "other devices than upstream's", "the same")]
+
+
+def _is_deviation(mismatch: Mismatch) -> bool:
+    """Return whether other devices are found than upstream finds."""
+    return mismatch.field == "devices" or (mismatch.field == "filter" and mismatch.plugin == NAME)
+
+
+def _answers(life: DeviceLife) -> Iterator[tuple[str, list[Mismatch]]]:
     subject, expected = DeviceCluster(), iter(life.expected)
     for index, op in enumerate(life.ops):
         match op:
@@ -390,6 +414,10 @@ _WHOLE = (
     "claims",
     "extendedResourceClaimStatus",
 )
+
+
+#: Fields that are the same whichever devices are found.
+_UNTOUCHED_BY_DEVICES = ("preenqueue", "skipped", "prefilter", "held", "audit")
 
 
 def entry_mismatches(expected: Json, got: Json) -> list[Mismatch]:

@@ -21,6 +21,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
+from scheduler.plugins.dynamic_resources.post_filter import NO_CLAIMS
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
@@ -112,7 +113,8 @@ class ProductSubject:
             # A single feasible node is never scored, but the recorded questions score it all the same.
             return {"error": answer["error"]}
         if isinstance(decision, FitError):
-            answer["message"] = decision.message()
+            # The recordings were made without DRAExtendedResource, and without this part of PostFilter's answer.
+            answer["message"] = decision.message().replace(f"{NO_CLAIMS.status.message}, ", "")
             answer["preemption"] = _preemption(decided, decision, view, self.profile)
         if not self.cluster.state.nominated:
             # A decision counts nominated pods too, which the plugins asked one by one do not see.
@@ -128,18 +130,18 @@ class ProductSubject:
 def _answer(context: PodContext, view: ClusterView, profile: Profile) -> Json:
     filters: dict[str, NodeFilter] = {}
     narrowed: frozenset[str] | None = None
-    refused: Json = {}
+    rejected: Json = {}
     for plugin in profile.filters:
         result = plugin.prefilter(context, view)
         if isinstance(result, Status):
-            refused = {**refused, plugin.name: as_json(result)}
+            rejected[plugin.name] = as_json(result)
         elif isinstance(result, PreFilterResult):
             narrowed = result.node_names if narrowed is None else narrowed & result.node_names
             filters[plugin.name] = result.node_filter
         elif not isinstance(result, Skip):
             filters[plugin.name] = result
-    if refused:
-        return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
+    if rejected:
+        return {"prefilter": rejected, "filter": {}, "feasible": [], "score": {}, "total": {}}
     mask = view.alive.copy()
     for node_filter in filters.values():
         mask &= node_filter.mask()
