@@ -38,7 +38,7 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
-from tests.conformance.claim_server import ClaimServer
+from tests.support.claim_server import ClaimServer
 from tests.conformance.compare import Mismatch, decision_mismatches
 from tests.conformance.product import LiveCluster, as_json, names, refused, scores
 from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, Unreserve

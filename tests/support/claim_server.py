@@ -7,7 +7,7 @@ from typing import Any
 
 from scheduler.errors import ApiError, Conflict, Invalid, NotFound
 from scheduler.kube.requests import MERGE, Request
-from tests.conformance.traces import Json
+from tests.support.build import Json
 
 _MAX_CONSUMERS = 256
 

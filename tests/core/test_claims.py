@@ -1,0 +1,165 @@
+"""Pods with claims between Reserve and Bind: written, waited for, undone, and woken."""
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction, WriteObjects
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodSeen
+from tests.core.claim_cluster import ClaimCluster
+from tests.support.device_documents import device_slice, resource_claim
+from tests.support.driving import attempt_of, bind_of, kinds, only
+
+
+def _undo(instructions: list[Instruction]) -> WriteObjects:
+    undo = only(instructions, WriteObjects)
+    assert isinstance(undo, WriteObjects)
+    return undo
+
+
+def _reserved(cluster: ClaimCluster, name: str) -> list[str]:
+    return [each["name"] for each in cluster.server.claims[f"default/{name}"].get("status", {}).get("reservedFor", [])]
+
+
+def _with_claim(*claims: str, n_devices: int = 1, nodes: tuple[str, ...] = ("a",)) -> tuple[ClaimCluster, Pod]:
+    """Return a cluster with a pod that uses the claims, which the machine knows."""
+    cluster = ClaimCluster(n_devices, nodes)
+    for name in claims:
+        cluster.store(resource_claim(name))
+    cluster.watch()
+    return cluster, cluster.using(*claims)
+
+
+def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    assert cluster.server.writes == []
+    assert cluster.write(asked) == []
+    assert cluster.server.writes == ["update default/c", "update default/c status"]
+    assert _reserved(cluster, "c") == ["p"]
+    bind = bind_of(cluster.cycle())
+    assert bind.node_name == "a"
+    cluster.watch()
+    cluster.confirm(pod, "a")
+    cluster.holds_nothing()
+
+
+def test_devices_count_from_reserve_on_and_a_failed_write_gives_them_back() -> None:
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.store(resource_claim("d"))
+    cluster.watch()
+    cluster.using("d", name="q")
+    assert "cannot allocate all claims" in attempt_of(cluster.cycle()).message
+    del cluster.server.claims["default/c"]
+    assert attempt_of(cluster.write(asked)).message.startswith('running PreBind plugin "DynamicResources": ')
+    cluster.now_s += 30
+    cluster.watch()
+    assert cluster.reserve().pod.name == "q"
+
+
+def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.using("c", name="q")
+    message = attempt_of(cluster.cycle()).message
+    assert "resource claim default/c is in the process of being allocated" in message
+    cluster.write(asked)
+    cluster.now_s += 30
+    bind_of(cluster.cycle())
+    second = cluster.reserve()
+    assert (second.pod.name, second.writes[0].allocation) == ("q", None)
+    cluster.write(second)
+    assert _reserved(cluster, "c") == ["p", "q"]
+
+
+def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
+    cluster, pod = _with_claim("c")
+    cluster.write(cluster.reserve())
+    bind_of(cluster.cycle())
+    cluster.watch()
+    undo = _undo(cluster.fail_bind(pod, "refused"))
+    assert cluster.write_all(undo) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    cluster.holds_nothing()
+    cluster.now_s += 30
+    # The claim stays allocated: the pod joins it, on the same node.
+    again = cluster.reserve()
+    assert again.writes[0].allocation is None
+
+
+def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> None:
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    answer = cluster.answer_to(asked)
+    cluster.lose(pod)
+    cluster.pass_time(1.0)
+    instructions = cluster.handle(answer)
+    assert cluster.write_all(_undo(instructions)) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    cluster.audit()
+
+
+def test_a_lost_answer_is_read_and_not_written_again() -> None:
+    cluster, pod = _with_claim("c")
+    cluster.server.loses = lambda number: number == 2
+    assert cluster.write(cluster.reserve()) == []
+    assert cluster.server.writes == ["update default/c", "update default/c status"]
+    bind_of(cluster.cycle())
+    cluster.watch()
+    cluster.confirm(pod, "a")
+    cluster.holds_nothing()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> None:
+    """The next process knows nothing but what is stored: it allocates, or joins the claim that is allocated."""
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.server.loses = lambda number: number >= lost
+    cluster.answer_to(asked)
+    after = ClaimCluster(1, ("a",))
+    after.server.claims = cluster.server.claims
+    after.server._n_versions = 100
+    after.collect()
+    after.watch()
+    after.handle(PodSeen(pod))
+    instructions = after.cycle()
+    if kinds(instructions) == ["WriteReservation"]:
+        assert lost == 1
+        (asked,) = instructions
+        after.write(asked)
+        instructions = after.cycle()
+    assert bind_of(instructions).node_name == "a"
+    assert _reserved(after, "c") == ["p"]
+    assert isinstance(instructions[0], Bind)
+
+
+def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
+    cluster = ClaimCluster(0, ("a",))
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    cluster.show(device_slice("a", 1, **conditions))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.using("c")
+    (event,) = cluster.write(cluster.reserve())
+    assert event.reason == "BindingConditionsPending"
+    assert event.note == "waiting for binding conditions for device on node a"
+    cluster.watch()
+    assert not cluster.machine.has_work()
+    claim = cluster.server.claims["default/c"]
+    device = {"driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    status = {**claim["status"], "devices": [{**device, "conditions": [{"type": "broken", "status": "True"}]}]}
+    cluster.store({**claim, "status": status})
+    instructions = cluster.watch()
+    assert "device binding failed: claim=c" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    # The next attempt finds the claim unavailable and gives its allocation up.
+    cluster.now_s += 30
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
