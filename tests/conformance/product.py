@@ -21,7 +21,6 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
-from scheduler.plugins.dynamic_resources.post_filter import NO_CLAIMS
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.state.arrays import Mask
 from scheduler.state.audit import differences
@@ -113,8 +112,7 @@ class ProductSubject:
             # A single feasible node is never scored, but the recorded questions score it all the same.
             return {"error": answer["error"]}
         if isinstance(decision, FitError):
-            # The recordings were made without DRAExtendedResource, and without this part of PostFilter's answer.
-            answer["message"] = decision.message().replace(f"{NO_CLAIMS.status.message}, ", "")
+            answer["message"] = decision.message()
             answer["preemption"] = _preemption(decided, decision, view, self.profile)
         if not self.cluster.state.nominated:
             # A decision counts nominated pods too, which the plugins asked one by one do not see.

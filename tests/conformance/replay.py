@@ -6,6 +6,7 @@ from tests.conformance.compare import Mismatch, admission_mismatches, decision_m
 from tests.conformance.subject import FreshSubject, SubjectFactory, admit
 from tests.conformance.devices import life_answers
 from tests.conformance.traces import Admission, Apply, Delete, DeviceLife, Evaluate, Record, Trace
+from tests.support.messages import NO_CLAIMS
 
 
 def answers(
@@ -33,8 +34,9 @@ def _decisions(trace: Trace, factory: SubjectFactory, *, fresh: bool) -> Iterato
             case Delete():
                 subject.delete(op.kind, op.namespace, op.name)
             case Evaluate():
-                yield (
-                    f"{trace.name} evaluate {index}",
-                    decision_mismatches(next(expected), subject.evaluate(op.object)),
-                )
+                got = subject.evaluate(op.object)
+                if message := got.get("message"):
+                    # Traces were recorded without DRAExtendedResource, and without this part of PostFilter's answer.
+                    got = {**got, "message": message.replace(NO_CLAIMS, "")}
+                yield f"{trace.name} evaluate {index}", decision_mismatches(next(expected), got)
                 index += 1
