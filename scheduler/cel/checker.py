@@ -236,7 +236,9 @@ class _Checker:
     def _optional_value(self, node: Node) -> Type:
         type_, is_optional = unwrap_optional(self.check(node))
         if not is_optional and not type_.is_dyn:
-            self._error(node, f"expected type '{format_type(optional_of(type_))}' but found '{format_type(type_)}'")
+            self._error(
+                node, f"expected type '{format_type(optional_of(type_))}' but found '{format_type(type_)}'"
+            )
         return type_
 
     def _list(self, node: ListNode) -> Type:
@@ -282,7 +284,9 @@ class _Checker:
             self._substitutions.assign(DYN, over)
             return DYN, DYN
         shown = format_type(over)
-        message = f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        message = (
+            f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        )
         self._error(node.iter_range, message)
         return ERROR, ERROR
 
@@ -348,7 +352,9 @@ def _check_list(node: ListNode, checker: _Checker, source: Source) -> None:
         if first is None:
             first = type_
         elif type_ != first:
-            source.error(element.position, f"expected type '{format_type(first)}' but found '{format_type(type_)}'")
+            source.error(
+                element.position, f"expected type '{format_type(first)}' but found '{format_type(type_)}'"
+            )
             return
 
 

@@ -48,7 +48,9 @@ _SPECIAL: Final = [
     *function("_?_:_", "(bool, A, A) -> A", _no_call),
     *function("@not_strictly_false", "(bool) -> bool", _no_call),
     *function("_[_]", "(list(A), int) -> A; (map(A, B), A) -> B", _no_call),
-    *function("_[_]", "(optional(list(V)), int) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call),
+    *function(
+        "_[_]", "(optional(list(V)), int) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call
+    ),
     *function("_[?_]", "(list(V), int) -> optional(V); (optional(list(V)), int) -> optional(V)", _no_call),
     *function("_[?_]", "(map(K, V), K) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call),
     *function("or", "optional(V).(optional(V)) -> optional(V)", _no_call),

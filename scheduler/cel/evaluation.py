@@ -146,7 +146,9 @@ class _Compiler:
         if slot is None:
             return Plan(_device, base_cost=1, is_attribute=True)
         lazy = self._lazy.get(slot)
-        return Plan(_variable(slot) if lazy is None else _lazy_variable(slot, lazy), base_cost=1, is_attribute=True)
+        return Plan(
+            _variable(slot) if lazy is None else _lazy_variable(slot, lazy), base_cost=1, is_attribute=True
+        )
 
     def _select(self, node: Select) -> Plan:
         type_ = type_value(node)
@@ -198,7 +200,12 @@ class _Compiler:
             case "@not_strictly_false":
                 return Plan(_not_strictly_false(plans[0].run))
         overloads = node.overloads
-        if name == "@in" and len(overloads) == 1 and overloads[0].args[1].kind == "list" and plans[1].is_constant:
+        if (
+            name == "@in"
+            and len(overloads) == 1
+            and overloads[0].args[1].kind == "list"
+            and plans[1].is_constant
+        ):
             return _membership(plans[0].run, plans[1].value)
         run = _dispatch(name, overloads, [operand.type for operand in operands], [plan.run for plan in plans])
         if name in ("find", "findAll") and plans[1].is_constant:
@@ -223,7 +230,9 @@ class _Compiler:
                 if position in optional:
                     if value.__class__ is not Optional:
                         shown = display(value)
-                        raise CelError(f"cannot initialize optional list element from non-optional value {shown}")
+                        raise CelError(
+                            f"cannot initialize optional list element from non-optional value {shown}"
+                        )
                     if not value.has_value:
                         continue
                     value = value.value
@@ -281,7 +290,14 @@ class _Compiler:
         self._scopes.pop()
         always = condition.is_constant and condition.value is True
         return Plan(
-            _loop(over.run, (accu, first, second), init.value, None if always else condition.run, step.run, result.run)
+            _loop(
+                over.run,
+                (accu, first, second),
+                init.value,
+                None if always else condition.run,
+                step.run,
+                result.run,
+            )
         )
 
 
@@ -544,12 +560,16 @@ def _membership(element: Run, elements: list[Value]) -> Plan:
     return Plan(run)
 
 
-def _dispatch(name: str, overloads: Sequence[Overload], types: Sequence[Type | None], args: Sequence[Run]) -> Run:
+def _dispatch(
+    name: str, overloads: Sequence[Overload], types: Sequence[Type | None], args: Sequence[Run]
+) -> Run:
     """Return the closure of a call of a function."""
     first = overloads[0]
     is_only = len(overloads) == 1
     cost = first.cost if is_only or first.costs_by_name else 1
-    needs_check = first.is_guarded and not (is_only and all(type_ is not None and _is_known(type_) for type_ in types))
+    needs_check = first.is_guarded and not (
+        is_only and all(type_ is not None and _is_known(type_) for type_ in types)
+    )
     call = _checked_call(name, overloads) if needs_check else first.call
     if len(args) == 2:
         left, right = args

@@ -62,9 +62,14 @@ def _interpolate(
         if clause.end() - clause.start() == 1:
             raise FormatError("unexpected end of string")
         prefix = "could not parse formatting clause: "
-        digits, letter = clause[3] if clause[2] else "", (clause[4] or "") if clause[2] else text[clause.start() + 1]
+        digits, letter = (
+            clause[3] if clause[2] else "",
+            (clause[4] or "") if clause[2] else text[clause.start() + 1],
+        )
         if clause[2] and not letter:
-            raise FormatError(f"{prefix}error while parsing precision: could not find end of precision specifier")
+            raise FormatError(
+                f"{prefix}error while parsing precision: could not find end of precision specifier"
+            )
         if clause[2] and not 0 < len(digits) <= 18:
             reason = "value out of range" if digits else "invalid syntax"
             atoi = f"strconv.Atoi: parsing {go_quote(digits)}: {reason}"
@@ -170,7 +175,11 @@ def _write_element(value: Value) -> str:
 def check_format_call(call: Call, type_of: Callable[[Node], Type]) -> tuple[Node, str] | None:
     """Return what is wrong with a call of a constant format string with a list of arguments, and where."""
     target, arguments = call.target, call.args[0]
-    if not isinstance(target, Literal) or not isinstance(target.value, str) or not isinstance(arguments, ListNode):
+    if (
+        not isinstance(target, Literal)
+        or not isinstance(target.value, str)
+        or not isinstance(arguments, ListNode)
+    ):
         return None
     text = target.value
 
@@ -191,7 +200,9 @@ def check_format_call(call: Call, type_of: Callable[[Node], Type]) -> tuple[Node
     return None
 
 
-def _bad_node(node: Node, allowed: Sequence[str], type_of: Callable[[Node], Type], *, is_deep: bool) -> Node | None:
+def _bad_node(
+    node: Node, allowed: Sequence[str], type_of: Callable[[Node], Type], *, is_deep: bool
+) -> Node | None:
     type_ = type_of(node)
     if type_.kind != "dyn" and type_.name not in allowed:
         return node

@@ -73,7 +73,9 @@ class _Builder:
         loop = (self.list(), _UNUSED, "", name, value, self.literal(value=False), self.ident(name), result)
         return Comprehension(self.position, *loop)
 
-    def loop(self, names: tuple[str, str], over: Node, init: Node, condition: Node, step: Node, result: Node) -> Node:
+    def loop(
+        self, names: tuple[str, str], over: Node, init: Node, condition: Node, step: Node, result: Node
+    ) -> Node:
         return Comprehension(self.position, over, *names, RESULT, init, condition, step, result)
 
 
@@ -83,7 +85,9 @@ def _simple_name(node: Node, message: str = "argument must be a simple name") ->
     return node.name
 
 
-def _names(args: Sequence[Node], count: int, message: str = "argument must be a simple name") -> tuple[str, str]:
+def _names(
+    args: Sequence[Node], count: int, message: str = "argument must be a simple name"
+) -> tuple[str, str]:
     """Return the names of a loop's variables."""
     names = [_simple_name(arg, message) for arg in args[:count]]
     if count == 2 and names[0] == names[1]:
@@ -217,7 +221,9 @@ def _copy(node: Node) -> Node:
         case ListNode():
             return ListNode(node.position, [_copy(element) for element in node.elements], node.optional)
         case MapNode():
-            entries = [Entry(_copy(entry.key), _copy(entry.value), entry.is_optional) for entry in node.entries]
+            entries = [
+                Entry(_copy(entry.key), _copy(entry.value), entry.is_optional) for entry in node.entries
+            ]
             return MapNode(node.position, entries)
         case Comprehension():
             names = (node.iter_var, node.iter_var2, node.accu_var)

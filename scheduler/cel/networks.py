@@ -155,7 +155,9 @@ def _ip(text: str) -> IP:
     try:
         address, zone = _parse_address(text)
     except _AddressError as error:
-        raise CelError(f"IP Address {go_quote(text)} parse error during conversion from string: {error}") from None
+        raise CelError(
+            f"IP Address {go_quote(text)} parse error during conversion from string: {error}"
+        ) from None
     if zone:
         raise CelError(f"IP address {go_quote(text)} with zone value is not allowed")
     if _is_mapped(address):
@@ -235,7 +237,9 @@ def _is_global_unicast(ip: IP) -> bool:
     address = ip.address
     if address.version == 4 and int(address) == 2**32 - 1:
         return False
-    return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
+    return not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    )
 
 
 def _is_link_local_multicast(ip: IP) -> bool:

@@ -127,7 +127,11 @@ def divide(left: Value, right: Value) -> Value:
         if right:
             return left / right
         is_nan = not left or left != left
-        return math.nan if is_nan else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        return (
+            math.nan
+            if is_nan
+            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        )
     if not right:
         raise CelError("division by zero")
     quotient = abs(int(left)) // abs(int(right))
@@ -241,9 +245,7 @@ def _operator(
 
 
 _NUMERIC: Final = "double, double; int, int; uint, uint"
-_COMPARED: Final = (
-    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; double, double; double, int; double, uint"
-)
+_COMPARED: Final = "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; double, double; double, int; double, uint"
 
 
 def _order(name: str, test: Callable[[int], bool]) -> list[Overload]:

@@ -167,7 +167,8 @@ class _Parser:
     def _count_recovery(self) -> None:
         if self._n_recoveries == _MAX_RECOVERIES:
             self._source.error(
-                self._token.position, f"Syntax error: error recovery attempt limit exceeded: {_MAX_RECOVERIES}"
+                self._token.position,
+                f"Syntax error: error recovery attempt limit exceeded: {_MAX_RECOVERIES}",
             )
             raise _GiveUpError
         self._n_recoveries += 1

@@ -250,7 +250,9 @@ def compare_numbers(left: float, right: float) -> int:
     """Return -1, 0 or 1; an integer is rounded to a double where the other number is one."""
     if left.__class__ is float and right.__class__ is not float:
         low, high = (0, UINT_MAX) if right.__class__ is Uint else (INT_MIN, INT_MAX)
-        right = float(right) if float(low) <= left <= float(high) else (1 if left < low else -1) * float("inf")
+        right = (
+            float(right) if float(low) <= left <= float(high) else (1 if left < low else -1) * float("inf")
+        )
     elif right.__class__ is float and left.__class__ is not float:
         return -compare_numbers(right, left)
     return (left > right) - (left < right)

@@ -194,7 +194,11 @@ class Reservations:
         uid, reserved = answer.uid, self._pods.get(answer.uid)
         if reserved is None or reserved.number != answer.number:
             return Written(self._late_undo(answer))
-        reserved.versions, reserved.problem, reserved.objects = answer.versions, answer.problem, answer.objects
+        reserved.versions, reserved.problem, reserved.objects = (
+            answer.versions,
+            answer.problem,
+            answer.objects,
+        )
         self.n_waiting += 1
         changes: list[tuple[StoredObject, StoredObject]] = []
         for reservation, versions in reserved.with_versions():

@@ -139,7 +139,10 @@ def needs_of(pod: Pod) -> set[Need]:
     for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
         key, values = term.selector.anchor() or ("", ())
         needs.update([(key, value) for value in values] if 0 < len(values) <= _MAX_VALUES else [ANY_POD])
-    names = (*(claim.claim_name for claim in spec.resource_claims), *(name for _, name in pod.generated_claims))
+    names = (
+        *(claim.claim_name for claim in spec.resource_claims),
+        *(name for _, name in pod.generated_claims),
+    )
     needs.update(resource_claim_need(f"{spec.namespace}/{name}") for name in names if name)
     return needs
 

@@ -54,7 +54,9 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
 
     def applied_to(self, seen: ResourceClaim) -> ResourceClaim:
         """Return the claim as allocated, and reserved for the pod."""
-        reserved = seen.reserved_for if is_reserved_for(seen, self.pod) else (*seen.reserved_for, consumer(self.pod))
+        reserved = (
+            seen.reserved_for if is_reserved_for(seen, self.pod) else (*seen.reserved_for, consumer(self.pod))
+        )
         finalizers = (
             seen.finalizers if CLAIM_FINALIZER in seen.finalizers else (*seen.finalizers, CLAIM_FINALIZER)
         )

@@ -13,7 +13,8 @@ from scheduler.model.allocations import Allocation
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, SearchError, TargetNode
-from scheduler.plugins.dynamic_resources.pools import gather_pools
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.results import allocation_of
 from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
@@ -29,8 +30,16 @@ class Allocator:
     """Allocates devices in one cycle, for claims that are not allocated; changes nothing but its budget."""
 
     def __init__(
-        self, inputs: Inputs, results: SelectorResults, *, seed: str, n_steps: int = DEFAULT_STEPS
+        self,
+        pools: PoolIndex,
+        inputs: Inputs,
+        results: SelectorResults,
+        *,
+        seed: str,
+        n_steps: int = DEFAULT_STEPS,
     ) -> None:
+        """`seed`: makes share IDs unique; another one for each decision."""
+        self._pools = pools
         self._inputs = inputs
         self._results = results
         self._seed = seed
@@ -39,9 +48,12 @@ class Allocator:
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
         """Return the allocation of each claim on the node, or why there is none."""
-        pools = gather_pools(self._inputs.slices, node)
-        if isinstance(pools, SearchError):
-            return _error(pools)
+        pools = self._pools.pools(node)
+        search = _error(pools) if isinstance(pools, SearchError) else self.search(node, pools, claims)
+        return search if isinstance(search, Refusal) else self._allocations(node, search)
+
+    def search(self, node: TargetNode, pools: NodePools, claims: Sequence[ResourceClaim]) -> Search | Refusal:
+        """Return the search that found devices for all claims in the pools of the node, or why there are none."""
         checks = Checks(node, pools, self._inputs, self._results)
         checked: list[CheckedClaim] = []
         for claim in claims:
@@ -53,20 +65,18 @@ class Allocator:
         outcome = search.run()
         if isinstance(outcome, SearchError):
             return _error(outcome)
+        if outcome is Outcome.FOUND:
+            return search
         if outcome is Outcome.OPEN:
             return Refusal(RefusalKind.LIMIT, f"search for devices ended after {self._n_steps} steps")
-        if outcome is not Outcome.FOUND:
-            if pools.has_invalid:
-                return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
-            return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
-        return self._allocations(node, checked, search)
+        if pools.has_invalid:
+            return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
+        return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
 
-    def _allocations(
-        self, node: TargetNode, checked: Sequence[CheckedClaim], search: Search
-    ) -> tuple[Allocation, ...] | Refusal:
+    def _allocations(self, node: TargetNode, search: Search) -> tuple[Allocation, ...] | Refusal:
         alternatives = search.alternatives()
         allocations: list[Allocation] = []
-        for index, each in enumerate(checked):
+        for index, each in enumerate(search.claims):
             chosen = [
                 request.queries[alternatives.get((index, position), 0)]
                 for position, request in enumerate(each.requests)

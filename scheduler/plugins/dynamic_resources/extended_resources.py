@@ -151,7 +151,8 @@ def _of_resource(
     if largest is not None:
         shared = largest.name
         of_short_lived = [
-            replace(each, request_name=shared) if each.request_name in names else each for each in of_short_lived
+            replace(each, request_name=shared) if each.request_name in names else each
+            for each in of_short_lived
         ]
     first = [] if largest is None else [largest]
     return [*first, *by_container.values()], [*mappings, *of_short_lived]

@@ -104,7 +104,9 @@ class DeviceFilter(NodeFilter):
         asked = self._view.alive if self._asked is None else self._asked
         rows = [row for row in np.flatnonzero(asked).tolist() if self._answers.get(row) is UNAVAILABLE]
         claims = self.claims.all
-        return [claim for index, claim in enumerate(claims) if any(self._is_missing(index, row) for row in rows)]
+        return [
+            claim for index, claim in enumerate(claims) if any(self._is_missing(index, row) for row in rows)
+        ]
 
     def answer(self, row: int) -> NodeAllocation | Status:
         """Return what the claims get on the row, or why it is refused."""

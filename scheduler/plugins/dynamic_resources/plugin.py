@@ -82,7 +82,11 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
                 Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
             ),
             ClusterEventWithHint(
-                Resource.RESOURCE_CLAIM, both, self._hint_after_claim_change, never, needs=_needs_after_claim_change
+                Resource.RESOURCE_CLAIM,
+                both,
+                self._hint_after_claim_change,
+                never,
+                needs=_needs_after_claim_change,
             ),
             ClusterEventWithHint(
                 Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._hint_after_pod_update
@@ -166,9 +170,7 @@ def _status_of(claim: ResourceClaim) -> tuple[object, ...]:
     return claim.allocation, claim.reserved_for, claim.devices
 
 
-def _needs_after_claim_change(
-    old: ResourceClaim | None, new: ResourceClaim | None
-) -> frozenset[Need] | None:
+def _needs_after_claim_change(old: ResourceClaim | None, new: ResourceClaim | None) -> frozenset[Need] | None:
     """Return the claim that changed: only its pods are helped, unless its devices are free now."""
     if new is None or _is_deallocated(old, new):
         return None
