@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from scheduler.core.profile_queue import queue_for
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
-from scheduler.model.terms import SpreadConstraint
 from scheduler.model.devices import DeviceKind
+from scheduler.model.terms import SpreadConstraint
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
@@ -37,6 +37,9 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.is_kept_apart,
         view.is_preempting,
         view.is_group_complete,
+        view.resource_claim,
+        view.serves_claims,
+        view.is_provided_by_class,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles

@@ -19,6 +19,7 @@ from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.devices import DeviceKind
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -69,6 +70,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
+        DynamicResources,
         DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,

@@ -293,7 +293,8 @@ class ClusterState:
 
         Return the object as it was and as it counts from now on, if pods may have waited for the answer; else None.
         """
-        return self._written(obj).settle(obj, version)
+        change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version)
+        return change
 
     def release_write(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
         """
@@ -301,7 +302,8 @@ class ClusterState:
 
         Return the object as it counted, and as it counts from now on, if it counts otherwise; else None.
         """
-        return self._written(obj).release(obj, holder)
+        change: tuple[StoredObject, StoredObject] | None = self._written(obj).release(obj, holder)
+        return change
 
     def _written(self, obj: StoredObject) -> Any:  # noqa: ANN401 - it takes objects of its kinds alone
         return self.devices if isinstance(obj.kind, DeviceKind) else self.volumes

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.disks import Disk
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
@@ -265,6 +266,18 @@ class ClusterView(NodeMasks):
     def devices(self) -> Devices:
         """The claims, slices and classes of devices; a plugin calls no method that changes them."""
         return self._state.devices
+
+    def resource_claim(self, key: str) -> ResourceClaim | None:
+        """Return the ResourceClaim of `namespace/name`, None if it is not known."""
+        return self._state.devices.claim(key)
+
+    def serves_claims(self) -> bool:
+        """Return whether the API server has ResourceClaims, and all have been seen."""
+        return self._state.devices.is_served
+
+    def is_provided_by_class(self, resource: str) -> bool:
+        """Return whether a device class provides the extended resource."""
+        return self._state.devices.provides(resource)
 
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""

@@ -88,6 +88,10 @@ class Devices:
         keys = self._extended_claims.get(pod_uid)
         return self._claims.get(min(keys)) if keys else None
 
+    def provides(self, resource: str) -> bool:
+        """Return whether a class provides the extended resource."""
+        return self.is_served and self.extended_resources.class_of(resource) is not None
+
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
         """The classes by name."""

@@ -6,7 +6,6 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,13 +130,14 @@ class DeviceFilter(NodeFilter):
         return accepted
 
     def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
-        variant: Variant | Status | None = None
+        variant: Variant | None = None
         if self._variants is not None:
-            variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
-            if isinstance(variant, Status):
-                return variant
-            if variant is None and not self.claims.of_user:
+            found = self._variants.at(node, is_only_claim=not self.claims.of_user)
+            if isinstance(found, Status):
+                return found
+            if found is None and not self.claims.of_user:
                 return NodeAllocation()
+            variant = found
         claims = tuple(
             variant.claim if claim is self.claims.special and variant is not None else claim
             for claim in self.claims.unallocated
@@ -176,7 +176,3 @@ class DeviceFilter(NodeFilter):
 def _status(refusal: Refusal) -> Status:
     return failed(refusal.text) if refusal.kind is RefusalKind.ERROR else unresolvable(refusal.text)
 
-
-def filter_of(states: Sequence[object]) -> DeviceFilter | None:
-    """Return the filter of the cycle, None if the pod was skipped or rejected before."""
-    return next((state for state in states if isinstance(state, DeviceFilter)), None)

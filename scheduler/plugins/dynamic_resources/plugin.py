@@ -71,7 +71,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
         self._args = args
-        self._claim_of = context.resource_claim
+        self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
         self._results = SelectorResults()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -101,7 +101,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
 
     def gate(self, pod: Pod) -> Status | None:
         """Return why the pod's claims keep it from being tried, None if they do not."""
-        if not pod.spec.resource_claims or self._claim_of is None:
+        if not pod.spec.resource_claims or not self._serves_claims():
             return None
         claims = resolved(pod, self._claim_of)
         return unresolvable(claims) if isinstance(claims, str) else None
@@ -131,9 +131,10 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         return device_filter
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
-        """Score nodes by the alternatives that claims get there."""
+        """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""
         del view
-        return scorer_of(context.cycle_state.get(NAME), feasible)
+        device_filter = context.cycle_state.get(NAME)
+        return SKIP if device_filter is None else scorer_of(device_filter, feasible)
 
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
         """Give up an allocation that keeps the pod from all nodes."""
@@ -144,7 +145,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> Hint:
         """Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36)."""
-        if new is None or self._claim_of is None:
+        if new is None:
             return Hint.QUEUE
         claims = resolved(pod, self._claim_of)
         if isinstance(claims, str):
@@ -157,7 +158,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
 
     def _hint_after_pod_update(self, pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
         """Source: dynamicresources.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
-        if new is None or self._claim_of is None:
+        if new is None:
             return Hint.QUEUE
         return queue_if(new.uid == pod.uid and not isinstance(resolved(new, self._claim_of), str))
 

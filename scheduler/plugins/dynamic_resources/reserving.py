@@ -123,10 +123,11 @@ def reserved_claims(
 
     `allocated`: by key what the decision allocates. `variant`: the claim for extended resources, as on the chosen node.
     """
-    writes: list[ClaimReservation] = []
-    for claim in claims.of_user:
-        if not is_reserved_for(claim, pod):
-            writes.append(ClaimReservation(claim, pod, allocated.get(claim.key)))
+    writes = [
+        ClaimReservation(claim, pod, allocated.get(claim.key))
+        for claim in claims.of_user
+        if not is_reserved_for(claim, pod)
+    ]
     if variant is not None:
         created = replace(variant.claim, key=special_key(pod.namespace, pod.uid))
         writes.append(ClaimReservation(created, pod, allocated.get(variant.claim.key), variant.mappings))

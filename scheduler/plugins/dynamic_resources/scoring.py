@@ -22,10 +22,10 @@ from scheduler.state.arrays import Scores
 _MAX_ALTERNATIVES: Final = 8
 
 
-def scorer_of(device_filter: DeviceFilter | None, feasible: FeasibleNodes) -> NodeScorer[Scores]:
-    """Return the scorer; without a filter, or claims to allocate, every node gets 0."""
+def scorer_of(device_filter: DeviceFilter, feasible: FeasibleNodes) -> NodeScorer[Scores]:
+    """Return the scorer; without claims to allocate, every node gets 0."""
     scores = np.zeros(len(feasible.mask), dtype=np.int64)
-    if device_filter is None or not device_filter.claims.unallocated:
+    if not device_filter.claims.unallocated:
         return FinalScores(scores)
     if any(request.first_available for claim in device_filter.claims.all for request in claim.requests):
         for row in np.flatnonzero(feasible.mask).tolist():
