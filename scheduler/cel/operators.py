@@ -295,7 +295,7 @@ def index(container: Value, key: Value) -> Value:
     class_ = key.__class__
     if class_ not in _NUMBERS:
         raise CelError(f"unsupported index type '{type_name(key)}' in list")
-    if class_ is float and not key.is_integer() or abs(key) > INT_MAX:
+    if (class_ is float and not key.is_integer()) or abs(key) > INT_MAX:
         raise CelError(f"unsupported index value {display(key)} in list")
     position = int(key)
     return container[position] if 0 <= position < len(container) else MISSING

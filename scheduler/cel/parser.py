@@ -50,8 +50,29 @@ _PRODUCTS: Final = frozenset({"*", "/", "%"})
 _NUMBERS: Final = frozenset({"NUM_INT", "NUM_FLOAT"})
 _NONE: Final[frozenset[str]] = frozenset()
 _RESERVED: Final = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var"
-    " void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 
 

@@ -39,7 +39,45 @@ _ESCAPED_CODE: Final = re.compile(
 )
 _UNICODE: Final = re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|(.))", re.S)
 _CATEGORIES: Final = frozenset(
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs Any".split()
+    [
+        "C",
+        "Cc",
+        "Cf",
+        "Co",
+        "Cs",
+        "L",
+        "Ll",
+        "Lm",
+        "Lo",
+        "Lt",
+        "Lu",
+        "M",
+        "Mc",
+        "Me",
+        "Mn",
+        "N",
+        "Nd",
+        "Nl",
+        "No",
+        "P",
+        "Pc",
+        "Pd",
+        "Pe",
+        "Pf",
+        "Pi",
+        "Po",
+        "Ps",
+        "S",
+        "Sc",
+        "Sk",
+        "Sm",
+        "So",
+        "Z",
+        "Zl",
+        "Zp",
+        "Zs",
+        "Any",
+    ]
 )
 #: Letters that fold together and that upper and lower case do not connect.
 _FOLDS: Final = {"k": "\u212a", "s": "\u017f", "å": "\u212b", "K": "\u212a", "S": "\u017f", "Å": "\u212b"}
@@ -164,7 +202,7 @@ class _Parser:
             end += self._text.startswith("?", end)
             raise _fault("invalid nested repetition operator", operator + self._text[second:end])
         node = nodes.pop()
-        if shape and least * _repeats(node) > _MAX_REPEAT or (most or 0) * _repeats(node) > _MAX_REPEAT:
+        if (shape and least * _repeats(node) > _MAX_REPEAT) or (most or 0) * _repeats(node) > _MAX_REPEAT:
             raise _fault("invalid repeat count", operator)
         return ("repeat", node, least, most, is_lazy is ("U" in self._flags))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.cel.functions import double_traversal, function, traversal
-from scheduler.cel.values import CelError, Value, display, size_of
+from scheduler.cel.values import CelError, Value, display
 
 #: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (

@@ -16,13 +16,14 @@ from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalK
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.results import allocation_of
-from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search
+from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search, Taken
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 
 #: Devices that a pod's search looks at once more, over all nodes: 100 ms at 1 µs each.
 DEFAULT_STEPS: Final = 100_000
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
+ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 
@@ -43,7 +44,6 @@ class Allocator:
         self._inputs = inputs
         self._results = results
         self._seed = seed
-        self._n_steps = n_steps
         self._budget = Budget(n_steps)
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
@@ -66,9 +66,12 @@ class Allocator:
         if isinstance(outcome, SearchError):
             return _error(outcome)
         if outcome is Outcome.FOUND:
+            if any(_has_several_terms(taken) for of_claim in search.taken for taken in of_claim):
+                allocations = self._allocations(node, search)
+                return allocations if isinstance(allocations, Refusal) else search
             return search
         if outcome is Outcome.OPEN:
-            return Refusal(RefusalKind.LIMIT, f"search for devices ended after {self._n_steps} steps")
+            return Refusal(RefusalKind.LIMIT, ENDED_AT_LIMIT)
         if pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
@@ -86,6 +89,15 @@ class Allocator:
                 return _error(allocation)
             allocations.append(allocation)
         return tuple(allocations)
+
+
+def _has_several_terms(taken: Taken) -> bool:
+    """Return whether the nodes of a device may not have a single selector, which is an error once it is taken."""
+    each = taken.candidate.slice
+    selection = (
+        taken.candidate.device.node_selection if each.per_device_node_selection else each.node_selection
+    )
+    return selection is not None and len(selection.terms) > 1
 
 
 def _error(error: SearchError) -> Refusal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,109 +60,138 @@ def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass])
     return tuple((claim.requests, claim.constraints) for claim in claims), selectors
 
 
+class Cycle(NamedTuple):
+    """One cycle: its allocator, the claims of the form, and the cluster as both see it."""
+
+    allocator: Allocator
+    claims: Sequence[ResourceClaim]
+    index: PoolIndex
+    view: ClusterView
+
+
 class NodeAnswers:
-    """The answers of all rows for claims of one form."""
+    """
+    The answers of all rows for claims of one form.
+
+    Attributes:
+        answers: int8 array of shape (n_rows,).
+        scores: what the alternatives of requests add to the score of a row with devices, in the same shape.
+    """
 
     def __init__(self) -> None:
-        self._answers: Answers = np.zeros(0, np.int8)
+        self.answers: Answers = np.zeros(0, np.int8)
+        self.scores: npt.NDArray[np.int16] = np.zeros(0, np.int16)
         #: What the answer of each row was worked out from.
         self._nodes: list[Node | None] = []
         self._pools: list[NodePools | None] = []
         self._row_version = self._device_version = -1
+        #: The last cycle that asked, for the audit.
+        self._cycle: Cycle | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers, and of the two lists."""
-        return self._answers.nbytes + 16 * len(self._nodes)
+        """Bytes of the arrays and of the two lists."""
+        return 19 * len(self._nodes)
 
-    def of_rows(
-        self, rows: Mask, claims: Sequence[ResourceClaim], allocator: Allocator, index: PoolIndex, view: ClusterView
-    ) -> Answers:
+    def ask(self, rows: Mask, cycle: Cycle) -> None:
         """
-        Return the answers of all rows; those outside `rows` may be UNKNOWN.
-
-        Args:
-            rows: live rows.
-            claims: of this form.
-            allocator: of this cycle, for the cluster as `index` and `view` show it.
+        Bring the answers of `rows`, which are live, up to date; those of other rows may be UNKNOWN.
 
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
-        self._forget_changed(index, view)
-        by_pools: dict[NodePools, Answer] = {}
-        for row in np.flatnonzero(rows & (self._answers == Answer.UNKNOWN)).tolist():
-            node = view.node_at(row)
+        self._cycle = cycle
+        self._forget_changed(cycle.index, cycle.view)
+        by_pools: dict[NodePools, tuple[Answer, int]] = {}
+        for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
+            node = cycle.view.node_at(row)
             if node is not None:
                 target = TargetNode(node.name, node.labels)
-                pools = index.pools(target)
+                pools = cycle.index.pools(target)
                 self._nodes[row] = node
                 self._pools[row] = None if isinstance(pools, SearchError) else pools
-                self._answers[row] = _answer(target, pools, claims, allocator, by_pools)
-        return self._answers
+                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
-        """Return True: the audit compares answers with the claims of a decision (`audit_answers`)."""
+        """Return whether every answer is what a search of now gives; for the audit."""
+        cycle = self._cycle
+        if cycle is None:
+            return True
+        cycle.index.refresh()
+        self._forget_changed(cycle.index, cycle.view)
+        known = np.flatnonzero((self.answers != Answer.UNKNOWN) & (self.answers != Answer.LIMIT))
+        for row in known.tolist():
+            node = cycle.view.node_at(row)
+            if node is None:
+                continue
+            target = TargetNode(node.name, node.labels)
+            answer, score = _answer(target, cycle.index.pools(target), cycle, {})
+            if answer is not Answer.LIMIT and (answer, score) != (self.answers[row], self.scores[row]):
+                return False
         return True
 
     def _forget_changed(self, index: PoolIndex, view: ClusterView) -> None:
-        n_new = view.n_rows - len(self._answers)
+        n_new = view.n_rows - len(self.answers)
         if n_new:
-            self._answers = np.append(self._answers, np.zeros(n_new, np.int8))
+            self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
+            self.scores = np.append(self.scores, np.zeros(n_new, np.int16))
             self._nodes += [None] * n_new
             self._pools += [None] * n_new
         if self._row_version != view.version:
             for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
                 # A row changes with each pod that comes or goes, which changes no devices.
                 if view.node_at(row) is not self._nodes[row]:
-                    self._answers[row] = Answer.UNKNOWN
+                    self.answers[row] = Answer.UNKNOWN
             self._row_version = view.version
         changes = view.devices.changes
         if self._device_version != changes.version:
             latest = changes.since(self._device_version) if self._device_version >= 0 else None
             if latest is None:
-                self._answers[:] = Answer.UNKNOWN
+                self.answers[:] = Answer.UNKNOWN
             else:
                 if any(change.of_slices for change in latest):
                     self._forget_other_pools(index)
-                self._forget_pools(dict.fromkeys(each.pool for each in latest if not each.of_slices), index, view)
+                self._forget_pools(
+                    dict.fromkeys(each.pool for each in latest if not each.of_slices), index, view
+                )
             self._device_version = changes.version
 
     def _forget_other_pools(self, index: PoolIndex) -> None:
         """Forget the answers of the rows that have other slices than before."""
-        for row in np.flatnonzero(self._answers).tolist():
+        for row in np.flatnonzero(self.answers).tolist():
             node = self._nodes[row]
             if node is None or index.pools(TargetNode(node.name, node.labels)) is not self._pools[row]:
-                self._answers[row] = Answer.UNKNOWN
+                self.answers[row] = Answer.UNKNOWN
 
     def _forget_pools(self, pools: Iterable[PoolId], index: PoolIndex, view: ClusterView) -> None:
         """Forget the answers of the rows that have devices of the pools."""
         for pool in pools:
             nodes = index.nodes_of(pool)
             if nodes is None:
-                self._answers[:] = Answer.UNKNOWN
+                self.answers[:] = Answer.UNKNOWN
                 return
             for name in nodes:
                 row = view.row_of(name)
                 if row is not None:
-                    self._answers[row] = Answer.UNKNOWN
+                    self.answers[row] = Answer.UNKNOWN
 
 
 def _answer(
     node: TargetNode,
     pools: NodePools | SearchError,
-    claims: Sequence[ResourceClaim],
-    allocator: Allocator,
-    by_pools: dict[NodePools, Answer],
-) -> Answer:
+    cycle: Cycle,
+    by_pools: dict[NodePools, tuple[Answer, int]],
+) -> tuple[Answer, int]:
+    """Return the answer and the score of a node. `by_pools`: those of pools that several nodes have."""
     if isinstance(pools, SearchError):
-        return Answer.ERROR
+        return Answer.ERROR, 0
     known = by_pools.get(pools)
     if known is not None:
         return known
-    search = allocator.search(node, pools, claims)
-    answer = _OF_REFUSAL[search.kind] if isinstance(search, Refusal) else Answer.DEVICES
-    if answer is Answer.DEVICES and allocator.cannot_select_nodes(search):
-        answer = Answer.ERROR
+    search = cycle.allocator.search(node, pools, cycle.claims)
+    if isinstance(search, Refusal):
+        answer = _OF_REFUSAL[search.kind], 0
+    else:
+        answer = Answer.DEVICES, search.score()
     if not pools.selects_per_device:
         by_pools[pools] = answer
     return answer

@@ -61,6 +61,27 @@ class PoolIndex:
         #: The pools of nodes that have the same slices, by these.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pools of nodes: 1,000 for each of them, 200 for each of their devices."""
+        return 1000 * len(self._by_node) + 200 * sum(
+            len(each.candidates) for each in self._by_slices.values()
+        )
+
+    def same_as(self, fresh: PoolIndex) -> bool:
+        """Return whether the index is what the slices of now give; for the audit."""
+        self.refresh()
+        fresh.refresh()
+        return (
+            {pool: reach.nodes for pool, reach in self._reach_by_pool.items()}
+            == {pool: reach.nodes for pool, reach in fresh._reach_by_pool.items()}
+            and self._elsewhere.keys() == fresh._elsewhere.keys()
+            and all(
+                _content(pools) == _content(fresh.pools(TargetNode(name, labels)))
+                for name, (labels, pools) in self._by_node.items()
+            )
+        )
+
     def refresh(self) -> None:
         """Bring the index up to date. O(1) without a change, else O(slices of the pools that changed)."""
         if self._version == self._changes.version:
@@ -134,3 +155,10 @@ class PoolIndex:
         if elsewhere is not None and elsewhere.state is PoolState.USABLE:
             elsewhere = None
         return _Reach(None if "" in names else frozenset(names), elsewhere)
+
+
+def _content(pools: NodePools | SearchError) -> object:
+    """Return what two looks at the same slices have in common."""
+    if isinstance(pools, SearchError):
+        return pools
+    return [(each.id, each.state, each.slices, each.slices_elsewhere) for each in pools.pools]

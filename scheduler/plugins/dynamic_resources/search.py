@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from scheduler.model.devices import MAX_RESULTS, DeviceId
+from scheduler.model.devices import MAX_ALTERNATIVES, MAX_RESULTS, DeviceId
 from scheduler.plugins.dynamic_resources.capacity import Wanted, is_left
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.plugins.dynamic_resources.counters import Counters
@@ -153,6 +153,15 @@ class Search:
             for choice in self._stack
             if isinstance(choice, _Alternatives)
         }
+
+    def score(self) -> int:
+        """Return 8 less its index for each alternative of which a device was taken."""
+        return sum(
+            MAX_ALTERNATIVES - choice.index
+            for choice in self._stack
+            if isinstance(choice, _Alternatives)
+            and self.claims[choice.claim].requests[choice.request].queries[choice.index].n_devices
+        )
 
     def _descend(
         self, claim: int, request: int, query: Query | None = None, number: int = 0, start: int = 0
