@@ -156,7 +156,7 @@ class DeviceFilter(NodeFilter):
         if new.any():
             self._known |= new
             self._ask(new)
-        accepted = rows & (self._has_devices == Answer.DEVICES)
+        accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
         if any(self._unready):
             accepted[:] = False
         for available in self._available.values():

@@ -18,9 +18,10 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
-from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.plugins.dynamic_resources.inputs import RefusalKind, SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
+from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 
@@ -65,7 +66,7 @@ class Cycle(NamedTuple):
 
     allocator: Allocator
     claims: Sequence[ResourceClaim]
-    index: PoolIndex
+    pools: PoolIndex
     view: ClusterView
 
 
@@ -100,13 +101,13 @@ class NodeAnswers:
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
         self._cycle = cycle
-        self._forget_changed(cycle.index, cycle.view)
+        self._forget_changed(cycle.pools, cycle.view)
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
         for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
             node = cycle.view.node_at(row)
             if node is not None:
                 target = TargetNode(node.name, node.labels)
-                pools = cycle.index.pools(target)
+                pools = cycle.pools.pools(target)
                 self._nodes[row] = node
                 self._pools[row] = None if isinstance(pools, SearchError) else pools
                 self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
@@ -116,15 +117,15 @@ class NodeAnswers:
         cycle = self._cycle
         if cycle is None:
             return True
-        cycle.index.refresh()
-        self._forget_changed(cycle.index, cycle.view)
+        cycle.pools.refresh()
+        self._forget_changed(cycle.pools, cycle.view)
         known = np.flatnonzero((self.answers != Answer.UNKNOWN) & (self.answers != Answer.LIMIT))
         for row in known.tolist():
             node = cycle.view.node_at(row)
             if node is None:
                 continue
             target = TargetNode(node.name, node.labels)
-            answer, score = _answer(target, cycle.index.pools(target), cycle, {})
+            answer, score = _answer(target, cycle.pools.pools(target), cycle, {})
             if answer is not Answer.LIMIT and (answer, score) != (self.answers[row], self.scores[row]):
                 return False
         return True
@@ -188,10 +189,7 @@ def _answer(
     if known is not None:
         return known
     search = cycle.allocator.search(node, pools, cycle.claims)
-    if isinstance(search, Refusal):
-        answer = _OF_REFUSAL[search.kind], 0
-    else:
-        answer = Answer.DEVICES, search.score()
+    answer = (Answer.DEVICES, search.score()) if isinstance(search, Search) else (_OF_REFUSAL[search.kind], 0)
     if not pools.selects_per_device:
         by_pools[pools] = answer
     return answer

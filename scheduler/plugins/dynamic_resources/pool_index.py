@@ -60,13 +60,13 @@ class PoolIndex:
         self._by_node: dict[str, tuple[Mapping[str, str], NodePools | SearchError]] = {}
         #: The pools of nodes that have the same slices, by these.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
+        #: Devices of all pools since the slices changed last.
+        self._n_candidates = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the pools of nodes: 1,000 for each of them, 200 for each of their devices."""
-        return 1000 * len(self._by_node) + 200 * sum(
-            len(each.candidates) for each in self._by_slices.values()
-        )
+        return 1000 * len(self._by_node) + 200 * self._n_candidates
 
     def same_as(self, fresh: PoolIndex) -> bool:
         """Return whether the index is what the slices of now give; for the audit."""
@@ -98,6 +98,7 @@ class PoolIndex:
             self._renew(pool_id)
         if pools:
             self._by_slices.clear()
+            self._n_candidates = 0
             shared = (each for each in self._slices.shared() if not each.shared_counters)
             self._shared = tuple(sorted(shared, key=lambda each: each.key))
 
@@ -128,6 +129,7 @@ class PoolIndex:
         pools = self._by_slices.get(key)
         if pools is None:
             pools = self._by_slices[key] = node_pools(relevant, self._slices, self._elsewhere)
+            self._n_candidates += len(pools.candidates)
         return pools
 
     def _renew(self, pool_id: PoolId) -> None:

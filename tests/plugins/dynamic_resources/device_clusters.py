@@ -55,7 +55,7 @@ def devices(draw: DrawFn, name: str, counters: list[str]) -> Json:
         device["capacity"] = {"memory": draw(_capacities())}
         if draw(st.booleans()):
             device["allowMultipleAllocations"] = True
-    if counters and draw(st.integers(0, 3)):
+    if counters and draw(st.integers(0, 3)) > 0:
         device["consumesCounters"] = [
             {
                 "counterSet": draw(st.sampled_from(counters)),
