@@ -27,8 +27,10 @@ from scheduler.cel.types import (
     ANY,
     BOOL,
     DEVICE,
+    DURATION,
     QUANTITY,
     STRING,
+    TIMESTAMP,
     Type,
     map_of,
     parse_type,
@@ -83,15 +85,15 @@ FUNCTIONS: Final = _by_name(
     optionals.OVERLOADS,
 )
 
-#: Names that stand for types.
-TYPES: Final = {
-    type_.name: type_
-    for type_ in map(
-        parse_type,
-        ("bool", "bytes", "double", "duration", "int", "list(A)", "map(A, B)", "null", "string", "timestamp", "uint",
-         "ip", "cidr", "optional(V)", "type()"),
-    )
-}  # fmt: skip
+_NAMED_TYPES: Final = (
+    "any", "bool", "bytes", "double", "duration", "int", "list(A)", "map(A, B)", "null", "string", "timestamp", "uint",
+    "ip", "cidr", "optional(V)", "type()",
+)  # fmt: skip
+#: Names that stand for types. Those of messages are not among them, and neither are the messages.
+TYPES: Final = {type_.name: type_ for type_ in map(parse_type, _NAMED_TYPES)} | {
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+}
 
 DEVICE_FIELDS: Final = {
     "driver": STRING,

@@ -8,7 +8,7 @@ Source: cel-go interpreter/{planner,interpretable,attributes,decorators,runtimec
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.cel.checker import type_value
@@ -200,6 +200,9 @@ class _Compiler:
             case "@not_strictly_false":
                 return Plan(_not_strictly_false(plans[0].run))
         overloads = node.overloads
+        if name in ("find", "findAll") and plans[1].is_constant:
+            _check_pattern(plans[1].value)
+            overloads = [replace(overload, is_guarded=False) for overload in overloads]
         if (
             name == "@in"
             and len(overloads) == 1
@@ -208,8 +211,6 @@ class _Compiler:
         ):
             return _membership(plans[0].run, plans[1].value)
         run = _dispatch(name, overloads, [operand.type for operand in operands], [plan.run for plan in plans])
-        if name in ("find", "findAll") and plans[1].is_constant:
-            _check_pattern(plans[1].value)
         if name in CONSTANT_FUNCTIONS and plans[0].is_constant:
             return _evaluated(run)
         return Plan(run)
@@ -284,6 +285,11 @@ class _Compiler:
         first, second = self._slot(), self._slot() if node.iter_var2 else -1
         names = {node.iter_var: first} | ({node.iter_var2: second} if node.iter_var2 else {})
         self._scopes.append({node.accu_var: accu} | names)
+        if node.quantifier is not None:
+            assert isinstance(node.step, Call)  # noqa: S101 - so the macros make them
+            test = self.plan(node.step.args[1]).run
+            self._scopes.pop()
+            return Plan(_quantifier(over.run, (first, second), test, is_exists=node.quantifier == "exists"))
         condition, step = self.plan(node.condition), self.plan(node.step)
         self._scopes[-1] = {node.accu_var: accu}
         result = self.plan(node.result)
@@ -406,7 +412,10 @@ def _lookup_constant(operand: Run, key: Value, extra: int, *, is_optional: bool)
             if value is MISSING:
                 raise CelError(f"no such key: {key}")
             return value
-        return _get(container, key, is_optional=False)
+        value = _get(container, key, is_optional=False)
+        if value is NONE:
+            frame.cost -= 1  # keys after a missing value are not looked up
+        return value
 
     return run
 
@@ -571,26 +580,33 @@ def _dispatch(
         is_only and all(type_ is not None and _is_known(type_) for type_ in types)
     )
     call = _checked_call(name, overloads) if needs_check else first.call
-    if len(args) == 2:
-        left, right = args
-
-        def run_two(frame: Frame) -> Value:
-            mine, theirs = left(frame), right(frame)
-            result = call(mine, theirs)
-            frame.cost += cost if cost.__class__ is int else cost((mine, theirs), result)  # type: ignore[operator]
-            if frame.cost > COST_LIMIT:
-                raise CostLimitError
-            return result
-
-        return run_two
+    if isinstance(cost, int):
+        return _call_at_cost(call, args, cost)
 
     def run(frame: Frame) -> Value:
         values = [arg(frame) for arg in args]
         result = call(*values)
-        frame.cost += cost if cost.__class__ is int else cost(values, result)  # type: ignore[operator]
+        frame.cost += cost(values, result)
         if frame.cost > COST_LIMIT:
             raise CostLimitError
         return result
+
+    return run
+
+
+def _call_at_cost(call: Callable[..., Value], args: Sequence[Run], cost: int) -> Run:
+    if len(args) == 2:
+        left, right = args
+
+        def run_two(frame: Frame) -> Value:
+            frame.cost += cost
+            return call(left(frame), right(frame))
+
+        return run_two
+
+    def run(frame: Frame) -> Value:
+        frame.cost += cost
+        return call(*[arg(frame) for arg in args])
 
     return run
 
@@ -649,6 +665,44 @@ def _loop(
         elif built.__class__ is MapAccumulator:
             variables[accu] = dict(built)
         return result(frame)
+
+    return run
+
+
+def _quantifier(over: Run, slots: tuple[int, int], test: Run, *, is_exists: bool) -> Run:
+    """Return the closure of the loops of all and exists, which absorb errors as `&&` and `||` do."""
+    first, second = slots
+    condition_cost = 3 if is_exists else 2
+
+    def run(frame: Frame) -> bool:
+        variables = frame.slots
+        failure: CelError | None = None
+        is_decided = False
+        for key, value in _items(over(frame), has_two=second >= 0):
+            frame.cost += condition_cost
+            if is_decided:
+                break
+            frame.cost += 1
+            if frame.cost > COST_LIMIT:
+                raise CostLimitError
+            variables[first] = key
+            if second >= 0:
+                variables[second] = value
+            try:
+                answer = test(frame)
+            except CelError as error:
+                failure = failure or error
+                continue
+            if answer is is_exists:
+                is_decided = True
+            elif answer is not (not is_exists):
+                failure = failure or CelError("no such overload")
+        frame.cost += 1
+        if is_decided:
+            return is_exists
+        if failure is not None:
+            raise failure
+        return not is_exists
 
     return run
 

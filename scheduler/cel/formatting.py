@@ -111,8 +111,8 @@ def _write(letter: str, precision: int | None, value: Value) -> str:
             return f"{int(value):b}"
         case _:
             if name in ("string", "bytes"):
-                text = (value.encode(errors="replace") if name == "string" else value).hex()
-                return text.upper() if letter == "X" else text
+                data: bytes = value if isinstance(value, bytes) else value.encode(errors="replace")
+                return data.hex().upper() if letter == "X" else data.hex()
             return f"{int(value):{letter}}"
 
 

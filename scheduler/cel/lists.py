@@ -4,10 +4,11 @@ Functions of lists and sets of values.
 Source: cel-go ext/{lists,sets}.go, apiserver/pkg/cel/library/lists.go (kubernetes 1.36).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
-from scheduler.cel.functions import Overload, function
+from scheduler.cel.functions import Cost, Overload, function
 from scheduler.cel.operators import MAX_LIST, add, compare, contains
 from scheduler.cel.values import CelError, CostLimitError, Duration, Uint, Value, equal_or_unknown, size_of
 
@@ -16,8 +17,10 @@ _NEW_LIST: Final = 10
 
 
 def _reading_cost(value: Value) -> int:
-    if value.__class__ in (str, bytes):
-        return int(len(value if value.__class__ is bytes else value.encode(errors="replace")) * 0.1)
+    if isinstance(value, str):
+        return int(len(value.encode(errors="replace")) * 0.1)
+    if isinstance(value, bytes):
+        return int(len(value) * 0.1)
     if value.__class__ is list:
         return sum(map(_reading_cost, value))
     if isinstance(value, dict):
@@ -52,16 +55,13 @@ def _compare(left: Value, right: Value) -> int | None:
 
 
 def _is_sorted(elements: list[Value]) -> bool:
-    return all(_compare(left, right) != 1 for left, right in zip(elements, elements[1:], strict=False))
+    return all(_compare(left, right) != 1 for left, right in pairwise(elements))
 
 
 def _sum_from(zero: Value, elements: list[Value]) -> Value:
     total = zero
     for element in elements:
-        try:
-            total = add(total, element)
-        except CelError:
-            raise CelError("no such overload") from None
+        total = add(total, element)
     return total
 
 
@@ -145,13 +145,15 @@ def _set_contains(elements: list[Value], sublist: list[Value]) -> bool:
     return all(contains(element, elements) for element in sublist)
 
 
-def _set_cost(factor: int) -> object:
+def _set_cost(factor: int) -> Cost:
     return lambda args, _: 1 + size_of(args[0]) * size_of(args[1]) * factor
 
 
-def _by_type(name: str, result: str, call: object, types: Sequence[str] = _COMPARABLE) -> list[Overload]:
+def _by_type(
+    name: str, result: str, call: Callable[..., Value], types: Sequence[str] = _COMPARABLE
+) -> list[Overload]:
     signatures = ";".join(f"list({type_}).() -> {result or type_}" for type_ in types)
-    return function(name, signatures, call, cost=_reading)  # type: ignore[arg-type]
+    return function(name, signatures, call, cost=_reading)
 
 
 _SORTED: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
@@ -177,9 +179,9 @@ OVERLOADS: Final = [
         cost=self_compare_cost, is_guarded=False, costs_by_name=False),
     *function("@sortByAssociatedKeys", ";".join(f"list(T).(list({type_})) -> list(T)" for type_ in _SORTED),
         _sort_by_keys, cost=self_compare_cost, is_guarded=False, costs_by_name=False),
-    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, cost=_set_cost(1)),  # type: ignore[arg-type]
+    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, cost=_set_cost(1)),
     *function("sets.equivalent", "(list(T), list(T)) -> bool",
-        lambda left, right: _set_contains(left, right) and _set_contains(right, left), cost=_set_cost(2)),  # type: ignore[arg-type]
+        lambda left, right: _set_contains(left, right) and _set_contains(right, left), cost=_set_cost(2)),
     *function("sets.intersects", "(list(T), list(T)) -> bool",
-        lambda left, right: any(contains(element, right) for element in left), cost=_set_cost(1)),  # type: ignore[arg-type]
+        lambda left, right: any(contains(element, right) for element in left), cost=_set_cost(1)),
 ]  # fmt: skip

@@ -75,7 +75,7 @@ class _Builder:
 
     def loop(
         self, names: tuple[str, str], over: Node, init: Node, condition: Node, step: Node, result: Node
-    ) -> Node:
+    ) -> Comprehension:
         return Comprehension(self.position, over, *names, RESULT, init, condition, step, result)
 
 
@@ -114,14 +114,18 @@ def _all(build: _Builder, call: Call) -> Node:
     names = _names(call.args, len(call.args) - 1)
     condition = build.call("@not_strictly_false", build.ident())
     step = build.call("_&&_", build.ident(), call.args[-1])
-    return build.loop(names, _over(call), build.literal(value=True), condition, step, build.ident())
+    loop = build.loop(names, _over(call), build.literal(value=True), condition, step, build.ident())
+    loop.quantifier = "all"
+    return loop
 
 
 def _exists(build: _Builder, call: Call) -> Node:
     names = _names(call.args, len(call.args) - 1)
     condition = build.call("@not_strictly_false", build.call("!_", build.ident()))
     step = build.call("_||_", build.ident(), call.args[-1])
-    return build.loop(names, _over(call), build.literal(value=False), condition, step, build.ident())
+    loop = build.loop(names, _over(call), build.literal(value=False), condition, step, build.ident())
+    loop.quantifier = "exists"
+    return loop
 
 
 def _exists_one(build: _Builder, call: Call) -> Node:
@@ -228,7 +232,8 @@ def _copy(node: Node) -> Node:
         case Comprehension():
             names = (node.iter_var, node.iter_var2, node.accu_var)
             parts = (node.accu_init, node.condition, node.step, node.result)
-            return Comprehension(node.position, _copy(node.iter_range), *names, *map(_copy, parts))
+            over, copied = _copy(node.iter_range), map(_copy, parts)
+            return Comprehension(node.position, over, *names, *copied, node.quantifier)
         case Ident():
             return Ident(node.position, node.name)
         case Literal():

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.cel.functions import Overload, function, smaller_size
+from scheduler.cel.functions import Cost, Overload, function, smaller_size
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -194,7 +194,7 @@ def compare(operator: str, left: Value, right: Value) -> int:
         raise CelError(f"no such overload: {operator}")
     if class_ is not other:
         raise CelError("no such overload")
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def contains(element: Value, container: Value) -> bool:
@@ -238,14 +238,17 @@ def _joined_size(args: Sequence[Value], _result: Value) -> int:
 
 
 def _operator(
-    name: str, types: str, result: str, call: Callable[..., Value], cost: object = 1
+    name: str, types: str, result: str, call: Callable[..., Value], cost: Cost = 1
 ) -> list[Overload]:
     signatures = ";".join(f"({pair}) -> {result or pair.split(', ')[0]}" for pair in types.split("; "))
-    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)  # type: ignore[arg-type]
+    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)
 
 
 _NUMERIC: Final = "double, double; int, int; uint, uint"
-_COMPARED: Final = "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; double, double; double, int; double, uint"
+_COMPARED: Final = (
+    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; "
+    "double, double; double, int; double, uint"
+)
 
 
 def _order(name: str, test: Callable[[int], bool]) -> list[Overload]:

@@ -39,7 +39,7 @@ _ESCAPED_CODE: Final = re.compile(
 )
 _UNICODE: Final = re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|(.))", re.S)
 _CATEGORIES: Final = frozenset(
-    [
+    (
         "C",
         "Cc",
         "Cf",
@@ -77,7 +77,7 @@ _CATEGORIES: Final = frozenset(
         "Zp",
         "Zs",
         "Any",
-    ]
+    )
 )
 #: Letters that fold together and that upper and lower case do not connect.
 _FOLDS: Final = {"k": "\u212a", "s": "\u017f", "å": "\u212b", "K": "\u212a", "S": "\u017f", "Å": "\u212b"}
@@ -202,7 +202,7 @@ class _Parser:
             end += self._text.startswith("?", end)
             raise _fault("invalid nested repetition operator", operator + self._text[second:end])
         node = nodes.pop()
-        if (shape and least * _repeats(node) > _MAX_REPEAT) or (most or 0) * _repeats(node) > _MAX_REPEAT:
+        if shape and max(least, most or 0) * _repeats(node) > _MAX_REPEAT:
             raise _fault("invalid repeat count", operator)
         return ("repeat", node, least, most, is_lazy is ("U" in self._flags))
 
@@ -290,7 +290,7 @@ class _Parser:
         return ("set", class_) if class_ is not None else self._literal(self._escaped_code())
 
     def _class_escape(self) -> CharSet | None:
-        """Return the set of `\\d`, `\\pL` and the like, or None if something else comes next."""
+        """Return the set of an escape such as that of digits, or None if something else comes next."""
         start = self._position
         letter = self._text[start + 1 : start + 2]
         if letter and letter in "dswDSW":
@@ -403,7 +403,7 @@ def _repeats(node: Tree) -> int:
     """Return how often the most repeated part of a tree is there at least."""
     match node:
         case ("repeat", inner, least, most, _):
-            return max(least, most or 1, 1) * _repeats(inner)
+            return int(max(least, most or 1, 1)) * _repeats(inner)
         case ("cat" | "alt", nodes):
             return max(map(_repeats, nodes), default=1)
         case ("group", inner):

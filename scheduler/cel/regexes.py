@@ -179,7 +179,7 @@ def compiled(text: str) -> Regex:
     return Regex(text)
 
 
-def _regex(text: str, prefix: str = "") -> Regex:
+def _regex(text: Value, prefix: str = "") -> Regex:
     try:
         return compiled(text)
     except UnsupportedRegexError as error:
@@ -196,11 +196,20 @@ def _matches(text: Value, pattern: Value) -> bool:
     return _regex(pattern).matches(text)
 
 
-def _find(text: str, pattern: str) -> str:
+def _find(text: Value, pattern: str) -> str:
+    _check_text(text)
     return next(iter(_regex(pattern, "Illegal regex: ").find_all(text, 1)), "")
 
 
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[Value]:
+def _check_text(text: Value) -> None:
+    if text.__class__ is not str:
+        raise CelError("no such overload")
+
+
+def _find_all(text: Value, pattern: str, limit: Value = -1) -> list[Value]:
+    _check_text(text)
+    if limit.__class__ is not int:
+        raise CelError("no such overload")
     return list(_regex(pattern, "Illegal regex: ").find_all(text, limit))
 
 

@@ -4,7 +4,7 @@ Functions of strings. Indexes count code points.
 Source: cel-go ext/strings.go (version 2 of the library), common/stdlib/standard.go; Go's package strings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.cel.functions import double_traversal, function, traversal
@@ -103,8 +103,8 @@ def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bo
     return call
 
 
-def _contains_cost(args: object, _result: Value) -> int:
-    return traversal(args[:1], None) * traversal(args[1:], None)  # type: ignore[index]
+def _contains_cost(args: Sequence[Value], _result: Value) -> int:
+    return traversal(args[:1], None) * traversal(args[1:], None)
 
 
 OVERLOADS: Final = [
