@@ -175,9 +175,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if old is None:
             return Hint.QUEUE
         compared = (PODS, *(name for name, _ in request))
-        return queue_if(
-            bool(from_devices) or any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared)
-        )
+        return queue_if(bool(from_devices) or any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared))
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
