@@ -47,8 +47,8 @@ from scheduler.cel.values import (
     key_value,
     map_key,
     no_such_overload,
-    size_of,
     type_name,
+    weight,
 )
 
 #: What one evaluation may cost (resource/v1, CELSelectorExpressionMaxCost).
@@ -501,13 +501,15 @@ def _comparison_cost(left: Value, right: Value) -> int:
     class_ = left.__class__
     if class_ is int or class_ is bool or is_opaque(class_):
         return 1
-    return math.ceil(min(size_of(left), size_of(right)) * 0.1)
+    return math.ceil(min(weight(left), weight(right)) * 0.1)
 
 
 def _equals(left: Run, right: Run) -> Run:
     def run(frame: Frame) -> bool:
         mine, theirs = left(frame), right(frame)
         frame.cost += _comparison_cost(mine, theirs)
+        if frame.cost > COST_LIMIT:
+            raise CostLimitError
         return equal(mine, theirs)
 
     return run
@@ -517,6 +519,8 @@ def _not_equals(left: Run, right: Run) -> Run:
     def run(frame: Frame) -> bool:
         mine, theirs = left(frame), right(frame)
         frame.cost += _comparison_cost(mine, theirs)
+        if frame.cost > COST_LIMIT:
+            raise CostLimitError
         try:
             return not equal(mine, theirs)
         except CelError:
@@ -556,7 +560,7 @@ def _membership(element: Run, elements: list[Value]) -> Plan:
 
         def run_any(frame: Frame) -> bool:
             value = element(frame)
-            frame.cost += len(elements)
+            frame.cost += weight(elements)
             return contains(value, elements)
 
         return Plan(run_any)
@@ -580,15 +584,19 @@ def _dispatch(
         is_only and all(type_ is not None and _is_known(type_) for type_ in types)
     )
     call = _checked_call(name, overloads) if needs_check else first.call
-    if isinstance(cost, int):
+    if isinstance(cost, int) and first.result_cost is None:
         return _call_at_cost(call, args, cost)
+    cost_of_args = cost if callable(cost) else lambda _values: cost
+    result_cost = first.result_cost
 
     def run(frame: Frame) -> Value:
         values = [arg(frame) for arg in args]
-        result = call(*values)
-        frame.cost += cost(values, result)
+        frame.cost += cost_of_args(values)
         if frame.cost > COST_LIMIT:
             raise CostLimitError
+        result = call(*values)
+        if result_cost is not None:
+            frame.cost += result_cost(result)
         return result
 
     return run

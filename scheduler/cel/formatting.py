@@ -12,7 +12,18 @@ from scheduler.cel.conversions import string_of
 from scheduler.cel.functions import function, traversal
 from scheduler.cel.syntax_tree import Call, ListNode, Literal, MapNode, Node
 from scheduler.cel.types import Type
-from scheduler.cel.values import CelError, Duration, Timestamp, Uint, Value, go_quote, key_value, type_name
+from scheduler.cel.values import (
+    CelError,
+    Duration,
+    Timestamp,
+    Uint,
+    Value,
+    check_size,
+    go_quote,
+    key_value,
+    type_name,
+    weight,
+)
 
 _Argument = TypeVar("_Argument")
 
@@ -79,6 +90,7 @@ def _interpolate(
         if letter not in _CLAUSES and letter != "X":
             raise FormatError(f'{prefix}unrecognized formatting clause "{letter}"')
         try:
+            check_size(sum(map(len, parts)))
             parts.append(write(letter, int(digits) if clause[2] else None, arguments[count]))
         except FormatError as error:
             raise FormatError(f"error during formatting: {error}", error.node) from None
@@ -215,6 +227,10 @@ def _bad_node(
     return next((node for node in bad if node is not None), None)
 
 
+def _format_cost(args: Sequence[Value]) -> int:
+    return traversal(args) + int((weight(args[1]) - len(args[1])) * 0.1)
+
+
 OVERLOADS: Final = function(
-    "format", "string.(list(dyn)) -> string", _format, cost=traversal, costs_by_name=False
+    "format", "string.(list(dyn)) -> string", _format, cost=_format_cost, costs_by_name=False
 )

@@ -232,8 +232,9 @@ def _copy(node: Node) -> Node:
         case Comprehension():
             names = (node.iter_var, node.iter_var2, node.accu_var)
             parts = (node.accu_init, node.condition, node.step, node.result)
-            over, copied = _copy(node.iter_range), map(_copy, parts)
-            return Comprehension(node.position, over, *names, *copied, node.quantifier)
+            copy = Comprehension(node.position, _copy(node.iter_range), *names, *map(_copy, parts))
+            copy.quantifier = node.quantifier
+            return copy
         case Ident():
             return Ident(node.position, node.name)
         case Literal():

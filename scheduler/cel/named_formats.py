@@ -111,7 +111,7 @@ def _validate(format_: NamedFormat, text: str) -> Optional:
     return Optional(has_value=True, value=faults) if faults else NONE
 
 
-def _validate_cost(args: Sequence[Value], _result: Value) -> int:
+def _validate_cost(args: Sequence[Value]) -> int:
     return math.ceil((1.0 + size_of(args[1])) * 0.1) * math.ceil(int(args[0].regex_size) * 0.25)
 
 

@@ -251,13 +251,13 @@ def _is_link_local_multicast(ip: IP) -> bool:
     return int(ip.address) >> shift == expected
 
 
-def _contains_ip_cost(args: Sequence[Value], _result: Value) -> int:
+def _contains_ip_cost(args: Sequence[Value]) -> int:
     reading = math.ceil(size_of(args[1]) * 0.1) if args[1].__class__ is str else 0
     return math.ceil(size_of(args[0]) * 2 * 0.1) + reading
 
 
-def _contains_cidr_cost(args: Sequence[Value], result: Value) -> int:
-    return _contains_ip_cost(args, result) + math.ceil(size_of(args[0]) * 0.1) + 1
+def _contains_cidr_cost(args: Sequence[Value]) -> int:
+    return _contains_ip_cost(args) + math.ceil(size_of(args[0]) * 0.1) + 1
 
 
 OVERLOADS: Final = [

@@ -29,6 +29,7 @@ from scheduler.cel.values import (
     map_key,
     size_of,
     type_name,
+    weight,
 )
 
 TIMESTAMP_MIN_S: Final = -62135596800
@@ -233,7 +234,7 @@ _SUBTRACTED: Final = frozenset({int, Uint, float, Duration, Timestamp})
 _SIZED: Final = frozenset({str, bytes})
 
 
-def _joined_size(args: Sequence[Value], _result: Value) -> int:
+def _joined_size(args: Sequence[Value]) -> int:
     return math.ceil((size_of(args[0]) + size_of(args[1])) * 0.1)
 
 
@@ -281,7 +282,7 @@ OVERLOADS: Final = [
     *_order("_<=_", lambda sign: sign <= 0),
     *_order("_>_", lambda sign: sign > 0),
     *_order("_>=_", lambda sign: sign >= 0),
-    *_operator("@in", "A, list(A)", "bool", contains, lambda args, _: size_of(args[1])),
+    *_operator("@in", "A, list(A)", "bool", contains, lambda args: weight(args[1])),
     *_operator("@in", "A, map(A, B)", "bool", contains),
     *function("size", "(bytes) -> int; bytes.() -> int; (list(A)) -> int; list(A).() -> int; (map(A, B)) -> int;"
         "map(A, B).() -> int; (string) -> int; string.() -> int", size, is_guarded=False),

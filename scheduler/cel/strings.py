@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.cel.functions import double_traversal, function, traversal
-from scheduler.cel.values import CelError, Value, display
+from scheduler.cel.values import CelError, Value, check_size, display
 
 #: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (
@@ -60,6 +60,8 @@ def _last_index_of(text: str, part: str, end: int | None = None) -> int:
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    n_replaced = text.count(old) if count < 0 else min(text.count(old), count)
+    check_size(len(text) + n_replaced * (len(new) - len(old)))
     return text.replace(old, new, count)
 
 
@@ -87,6 +89,7 @@ def _join(parts: list[Value], separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise CelError(f"join: invalid input: {display(part)}")
+    check_size(sum(map(len, parts)) + len(parts) * len(separator))
     return separator.join(parts)
 
 
@@ -103,8 +106,8 @@ def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bo
     return call
 
 
-def _contains_cost(args: Sequence[Value], _result: Value) -> int:
-    return traversal(args[:1], None) * traversal(args[1:], None)
+def _contains_cost(args: Sequence[Value]) -> int:
+    return traversal(args[:1]) * traversal(args[1:])
 
 
 OVERLOADS: Final = [
@@ -114,9 +117,9 @@ OVERLOADS: Final = [
     *function("endsWith", "string.(string) -> bool", _of_strings(str.endswith), cost=traversal, is_guarded=False),
     *function("charAt", "string.(int) -> string", _char_at),
     *function("indexOf", "string.(string) -> int; string.(string, int) -> int", _index_of,
-        cost=lambda args, _: len(args[0].encode(errors="replace")) // 10),
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
     *function("lastIndexOf", "string.(string) -> int; string.(string, int) -> int", _last_index_of,
-        cost=lambda args, _: len(args[0].encode(errors="replace")) // 10),
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
     *function("lowerAscii", "string.() -> string", lambda text: text.translate(_LOWER), cost=traversal),
     *function("upperAscii", "string.() -> string", lambda text: text.translate(_UPPER), cost=traversal),
     *function("replace", "string.(string, string) -> string; string.(string, string, int) -> string", _replace,
@@ -126,6 +129,6 @@ OVERLOADS: Final = [
     *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring, cost=traversal),
     *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), cost=traversal),
     *function("join", "list(string).() -> string; list(string).(string) -> string", _join,
-        cost=lambda _, result: double_traversal((result,), None)),
+        cost=0, result_cost=lambda result: double_traversal((result,))),
     *function("strings.quote", "(string) -> string", _quote, cost=traversal, costs_by_name=False),
 ]  # fmt: skip

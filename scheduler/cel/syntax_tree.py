@@ -106,7 +106,7 @@ class Comprehension(Node):
     step: Node
     result: Node
     #: Of the loops that only the macros all and exists make.
-    quantifier: Literal_["all", "exists"] | None = None
+    quantifier: Literal_["all", "exists"] | None = field(default=None, init=False)
 
 
 class Source:
