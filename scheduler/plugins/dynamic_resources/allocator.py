@@ -19,8 +19,8 @@ from scheduler.plugins.dynamic_resources.results import allocation_of
 from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search, Taken
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 
-#: Devices that a pod's search looks at once more, over all nodes: 100 ms at 1 µs each.
-DEFAULT_STEPS: Final = 100_000
+#: Devices that the search for a pod looks at once more, over all nodes: 130 ms at up to 2.7 µs each.
+DEFAULT_STEPS: Final = 50_000
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
