@@ -29,12 +29,12 @@ from scheduler.plugins.dynamic_resources.allocator import (
 )
 from scheduler.plugins.dynamic_resources.binding import has_timed_out, readiness
 from scheduler.plugins.dynamic_resources.claims import PodClaims
-from scheduler.plugins.dynamic_resources.extended_resources import Variant, Variants
+from scheduler.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
 from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Mask, RowIndex
 from scheduler.state.cluster_view import ClusterView
 
 UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
@@ -168,18 +168,25 @@ class DeviceFilter(NodeFilter):
         if self._variants is None:
             self._ask_for(rows, self.claims.unallocated)
             return
-        rows_by_claims: dict[tuple[ResourceClaim, ...], list[int]] = {}
-        for row in np.flatnonzero(rows).tolist():
-            node = self._view.node_at(row)
+        supplies = self._view.per_row(
+            ("supply of extended resources", self._variants.resources), self._supplies, np.int64
+        )
+        for supply in np.unique(supplies[rows]).tolist():
+            alike = rows & (supplies == supply)
+            node = self._view.node_at(int(np.argmax(alike)))
             claims = None if node is None else self._claims_at(node)
             if isinstance(claims, tuple):
-                rows_by_claims.setdefault(claims, []).append(row)
+                self._ask_for(alike, claims)
             else:
-                self._has_devices[row] = Answer.ERROR
-        for claims, numbers in rows_by_claims.items():
-            of_claims = np.zeros(self._view.n_rows, np.bool_)
-            of_claims[numbers] = True
-            self._ask_for(of_claims, claims)
+                self._has_devices[alike] = Answer.ERROR
+
+    def _supplies(self, rows: RowIndex) -> npt.NDArray[np.int64] | int:
+        """Return numbers that are equal for nodes that have the same of the requested resources."""
+        resources = () if self._variants is None else self._variants.resources
+        if isinstance(rows, int):
+            return supply_of(self._view.node_at(rows), resources)
+        numbers = np.arange(self._view.n_rows)[rows].tolist()
+        return np.array([supply_of(self._view.node_at(row), resources) for row in numbers], np.int64)
 
     def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...]) -> None:
         if not claims:
