@@ -6,18 +6,26 @@ Source: structured/internal/incubating/allocator_incubating.go (kubernetes 1.36)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import ResourceSlice
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks
-from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, SearchError, TargetNode
+from scheduler.plugins.dynamic_resources.inputs import (
+    Candidate,
+    Inputs,
+    Refusal,
+    RefusalKind,
+    SearchError,
+    TargetNode,
+)
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.results import allocation_of
 from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search, Taken
-from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.plugins.dynamic_resources.selection import SelectorResults, all_match
 
 #: Devices that the search for a pod looks at once more, over all nodes: 130 ms at up to 2.7 µs each.
 DEFAULT_STEPS: Final = 50_000
@@ -75,6 +83,24 @@ class Allocator:
         if pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
+
+    def may_take(self, claims: Sequence[ResourceClaim], slices: Iterable[ResourceSlice]) -> bool:
+        """Return whether a request of the claims selects a device of the slices, or fails to select it."""
+        candidates = [
+            Candidate(0, device, each, each.device_id(device)) for each in slices for device in each.devices
+        ]
+        classes = self._inputs.classes
+        return any(
+            query is not None
+            and query.class_name in classes
+            and all_match(classes[query.class_name].selectors, candidate, self._results, owner="")
+            is not False
+            and all_match(query.selectors, candidate, self._results, owner="") is not False
+            for claim in claims
+            for request in claim.requests
+            for query in (request.exactly, *request.first_available)
+            for candidate in candidates
+        )
 
     def _allocations(self, node: TargetNode, search: Search) -> tuple[Allocation, ...] | Refusal:
         alternatives = search.alternatives()

@@ -86,6 +86,8 @@ class NodeAnswers:
         self._nodes: list[Node | None] = []
         self._pools: list[NodePools | None] = []
         self._row_version = self._device_version = -1
+        #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
+        self._touched: dict[PoolId, bool] = {}
         #: The last cycle that asked, for the audit.
         self._cycle: Cycle | None = None
 
@@ -101,7 +103,7 @@ class NodeAnswers:
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
         self._cycle = cycle
-        self._forget_changed(cycle.pools, cycle.view)
+        self._forget_changed(cycle)
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
         for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
             node = cycle.view.node_at(row)
@@ -118,7 +120,7 @@ class NodeAnswers:
         if cycle is None:
             return True
         cycle.pools.refresh()
-        self._forget_changed(cycle.pools, cycle.view)
+        self._forget_changed(cycle)
         known = np.flatnonzero((self.answers != Answer.UNKNOWN) & (self.answers != Answer.LIMIT))
         for row in known.tolist():
             node = cycle.view.node_at(row)
@@ -130,7 +132,8 @@ class NodeAnswers:
                 return False
         return True
 
-    def _forget_changed(self, index: PoolIndex, view: ClusterView) -> None:
+    def _forget_changed(self, cycle: Cycle) -> None:
+        view = cycle.view
         n_new = view.n_rows - len(self.answers)
         if n_new:
             self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
@@ -140,20 +143,20 @@ class NodeAnswers:
         if self._row_version != view.version:
             for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
                 # A row changes with each pod that comes or goes, which changes no devices.
-                if view.node_at(row) is not self._nodes[row]:
+                if not _is_same(view.node_at(row), self._nodes[row]):
                     self.answers[row] = Answer.UNKNOWN
             self._row_version = view.version
         changes = view.devices.changes
         if self._device_version != changes.version:
             latest = changes.since(self._device_version) if self._device_version >= 0 else None
             if latest is None:
+                self._touched.clear()
                 self.answers[:] = Answer.UNKNOWN
             else:
                 if any(change.of_slices for change in latest):
-                    self._forget_other_pools(index)
-                self._forget_pools(
-                    dict.fromkeys(each.pool for each in latest if not each.of_slices), index, view
-                )
+                    self._touched.clear()
+                    self._forget_other_pools(cycle.pools)
+                self._forget_pools(dict.fromkeys(each.pool for each in latest if not each.of_slices), cycle)
             self._device_version = changes.version
 
     def _forget_other_pools(self, index: PoolIndex) -> None:
@@ -163,17 +166,29 @@ class NodeAnswers:
             if node is None or index.pools(TargetNode(node.name, node.labels)) is not self._pools[row]:
                 self.answers[row] = Answer.UNKNOWN
 
-    def _forget_pools(self, pools: Iterable[PoolId], index: PoolIndex, view: ClusterView) -> None:
+    def _forget_pools(self, pools: Iterable[PoolId], cycle: Cycle) -> None:
         """Forget the answers of the rows that have devices of the pools."""
         for pool in pools:
-            nodes = index.nodes_of(pool)
+            nodes = cycle.pools.nodes_of(pool)
             if nodes is None:
-                self.answers[:] = Answer.UNKNOWN
-                return
+                if pool not in self._touched:
+                    slices = cycle.pools.slices_of(pool)
+                    self._touched[pool] = cycle.allocator.may_take(cycle.claims, slices)
+                if self._touched[pool]:
+                    self.answers[:] = Answer.UNKNOWN
+                    return
+                continue
             for name in nodes:
-                row = view.row_of(name)
+                row = cycle.view.row_of(name)
                 if row is not None:
                     self.answers[row] = Answer.UNKNOWN
+
+
+def _is_same(node: Node | None, other: Node | None) -> bool:
+    """Return whether both are the same for the search: of one name and equal labels."""
+    if node is None or other is None:
+        return node is other
+    return node is other or (node.name == other.name and node.labels == other.labels)
 
 
 def _answer(

@@ -106,6 +106,10 @@ class PoolIndex:
         """Return the names of the nodes with devices of the pool; None if any node may have some."""
         return self._reach_by_pool.get(pool, _NO_REACH).nodes
 
+    def slices_of(self, pool: PoolId) -> Collection[ResourceSlice]:
+        """Return all slices of the pool."""
+        return self._slices.of_pool(pool)
+
     def pools(self, node: TargetNode) -> NodePools | SearchError:
         """Return the pools of a node. O(1) if they are known, else O(its slices and the shared ones)."""
         known = self._by_node.get(node.name)
