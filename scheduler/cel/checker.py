@@ -46,7 +46,7 @@ from scheduler.cel.types import (
     type_of,
     unwrap_optional,
 )
-from scheduler.cel.values import CelError, TypeValue, Uint
+from scheduler.cel.values import CelError, TypeValue, Uint, Value
 
 _LITERAL_TYPES: Final[dict[type, Type]] = {
     bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
@@ -236,7 +236,9 @@ class _Checker:
     def _optional_value(self, node: Node) -> Type:
         type_, is_optional = unwrap_optional(self.check(node))
         if not is_optional and not type_.is_dyn:
-            self._error(node, f"expected type '{format_type(optional_of(type_))}' but found '{format_type(type_)}'")
+            self._error(
+                node, f"expected type '{format_type(optional_of(type_))}' but found '{format_type(type_)}'"
+            )
         return type_
 
     def _list(self, node: ListNode) -> Type:
@@ -282,7 +284,9 @@ class _Checker:
             self._substitutions.assign(DYN, over)
             return DYN, DYN
         shown = format_type(over)
-        message = f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        message = (
+            f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        )
         self._error(node.iter_range, message)
         return ERROR, ERROR
 
@@ -311,33 +315,35 @@ def _validate(root: Node, checker: _Checker, source: Source) -> None:
     for node, is_exempt in nodes:
         if isinstance(node, Call) and node.function in _CHECKED and node.args:
             arg = node.args[0]
-            if isinstance(arg, Literal) and not _is_valid(node, arg):
-                source.error(arg.position, f"invalid {node.function} argument")
+            fault = _fault(node, arg.value) if isinstance(arg, Literal) else ""
+            if fault:
+                source.error(arg.position, fault)
         if isinstance(node, ListNode) and not is_exempt:
             _check_list(node, checker, source)
         elif isinstance(node, MapNode) and not is_exempt:
             _check_map(node, checker, source)
     for node, _ in nodes:
         if isinstance(node, Call) and node.function == "format" and node.target is not None:
-            fault = check_format_call(node, checker.final_type)
-            if fault is not None:
-                source.error(fault[0].position, fault[1])
+            mistake = check_format_call(node, checker.final_type)
+            if mistake is not None:
+                source.error(mistake[0].position, mistake[1])
 
 
 _CHECKED: Final = frozenset({"duration", "timestamp", "matches"})
 
 
-def _is_valid(call: Call, literal: Literal) -> bool:
+def _fault(call: Call, value: Value) -> str:
+    """Return what is wrong with a constant argument, or the empty text."""
     try:
         if call.function == "matches":
-            compiled(literal.value)
+            compiled(value)
         else:
-            call.overloads[0].call(literal.value)
-    except UnsupportedRegexError:
-        return True
+            call.overloads[0].call(value)
+    except UnsupportedRegexError as error:
+        return str(error)
     except (CelError, RegexError):
-        return False
-    return True
+        return f"invalid {call.function} argument"
+    return ""
 
 
 def _check_list(node: ListNode, checker: _Checker, source: Source) -> None:
@@ -348,7 +354,9 @@ def _check_list(node: ListNode, checker: _Checker, source: Source) -> None:
         if first is None:
             first = type_
         elif type_ != first:
-            source.error(element.position, f"expected type '{format_type(first)}' but found '{format_type(type_)}'")
+            source.error(
+                element.position, f"expected type '{format_type(first)}' but found '{format_type(type_)}'"
+            )
             return
 
 
@@ -395,4 +403,6 @@ def type_value(node: Node) -> TypeValue | None:
     """Return the type that a name of a checked expression stands for, or None if it is no type."""
     name = _qualified_name(node)
     is_type = name is not None and node.type is not None and node.type.kind == "type"
-    return TypeValue(name.removeprefix(".")) if name is not None and is_type else None
+    if name is None or not is_type:
+        return None
+    return TypeValue(TYPES[name.removeprefix(".")].name if name.removeprefix(".") in TYPES else name)

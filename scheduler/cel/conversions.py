@@ -27,8 +27,11 @@ from scheduler.cel.values import (
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DIGITS: Final = re.compile(r"[0-9]+")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
+_DECIMAL: Final = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I
+)
 _HEX: Final = re.compile(r"[+-]?0x([0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.I)
+_SEPARATOR: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 #: Longer digits are no number of 64 bits; it also bounds Python's own conversion.
@@ -52,6 +55,7 @@ def _uint_of_string(text: str) -> Uint:
 
 
 def _double_of_string(text: str) -> float:
+    text = _SEPARATOR.sub("", text)
     if _DECIMAL.fullmatch(text):
         value = float(text)
         if value not in (float("inf"), float("-inf")) or "n" in text.lower():
@@ -151,7 +155,11 @@ def _overloads() -> list[Overload]:
         for argument, convert in by_argument.items():
             reads = {argument, result} == {"string", "bytes"}
             declared += function(
-                result, f"({argument}) -> {result}", convert, cost=traversal if reads else 1, costs_by_name=False
+                result,
+                f"({argument}) -> {result}",
+                convert,
+                cost=traversal if reads else 1,
+                costs_by_name=False,
             )
     return declared
 

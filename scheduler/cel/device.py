@@ -12,6 +12,7 @@ from scheduler.cel.semvers import parse_semver
 from scheduler.cel.values import CelError, DomainMap, Value
 from scheduler.syntax.quantity import Quantity
 
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """An attribute of type version, as written; whether it parses is seen when a selector is evaluated."""

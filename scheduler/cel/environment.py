@@ -27,8 +27,10 @@ from scheduler.cel.types import (
     ANY,
     BOOL,
     DEVICE,
+    DURATION,
     QUANTITY,
     STRING,
+    TIMESTAMP,
     Type,
     map_of,
     parse_type,
@@ -48,7 +50,9 @@ _SPECIAL: Final = [
     *function("_?_:_", "(bool, A, A) -> A", _no_call),
     *function("@not_strictly_false", "(bool) -> bool", _no_call),
     *function("_[_]", "(list(A), int) -> A; (map(A, B), A) -> B", _no_call),
-    *function("_[_]", "(optional(list(V)), int) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call),
+    *function(
+        "_[_]", "(optional(list(V)), int) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call
+    ),
     *function("_[?_]", "(list(V), int) -> optional(V); (optional(list(V)), int) -> optional(V)", _no_call),
     *function("_[?_]", "(map(K, V), K) -> optional(V); (optional(map(K, V)), K) -> optional(V)", _no_call),
     *function("or", "optional(V).(optional(V)) -> optional(V)", _no_call),
@@ -81,15 +85,15 @@ FUNCTIONS: Final = _by_name(
     optionals.OVERLOADS,
 )
 
-#: Names that stand for types.
-TYPES: Final = {
-    type_.name: type_
-    for type_ in map(
-        parse_type,
-        ("bool", "bytes", "double", "duration", "int", "list(A)", "map(A, B)", "null", "string", "timestamp", "uint",
-         "ip", "cidr", "optional(V)", "type()"),
-    )
-}  # fmt: skip
+_NAMED_TYPES: Final = (
+    "any", "bool", "bytes", "double", "duration", "int", "list(A)", "map(A, B)", "null", "string", "timestamp", "uint",
+    "ip", "cidr", "optional(V)", "type()",
+)  # fmt: skip
+#: Names that stand for types. Those of messages are not among them, and neither are the messages.
+TYPES: Final = {type_.name: type_ for type_ in map(parse_type, _NAMED_TYPES)} | {
+    "duration": DURATION,
+    "timestamp": TIMESTAMP,
+}
 
 DEVICE_FIELDS: Final = {
     "driver": STRING,

@@ -8,7 +8,7 @@ Source: cel-go interpreter/{planner,interpretable,attributes,decorators,runtimec
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.cel.checker import type_value
@@ -47,8 +47,8 @@ from scheduler.cel.values import (
     key_value,
     map_key,
     no_such_overload,
-    size_of,
     type_name,
+    weight,
 )
 
 #: What one evaluation may cost (resource/v1, CELSelectorExpressionMaxCost).
@@ -146,7 +146,9 @@ class _Compiler:
         if slot is None:
             return Plan(_device, base_cost=1, is_attribute=True)
         lazy = self._lazy.get(slot)
-        return Plan(_variable(slot) if lazy is None else _lazy_variable(slot, lazy), base_cost=1, is_attribute=True)
+        return Plan(
+            _variable(slot) if lazy is None else _lazy_variable(slot, lazy), base_cost=1, is_attribute=True
+        )
 
     def _select(self, node: Select) -> Plan:
         type_ = type_value(node)
@@ -198,11 +200,17 @@ class _Compiler:
             case "@not_strictly_false":
                 return Plan(_not_strictly_false(plans[0].run))
         overloads = node.overloads
-        if name == "@in" and len(overloads) == 1 and overloads[0].args[1].kind == "list" and plans[1].is_constant:
-            return _membership(plans[0].run, plans[1].value)
-        run = _dispatch(name, overloads, [operand.type for operand in operands], [plan.run for plan in plans])
         if name in ("find", "findAll") and plans[1].is_constant:
             _check_pattern(plans[1].value)
+            overloads = [replace(overload, is_guarded=False) for overload in overloads]
+        if (
+            name == "@in"
+            and len(overloads) == 1
+            and overloads[0].args[1].kind == "list"
+            and plans[1].is_constant
+        ):
+            return _membership(plans[0].run, plans[1].value)
+        run = _dispatch(name, overloads, [operand.type for operand in operands], [plan.run for plan in plans])
         if name in CONSTANT_FUNCTIONS and plans[0].is_constant:
             return _evaluated(run)
         return Plan(run)
@@ -223,7 +231,9 @@ class _Compiler:
                 if position in optional:
                     if value.__class__ is not Optional:
                         shown = display(value)
-                        raise CelError(f"cannot initialize optional list element from non-optional value {shown}")
+                        raise CelError(
+                            f"cannot initialize optional list element from non-optional value {shown}"
+                        )
                     if not value.has_value:
                         continue
                     value = value.value
@@ -275,13 +285,25 @@ class _Compiler:
         first, second = self._slot(), self._slot() if node.iter_var2 else -1
         names = {node.iter_var: first} | ({node.iter_var2: second} if node.iter_var2 else {})
         self._scopes.append({node.accu_var: accu} | names)
+        if node.quantifier is not None:
+            assert isinstance(node.step, Call)  # noqa: S101 - so the macros make them
+            test = self.plan(node.step.args[1]).run
+            self._scopes.pop()
+            return Plan(_quantifier(over.run, (first, second), test, is_exists=node.quantifier == "exists"))
         condition, step = self.plan(node.condition), self.plan(node.step)
         self._scopes[-1] = {node.accu_var: accu}
         result = self.plan(node.result)
         self._scopes.pop()
         always = condition.is_constant and condition.value is True
         return Plan(
-            _loop(over.run, (accu, first, second), init.value, None if always else condition.run, step.run, result.run)
+            _loop(
+                over.run,
+                (accu, first, second),
+                init.value,
+                None if always else condition.run,
+                step.run,
+                result.run,
+            )
         )
 
 
@@ -390,7 +412,10 @@ def _lookup_constant(operand: Run, key: Value, extra: int, *, is_optional: bool)
             if value is MISSING:
                 raise CelError(f"no such key: {key}")
             return value
-        return _get(container, key, is_optional=False)
+        value = _get(container, key, is_optional=False)
+        if value is NONE:
+            frame.cost -= 1  # keys after a missing value are not looked up
+        return value
 
     return run
 
@@ -476,13 +501,15 @@ def _comparison_cost(left: Value, right: Value) -> int:
     class_ = left.__class__
     if class_ is int or class_ is bool or is_opaque(class_):
         return 1
-    return math.ceil(min(size_of(left), size_of(right)) * 0.1)
+    return math.ceil(min(weight(left), weight(right)) * 0.1)
 
 
 def _equals(left: Run, right: Run) -> Run:
     def run(frame: Frame) -> bool:
         mine, theirs = left(frame), right(frame)
         frame.cost += _comparison_cost(mine, theirs)
+        if frame.cost > COST_LIMIT:
+            raise CostLimitError
         return equal(mine, theirs)
 
     return run
@@ -492,6 +519,8 @@ def _not_equals(left: Run, right: Run) -> Run:
     def run(frame: Frame) -> bool:
         mine, theirs = left(frame), right(frame)
         frame.cost += _comparison_cost(mine, theirs)
+        if frame.cost > COST_LIMIT:
+            raise CostLimitError
         try:
             return not equal(mine, theirs)
         except CelError:
@@ -531,7 +560,7 @@ def _membership(element: Run, elements: list[Value]) -> Plan:
 
         def run_any(frame: Frame) -> bool:
             value = element(frame)
-            frame.cost += len(elements)
+            frame.cost += weight(elements)
             return contains(value, elements)
 
         return Plan(run_any)
@@ -544,33 +573,48 @@ def _membership(element: Run, elements: list[Value]) -> Plan:
     return Plan(run)
 
 
-def _dispatch(name: str, overloads: Sequence[Overload], types: Sequence[Type | None], args: Sequence[Run]) -> Run:
+def _dispatch(
+    name: str, overloads: Sequence[Overload], types: Sequence[Type | None], args: Sequence[Run]
+) -> Run:
     """Return the closure of a call of a function."""
     first = overloads[0]
     is_only = len(overloads) == 1
     cost = first.cost if is_only or first.costs_by_name else 1
-    needs_check = first.is_guarded and not (is_only and all(type_ is not None and _is_known(type_) for type_ in types))
+    needs_check = first.is_guarded and not (
+        is_only and all(type_ is not None and _is_known(type_) for type_ in types)
+    )
     call = _checked_call(name, overloads) if needs_check else first.call
+    if isinstance(cost, int) and first.result_cost is None:
+        return _call_at_cost(call, args, cost)
+    cost_of_args = cost if callable(cost) else lambda _values: cost
+    result_cost = first.result_cost
+
+    def run(frame: Frame) -> Value:
+        values = [arg(frame) for arg in args]
+        frame.cost += cost_of_args(values)
+        if frame.cost > COST_LIMIT:
+            raise CostLimitError
+        result = call(*values)
+        if result_cost is not None:
+            frame.cost += result_cost(result)
+        return result
+
+    return run
+
+
+def _call_at_cost(call: Callable[..., Value], args: Sequence[Run], cost: int) -> Run:
     if len(args) == 2:
         left, right = args
 
         def run_two(frame: Frame) -> Value:
-            mine, theirs = left(frame), right(frame)
-            result = call(mine, theirs)
-            frame.cost += cost if cost.__class__ is int else cost((mine, theirs), result)  # type: ignore[operator]
-            if frame.cost > COST_LIMIT:
-                raise CostLimitError
-            return result
+            frame.cost += cost
+            return call(left(frame), right(frame))
 
         return run_two
 
     def run(frame: Frame) -> Value:
-        values = [arg(frame) for arg in args]
-        result = call(*values)
-        frame.cost += cost if cost.__class__ is int else cost(values, result)  # type: ignore[operator]
-        if frame.cost > COST_LIMIT:
-            raise CostLimitError
-        return result
+        frame.cost += cost
+        return call(*[arg(frame) for arg in args])
 
     return run
 
@@ -629,6 +673,44 @@ def _loop(
         elif built.__class__ is MapAccumulator:
             variables[accu] = dict(built)
         return result(frame)
+
+    return run
+
+
+def _quantifier(over: Run, slots: tuple[int, int], test: Run, *, is_exists: bool) -> Run:
+    """Return the closure of the loops of all and exists, which absorb errors as `&&` and `||` do."""
+    first, second = slots
+    condition_cost = 3 if is_exists else 2
+
+    def run(frame: Frame) -> bool:
+        variables = frame.slots
+        failure: CelError | None = None
+        is_decided = False
+        for key, value in _items(over(frame), has_two=second >= 0):
+            frame.cost += condition_cost
+            if is_decided:
+                break
+            frame.cost += 1
+            if frame.cost > COST_LIMIT:
+                raise CostLimitError
+            variables[first] = key
+            if second >= 0:
+                variables[second] = value
+            try:
+                answer = test(frame)
+            except CelError as error:
+                failure = failure or error
+                continue
+            if answer is is_exists:
+                is_decided = True
+            elif answer is not (not is_exists):
+                failure = failure or CelError("no such overload")
+        frame.cost += 1
+        if is_decided:
+            return is_exists
+        if failure is not None:
+            raise failure
+        return not is_exists
 
     return run
 

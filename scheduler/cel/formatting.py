@@ -12,7 +12,18 @@ from scheduler.cel.conversions import string_of
 from scheduler.cel.functions import function, traversal
 from scheduler.cel.syntax_tree import Call, ListNode, Literal, MapNode, Node
 from scheduler.cel.types import Type
-from scheduler.cel.values import CelError, Duration, Timestamp, Uint, Value, go_quote, key_value, type_name
+from scheduler.cel.values import (
+    CelError,
+    Duration,
+    Timestamp,
+    Uint,
+    Value,
+    check_size,
+    go_quote,
+    key_value,
+    type_name,
+    weight,
+)
 
 _Argument = TypeVar("_Argument")
 
@@ -62,9 +73,14 @@ def _interpolate(
         if clause.end() - clause.start() == 1:
             raise FormatError("unexpected end of string")
         prefix = "could not parse formatting clause: "
-        digits, letter = clause[3] if clause[2] else "", (clause[4] or "") if clause[2] else text[clause.start() + 1]
+        digits, letter = (
+            clause[3] if clause[2] else "",
+            (clause[4] or "") if clause[2] else text[clause.start() + 1],
+        )
         if clause[2] and not letter:
-            raise FormatError(f"{prefix}error while parsing precision: could not find end of precision specifier")
+            raise FormatError(
+                f"{prefix}error while parsing precision: could not find end of precision specifier"
+            )
         if clause[2] and not 0 < len(digits) <= 18:
             reason = "value out of range" if digits else "invalid syntax"
             atoi = f"strconv.Atoi: parsing {go_quote(digits)}: {reason}"
@@ -74,6 +90,7 @@ def _interpolate(
         if letter not in _CLAUSES and letter != "X":
             raise FormatError(f'{prefix}unrecognized formatting clause "{letter}"')
         try:
+            check_size(sum(map(len, parts)))
             parts.append(write(letter, int(digits) if clause[2] else None, arguments[count]))
         except FormatError as error:
             raise FormatError(f"error during formatting: {error}", error.node) from None
@@ -106,8 +123,8 @@ def _write(letter: str, precision: int | None, value: Value) -> str:
             return f"{int(value):b}"
         case _:
             if name in ("string", "bytes"):
-                text = (value.encode(errors="replace") if name == "string" else value).hex()
-                return text.upper() if letter == "X" else text
+                data: bytes = value if isinstance(value, bytes) else value.encode(errors="replace")
+                return data.hex().upper() if letter == "X" else data.hex()
             return f"{int(value):{letter}}"
 
 
@@ -170,7 +187,11 @@ def _write_element(value: Value) -> str:
 def check_format_call(call: Call, type_of: Callable[[Node], Type]) -> tuple[Node, str] | None:
     """Return what is wrong with a call of a constant format string with a list of arguments, and where."""
     target, arguments = call.target, call.args[0]
-    if not isinstance(target, Literal) or not isinstance(target.value, str) or not isinstance(arguments, ListNode):
+    if (
+        not isinstance(target, Literal)
+        or not isinstance(target.value, str)
+        or not isinstance(arguments, ListNode)
+    ):
         return None
     text = target.value
 
@@ -191,7 +212,9 @@ def check_format_call(call: Call, type_of: Callable[[Node], Type]) -> tuple[Node
     return None
 
 
-def _bad_node(node: Node, allowed: Sequence[str], type_of: Callable[[Node], Type], *, is_deep: bool) -> Node | None:
+def _bad_node(
+    node: Node, allowed: Sequence[str], type_of: Callable[[Node], Type], *, is_deep: bool
+) -> Node | None:
     type_ = type_of(node)
     if type_.kind != "dyn" and type_.name not in allowed:
         return node
@@ -204,6 +227,10 @@ def _bad_node(node: Node, allowed: Sequence[str], type_of: Callable[[Node], Type
     return next((node for node in bad if node is not None), None)
 
 
+def _format_cost(args: Sequence[Value]) -> int:
+    return traversal(args) + int((weight(args[1]) - len(args[1])) * 0.1)
+
+
 OVERLOADS: Final = function(
-    "format", "string.(list(dyn)) -> string", _format, cost=traversal, costs_by_name=False
+    "format", "string.(list(dyn)) -> string", _format, cost=_format_cost, costs_by_name=False
 )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from scheduler.cel.types import Type, parse_type, split_types
 from scheduler.cel.values import Value, size_of
 
-#: A cost, or what calculates it from the arguments and the result.
-Cost = int | Callable[[Sequence[Value], Value], int]
+#: A cost, or what calculates it from the arguments.
+Cost = int | Callable[[Sequence[Value]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Overload:
     result: Type
     call: Callable[..., Value]
     cost: Cost
+    #: What is charged for the result, after the call.
+    result_cost: Callable[[Value], int] | None
     #: Whether a call checks its arguments' types first; if not, `call` does.
     is_guarded: bool
     #: Whether the cost holds for calls, too, whose overload is known only at runtime.
@@ -37,6 +39,7 @@ def function(
     call: Callable[..., Value],
     *,
     cost: Cost = 1,
+    result_cost: Callable[[Value], int] | None = None,
     is_guarded: bool = True,
     costs_by_name: bool = True,
 ) -> list[Overload]:
@@ -49,28 +52,28 @@ def function(
         args += split_types(arguments[:-1])
         overloads.append(
             Overload(
-                name, bool(is_member), tuple(map(parse_type, args)), parse_type(result), call, cost, is_guarded,
-                costs_by_name,
+                name, bool(is_member), tuple(map(parse_type, args)), parse_type(result), call, cost, result_cost,
+                is_guarded, costs_by_name,
             )
         )  # fmt: skip
     return overloads
 
 
-def traversal(args: Sequence[Value], _result: Value) -> int:
+def traversal(args: Sequence[Value]) -> int:
     """Return the cost of reading the first argument once."""
     return math.ceil(size_of(args[0]) * 0.1)
 
 
-def double_traversal(args: Sequence[Value], _result: Value) -> int:
+def double_traversal(args: Sequence[Value]) -> int:
     """Return the cost of reading the first argument and writing as much."""
     return math.ceil(size_of(args[0]) * 2 * 0.1)
 
 
-def regex_cost(args: Sequence[Value], _result: Value) -> int:
+def regex_cost(args: Sequence[Value]) -> int:
     """Return the cost of matching the first argument with the second."""
     return math.ceil((1.0 + size_of(args[0])) * 0.1) * math.ceil(size_of(args[1]) * 0.25)
 
 
-def smaller_size(args: Sequence[Value], _result: Value) -> int:
+def smaller_size(args: Sequence[Value]) -> int:
     """Return the cost of comparing two arguments."""
     return math.ceil(min(size_of(args[0]), size_of(args[1])) * 0.1)

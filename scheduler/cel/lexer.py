@@ -17,9 +17,7 @@ KINDS: Final = (
     ":", "+", "*", "/", "%", "true", "false", "null", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES",
     "IDENTIFIER", "ESC_IDENTIFIER",
 )  # fmt: skip
-_ESCAPE: Final = (
-    r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
-)
+_ESCAPE: Final = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
 _QUOTED: Final = "|".join(
     (
         rf'"""(?:{_ESCAPE}|[^\\])*?"""', rf"'''(?:{_ESCAPE}|[^\\])*?'''",

@@ -4,44 +4,61 @@ Functions of lists and sets of values.
 Source: cel-go ext/{lists,sets}.go, apiserver/pkg/cel/library/lists.go (kubernetes 1.36).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
-from scheduler.cel.functions import Overload, function
+from scheduler.cel.functions import Cost, Overload, function
 from scheduler.cel.operators import MAX_LIST, add, compare, contains
-from scheduler.cel.values import CelError, CostLimitError, Duration, Uint, Value, equal_or_unknown, size_of
+from scheduler.cel.values import (
+    CelError,
+    CostLimitError,
+    Duration,
+    Uint,
+    Value,
+    equal_or_unknown,
+    key_value,
+    size_of,
+    weight,
+)
 
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _NEW_LIST: Final = 10
 
 
-def _reading_cost(value: Value) -> int:
-    if value.__class__ in (str, bytes):
-        return int(len(value if value.__class__ is bytes else value.encode(errors="replace")) * 0.1)
-    if value.__class__ is list:
-        return sum(map(_reading_cost, value))
-    if isinstance(value, dict):
-        return sum(_reading_cost(key) + _reading_cost(inner) for key, inner in value.items())
-    return 1
+def _reading(args: Sequence[Value]) -> int:
+    """Return the cost of reading the first argument and all in it, at most what is too much."""
+    cost, stack = 0, [args[0]]
+    while stack and cost <= MAX_LIST:
+        value = stack.pop()
+        if isinstance(value, str):
+            cost += int(len(value.encode(errors="replace")) * 0.1)
+        elif isinstance(value, bytes):
+            cost += int(len(value) * 0.1)
+        elif isinstance(value, list):
+            stack += value
+        elif isinstance(value, dict):
+            stack += [part for key, inner in value.items() for part in (key_value(key), inner)]
+        else:
+            cost += 1
+        if len(stack) > MAX_LIST:
+            raise CostLimitError
+    return cost
 
 
-def _reading(args: Sequence[Value], _result: Value) -> int:
-    return _reading_cost(args[0])
-
-
-def _output_size(_args: Sequence[Value], result: Value) -> int:
+def _output_size(result: Value) -> int:
     return 1 + _NEW_LIST + size_of(result)
 
 
-def _flatten_cost(args: Sequence[Value], _result: Value) -> int:
+def _flatten_cost(args: Sequence[Value]) -> int:
     return 1 + _NEW_LIST + int(size_of(args[0]) * float(args[1] if len(args) == 2 else 1))
 
 
-def self_compare_cost(args: Sequence[Value], _result: Value) -> int:
+def self_compare_cost(args: Sequence[Value]) -> int:
     """Return the cost of comparing all elements of the last argument with each other."""
     elements = args[-1]
     has_texts = bool(elements) and elements[0].__class__ in (str, bytes)
-    return 1 + _NEW_LIST + int(len(elements) ** 2 * (2.1 if has_texts else 2.0))
+    return 1 + _NEW_LIST + int(weight(elements) ** 2 * (2.1 if has_texts else 2.0))
 
 
 def _compare(left: Value, right: Value) -> int | None:
@@ -52,16 +69,13 @@ def _compare(left: Value, right: Value) -> int | None:
 
 
 def _is_sorted(elements: list[Value]) -> bool:
-    return all(_compare(left, right) != 1 for left, right in zip(elements, elements[1:], strict=False))
+    return all(_compare(left, right) != 1 for left, right in pairwise(elements))
 
 
 def _sum_from(zero: Value, elements: list[Value]) -> Value:
     total = zero
     for element in elements:
-        try:
-            total = add(total, element)
-        except CelError:
-            raise CelError("no such overload") from None
+        total = add(total, element)
     return total
 
 
@@ -102,8 +116,8 @@ def _flatten(elements: Value, depth: Value = 1) -> list[Value]:
         flat: list[Value] = []
         for element in result:
             flat.extend(element if element.__class__ is list else [element])
-        if len(flat) > MAX_LIST:
-            raise CostLimitError
+            if len(flat) > MAX_LIST:
+                raise CostLimitError
         result, depth = flat, depth - 1
     return list(result)
 
@@ -145,13 +159,15 @@ def _set_contains(elements: list[Value], sublist: list[Value]) -> bool:
     return all(contains(element, elements) for element in sublist)
 
 
-def _set_cost(factor: int) -> object:
-    return lambda args, _: 1 + size_of(args[0]) * size_of(args[1]) * factor
+def _set_cost(factor: int) -> Cost:
+    return lambda args: 1 + weight(args[0]) * weight(args[1]) * factor
 
 
-def _by_type(name: str, result: str, call: object, types: Sequence[str] = _COMPARABLE) -> list[Overload]:
+def _by_type(
+    name: str, result: str, call: Callable[..., Value], types: Sequence[str] = _COMPARABLE
+) -> list[Overload]:
     signatures = ";".join(f"list({type_}).() -> {result or type_}" for type_ in types)
-    return function(name, signatures, call, cost=_reading)  # type: ignore[arg-type]
+    return function(name, signatures, call, cost=_reading)
 
 
 _SORTED: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
@@ -166,20 +182,20 @@ OVERLOADS: Final = [
     *_by_type("min", "", lambda elements: _extreme("min", 1, elements)),
     *function("indexOf", "list(A).(A) -> int", _index_of, cost=_reading),
     *function("lastIndexOf", "list(A).(A) -> int", _last_index_of, cost=_reading),
-    *function("slice", "list(T).(int, int) -> list(T)", _slice, cost=_output_size, costs_by_name=False),
+    *function("slice", "list(T).(int, int) -> list(T)", _slice, cost=0, result_cost=_output_size, costs_by_name=False),
     *function("flatten", "list(list(T)).() -> list(T); list(dyn).(int) -> list(dyn)", _flatten,
         cost=_flatten_cost, costs_by_name=False),
     *function("distinct", "list(T).() -> list(T)", _distinct, cost=self_compare_cost, costs_by_name=False),
-    *function("reverse", "list(T).() -> list(T)", lambda elements: elements[::-1], cost=_output_size,
+    *function("reverse", "list(T).() -> list(T)", lambda elements: elements[::-1], cost=0, result_cost=_output_size,
         costs_by_name=False),
-    *function("lists.range", "(int) -> list(int)", _range, cost=_output_size, costs_by_name=False),
+    *function("lists.range", "(int) -> list(int)", _range, cost=0, result_cost=_output_size, costs_by_name=False),
     *function("sort", ";".join(f"list({type_}).() -> list({type_})" for type_ in _SORTED), _sort,
         cost=self_compare_cost, is_guarded=False, costs_by_name=False),
     *function("@sortByAssociatedKeys", ";".join(f"list(T).(list({type_})) -> list(T)" for type_ in _SORTED),
         _sort_by_keys, cost=self_compare_cost, is_guarded=False, costs_by_name=False),
-    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, cost=_set_cost(1)),  # type: ignore[arg-type]
+    *function("sets.contains", "(list(T), list(T)) -> bool", _set_contains, cost=_set_cost(1)),
     *function("sets.equivalent", "(list(T), list(T)) -> bool",
-        lambda left, right: _set_contains(left, right) and _set_contains(right, left), cost=_set_cost(2)),  # type: ignore[arg-type]
+        lambda left, right: _set_contains(left, right) and _set_contains(right, left), cost=_set_cost(2)),
     *function("sets.intersects", "(list(T), list(T)) -> bool",
-        lambda left, right: any(contains(element, right) for element in left), cost=_set_cost(1)),  # type: ignore[arg-type]
+        lambda left, right: any(contains(element, right) for element in left), cost=_set_cost(1)),
 ]  # fmt: skip

@@ -73,7 +73,9 @@ class _Builder:
         loop = (self.list(), _UNUSED, "", name, value, self.literal(value=False), self.ident(name), result)
         return Comprehension(self.position, *loop)
 
-    def loop(self, names: tuple[str, str], over: Node, init: Node, condition: Node, step: Node, result: Node) -> Node:
+    def loop(
+        self, names: tuple[str, str], over: Node, init: Node, condition: Node, step: Node, result: Node
+    ) -> Comprehension:
         return Comprehension(self.position, over, *names, RESULT, init, condition, step, result)
 
 
@@ -83,7 +85,9 @@ def _simple_name(node: Node, message: str = "argument must be a simple name") ->
     return node.name
 
 
-def _names(args: Sequence[Node], count: int, message: str = "argument must be a simple name") -> tuple[str, str]:
+def _names(
+    args: Sequence[Node], count: int, message: str = "argument must be a simple name"
+) -> tuple[str, str]:
     """Return the names of a loop's variables."""
     names = [_simple_name(arg, message) for arg in args[:count]]
     if count == 2 and names[0] == names[1]:
@@ -110,14 +114,18 @@ def _all(build: _Builder, call: Call) -> Node:
     names = _names(call.args, len(call.args) - 1)
     condition = build.call("@not_strictly_false", build.ident())
     step = build.call("_&&_", build.ident(), call.args[-1])
-    return build.loop(names, _over(call), build.literal(value=True), condition, step, build.ident())
+    loop = build.loop(names, _over(call), build.literal(value=True), condition, step, build.ident())
+    loop.quantifier = "all"
+    return loop
 
 
 def _exists(build: _Builder, call: Call) -> Node:
     names = _names(call.args, len(call.args) - 1)
     condition = build.call("@not_strictly_false", build.call("!_", build.ident()))
     step = build.call("_||_", build.ident(), call.args[-1])
-    return build.loop(names, _over(call), build.literal(value=False), condition, step, build.ident())
+    loop = build.loop(names, _over(call), build.literal(value=False), condition, step, build.ident())
+    loop.quantifier = "exists"
+    return loop
 
 
 def _exists_one(build: _Builder, call: Call) -> Node:
@@ -217,12 +225,16 @@ def _copy(node: Node) -> Node:
         case ListNode():
             return ListNode(node.position, [_copy(element) for element in node.elements], node.optional)
         case MapNode():
-            entries = [Entry(_copy(entry.key), _copy(entry.value), entry.is_optional) for entry in node.entries]
+            entries = [
+                Entry(_copy(entry.key), _copy(entry.value), entry.is_optional) for entry in node.entries
+            ]
             return MapNode(node.position, entries)
         case Comprehension():
             names = (node.iter_var, node.iter_var2, node.accu_var)
             parts = (node.accu_init, node.condition, node.step, node.result)
-            return Comprehension(node.position, _copy(node.iter_range), *names, *map(_copy, parts))
+            copy = Comprehension(node.position, _copy(node.iter_range), *names, *map(_copy, parts))
+            copy.quantifier = node.quantifier
+            return copy
         case Ident():
             return Ident(node.position, node.name)
         case Literal():

@@ -8,7 +8,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +62,8 @@ def _uri_faults(text: str) -> list[str]:
 
 
 def _byte_faults(text: str) -> list[str]:
+    if not text:
+        return ["invalid base64"]
     try:
         base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
@@ -93,10 +95,10 @@ FORMATS: Final = {
     "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _of_prefix(_dns_1035_faults), 30),
     "labelValue": NamedFormat("LabelValue", label_value_faults, 40),
     "uri": NamedFormat("URI", _uri_faults, 1103),
-    "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format"), 80),
+    "uuid": NamedFormat("uuid", _unless(_UUID.fullmatch, "does not match the UUID format"), 70),
     "byte": NamedFormat("byte", _byte_faults, 84),
-    "date": NamedFormat("date", _unless(_is_date, "invalid date"), 77),
-    "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime"), 77),
+    "date": NamedFormat("date", _unless(_is_date, "invalid date"), 71),
+    "datetime": NamedFormat("datetime", _unless(_is_datetime, "invalid datetime"), 71),
 }
 
 
@@ -109,14 +111,20 @@ def _validate(format_: NamedFormat, text: str) -> Optional:
     return Optional(has_value=True, value=faults) if faults else NONE
 
 
-def _validate_cost(args: object, _result: Value) -> int:
-    format_, text = args  # type: ignore[misc]
-    return math.ceil((1.0 + size_of(text)) * 0.1) * math.ceil(format_.regex_size * 0.25)
+def _validate_cost(args: Sequence[Value]) -> int:
+    return math.ceil((1.0 + size_of(args[1])) * 0.1) * math.ceil(int(args[0].regex_size) * 0.25)
+
+
+def _getter(format_: NamedFormat) -> Callable[[], NamedFormat]:
+    return lambda: format_
 
 
 OVERLOADS: Final = [
     *function("format.named", "(string) -> optional(named_format)", _named),
     *function("validate", "named_format.(string) -> optional(list(string))", _validate, cost=_validate_cost),
+    *(
+        overload
+        for name, format_ in FORMATS.items()
+        for overload in function(f"format.{name}", "() -> named_format", _getter(format_))
+    ),
 ]
-for _name, _format in FORMATS.items():
-    OVERLOADS += function(f"format.{_name}", "() -> named_format", lambda _format=_format: _format)

@@ -7,7 +7,7 @@ Source: apiserver/pkg/cel/library/{ip,cidr}.go (kubernetes 1.36), Go's net/netip
 import ipaddress
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -155,7 +155,9 @@ def _ip(text: str) -> IP:
     try:
         address, zone = _parse_address(text)
     except _AddressError as error:
-        raise CelError(f"IP Address {go_quote(text)} parse error during conversion from string: {error}") from None
+        raise CelError(
+            f"IP Address {go_quote(text)} parse error during conversion from string: {error}"
+        ) from None
     if zone:
         raise CelError(f"IP address {go_quote(text)} with zone value is not allowed")
     if _is_mapped(address):
@@ -212,6 +214,10 @@ def _text(address: Address) -> str:
 
 
 def _contains_ip(network: CIDR, ip: IP | str) -> bool:
+    if isinstance(ip, str) and not _parses(_ip)(ip):
+        raise CelError(
+            "no such overload"
+        )  # upstream takes the failed conversion for an argument of a wrong type
     address = (ip if isinstance(ip, IP) else _ip(ip)).address
     return _is_inside(CIDR(address, address.max_prefixlen), network)
 
@@ -235,7 +241,9 @@ def _is_global_unicast(ip: IP) -> bool:
     address = ip.address
     if address.version == 4 and int(address) == 2**32 - 1:
         return False
-    return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
+    return not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    )
 
 
 def _is_link_local_multicast(ip: IP) -> bool:
@@ -243,11 +251,13 @@ def _is_link_local_multicast(ip: IP) -> bool:
     return int(ip.address) >> shift == expected
 
 
-def _contains_cost(args: object, *, per_cidr: int, extra: int) -> int:
-    network, other = args  # type: ignore[misc]
-    size = size_of(network)
-    cost = math.ceil(size * 2 * 0.1) + (math.ceil(size * 0.1) + extra if per_cidr else 0)
-    return cost + (math.ceil(size_of(other) * 0.1) if other.__class__ is str else 0)
+def _contains_ip_cost(args: Sequence[Value]) -> int:
+    reading = math.ceil(size_of(args[1]) * 0.1) if args[1].__class__ is str else 0
+    return math.ceil(size_of(args[0]) * 2 * 0.1) + reading
+
+
+def _contains_cidr_cost(args: Sequence[Value]) -> int:
+    return _contains_ip_cost(args) + math.ceil(size_of(args[0]) * 0.1) + 1
 
 
 OVERLOADS: Final = [
@@ -266,9 +276,9 @@ OVERLOADS: Final = [
     *function("cidr", "(string) -> cidr", _cidr, cost=traversal),
     *function("isCIDR", "(string) -> bool", _parses(_cidr), cost=traversal),
     *function("containsIP", "cidr.(string) -> bool; cidr.(ip) -> bool", _contains_ip,
-        cost=lambda args, _: _contains_cost(args, per_cidr=0, extra=0)),
+        cost=_contains_ip_cost),
     *function("containsCIDR", "cidr.(string) -> bool; cidr.(cidr) -> bool", _contains_cidr,
-        cost=lambda args, _: _contains_cost(args, per_cidr=1, extra=1)),
+        cost=_contains_cidr_cost),
     *function("prefixLength", "cidr.() -> int", lambda network: network.bits),
     *function("masked", "cidr.() -> cidr", _masked),
     *function("string", "(cidr) -> string", lambda network: f"{_text(network.address)}/{network.bits}"),

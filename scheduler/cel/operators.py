@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from scheduler.cel.functions import Overload, function, smaller_size
+from scheduler.cel.functions import Cost, Overload, function, smaller_size
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -29,6 +29,7 @@ from scheduler.cel.values import (
     map_key,
     size_of,
     type_name,
+    weight,
 )
 
 TIMESTAMP_MIN_S: Final = -62135596800
@@ -127,7 +128,11 @@ def divide(left: Value, right: Value) -> Value:
         if right:
             return left / right
         is_nan = not left or left != left
-        return math.nan if is_nan else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        return (
+            math.nan
+            if is_nan
+            else math.copysign(math.inf, math.copysign(1.0, left) * math.copysign(1.0, right))
+        )
     if not right:
         raise CelError("division by zero")
     quotient = abs(int(left)) // abs(int(right))
@@ -190,7 +195,7 @@ def compare(operator: str, left: Value, right: Value) -> int:
         raise CelError(f"no such overload: {operator}")
     if class_ is not other:
         raise CelError("no such overload")
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def contains(element: Value, container: Value) -> bool:
@@ -229,20 +234,21 @@ _SUBTRACTED: Final = frozenset({int, Uint, float, Duration, Timestamp})
 _SIZED: Final = frozenset({str, bytes})
 
 
-def _joined_size(args: Sequence[Value], _result: Value) -> int:
+def _joined_size(args: Sequence[Value]) -> int:
     return math.ceil((size_of(args[0]) + size_of(args[1])) * 0.1)
 
 
 def _operator(
-    name: str, types: str, result: str, call: Callable[..., Value], cost: object = 1
+    name: str, types: str, result: str, call: Callable[..., Value], cost: Cost = 1
 ) -> list[Overload]:
     signatures = ";".join(f"({pair}) -> {result or pair.split(', ')[0]}" for pair in types.split("; "))
-    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)  # type: ignore[arg-type]
+    return function(name, signatures, call, cost=cost, is_guarded=False, costs_by_name=False)
 
 
 _NUMERIC: Final = "double, double; int, int; uint, uint"
 _COMPARED: Final = (
-    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; double, double; double, int; double, uint"
+    "int, int; int, double; int, uint; uint, uint; uint, double; uint, int; "
+    "double, double; double, int; double, uint"
 )
 
 
@@ -276,7 +282,7 @@ OVERLOADS: Final = [
     *_order("_<=_", lambda sign: sign <= 0),
     *_order("_>_", lambda sign: sign > 0),
     *_order("_>=_", lambda sign: sign >= 0),
-    *_operator("@in", "A, list(A)", "bool", contains, lambda args, _: size_of(args[1])),
+    *_operator("@in", "A, list(A)", "bool", contains, lambda args: weight(args[1])),
     *_operator("@in", "A, map(A, B)", "bool", contains),
     *function("size", "(bytes) -> int; bytes.() -> int; (list(A)) -> int; list(A).() -> int; (map(A, B)) -> int;"
         "map(A, B).() -> int; (string) -> int; string.() -> int", size, is_guarded=False),
@@ -293,7 +299,7 @@ def index(container: Value, key: Value) -> Value:
     class_ = key.__class__
     if class_ not in _NUMBERS:
         raise CelError(f"unsupported index type '{type_name(key)}' in list")
-    if class_ is float and not key.is_integer() or abs(key) > INT_MAX:
+    if (class_ is float and not key.is_integer()) or abs(key) > INT_MAX:
         raise CelError(f"unsupported index value {display(key)} in list")
     position = int(key)
     return container[position] if 0 <= position < len(container) else MISSING

@@ -48,20 +48,43 @@ _RELATIONS: Final = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
 _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "%"})
 _NUMBERS: Final = frozenset({"NUM_INT", "NUM_FLOAT"})
+_FIELD_NAMES: Final = frozenset({"IDENTIFIER", "ESC_IDENTIFIER"})
 _NONE: Final[frozenset[str]] = frozenset()
 _RESERVED: Final = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var"
-    " void while".split()
+    (
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    )
 )
 
 
 class _RuleError(Exception):
-    """A rule does not match; `message` is None where it was reported."""
+    """A rule does not match; `partial` is what it made of the tokens before, if anything."""
 
     def __init__(self, message: str, token: Token) -> None:
         super().__init__(message)
         self.message = message
         self.token = token
+        self.partial: Node | None = None
 
 
 class _GiveUpError(Exception):
@@ -155,6 +178,19 @@ class _Parser:
             return
         raise _mismatch(token, expected)
 
+    def _sync_loop(self, expected: frozenset[str]) -> None:
+        """Check that a token that goes on with a loop or ends it comes next; report and skip others."""
+        if self._is_recovering or self._kind() in expected:
+            return
+        self._report(self._token, f"extraneous input {_name(self._token)} expecting {_list(expected)}")
+        self._skip_until(expected)
+
+    def _skip_until(self, kinds: frozenset[str]) -> None:
+        """Skip tokens until one of the kinds comes, or one that may follow this rule or one around it."""
+        kinds = kinds.union(*(follow for follow, _ in self._follow)) | {EOF}
+        while self._kind() not in kinds:
+            self._advance()
+
     def _after(self) -> frozenset[str]:
         """Return what may follow the rule here."""
         kinds: frozenset[str] = _NONE
@@ -167,7 +203,8 @@ class _Parser:
     def _count_recovery(self) -> None:
         if self._n_recoveries == _MAX_RECOVERIES:
             self._source.error(
-                self._token.position, f"Syntax error: error recovery attempt limit exceeded: {_MAX_RECOVERIES}"
+                self._token.position,
+                f"Syntax error: error recovery attempt limit exceeded: {_MAX_RECOVERIES}",
             )
             raise _GiveUpError
         self._n_recoveries += 1
@@ -179,10 +216,8 @@ class _Parser:
         if index == self._index and rule in rules:
             self._advance()
         self._last_error = (self._index, {*rules, rule} if index == self._index else {rule})
-        follow = frozenset().union(*(kinds for kinds, _ in self._follow)) | {EOF}
-        while self._kind() not in follow:
-            self._advance()
-        return Literal(error.token.position, "<<error>>")
+        self._skip_until(_NONE)
+        return error.partial or Literal(error.token.position, "<<error>>")
 
     def _deepen(self, rule: str) -> None:
         self._depths[rule] += 1
@@ -260,10 +295,11 @@ class _Parser:
             self._sync(_UNARY)
             kind, signs = self._kind(), []
             if kind == "!" or (kind == "-" and self._kind(1) not in _NUMBERS):
-                if kind == "-" and self._kind(1) not in _PRIMARY:
-                    raise self._no_viable(2)
                 while self._kind() == kind:
+                    if kind == "-" and self._kind(1) not in _PRIMARY:
+                        raise self._no_viable(2)
                     signs.append(self._take())
+                    self._sync_loop(_UNARY if kind == "!" else _PRIMARY)
             elif kind not in _PRIMARY:
                 raise self._no_viable(1)
             node = self._member()
@@ -277,22 +313,21 @@ class _Parser:
     def _no_viable(self, n_tokens: int) -> _RuleError:
         last = self._tokens[min(self._index + n_tokens - 1, len(self._tokens) - 1)]
         start = self._token.position
-        text = self._source.text[start : last.position] + last.text
-        if self._token.kind == EOF:
-            text = EOF
+        text = self._source.text[start : last.position] + (last.text if last.kind != EOF else "")
         return _RuleError(f"no viable alternative at input '{shown(text)}'", last)
 
     def _member(self) -> Node:
         self._follow.append((_NONE, True))
         self._deepen("member")
         n_deepened = 1
+        node = self._primary()
         try:
-            node = self._primary()
             while self._kind() in (".", "["):
                 self._deepen("member")
                 n_deepened += 1
                 node = self._bracket(node) if self._kind() == "[" else self._selection(node)
         except _RuleError as error:
+            error.partial = error.partial or node
             node = self._recover("member", error)
         self._depths["member"] -= n_deepened
         self._follow.pop()
@@ -300,14 +335,21 @@ class _Parser:
 
     def _bracket(self, operand: Node) -> Node:
         operator = self._take()
-        self._sync(_UNARY | {"?"})
-        is_optional = self._kind() == "?" and bool(self._take())
-        key = self._expr(frozenset({"]"}), may_end=False)
-        self._match("]", frozenset({".", "["}), may_end=True)
-        return Call(operator.position, "_[?_]" if is_optional else "_[_]", None, (operand, key))
+        call = Call(operator.position, "_[_]", None, (operand,))
+        try:
+            self._sync(_UNARY | {"?"})
+            if self._kind() == "?":
+                self._take()
+                call.function = "_[?_]"
+            call.args = (operand, self._expr(frozenset({"]"}), may_end=False))
+            self._match("]", frozenset({".", "["}), may_end=True)
+        except _RuleError as error:
+            error.partial = call
+            raise
+        return call
 
     def _selection(self, operand: Node) -> Node:
-        if self._kind(1) not in ("?", "IDENTIFIER", "ESC_IDENTIFIER"):
+        if self._kind(1) not in _FIELD_NAMES | {"?"}:
             raise self._reserved(self._no_viable(2))
         operator = self._take()
         if self._kind() == "IDENTIFIER" and self._kind(1) == "(":
@@ -321,14 +363,18 @@ class _Parser:
         return Select(operator.position, operand, name.text)
 
     def _reserved(self, error: _RuleError) -> _RuleError:
-        if error.token.kind in ("true", "false", "null"):
+        is_adjacent = error.token.position == self._token.position + 1
+        if is_adjacent and error.token.kind in ("true", "false", "null"):
             return _RuleError(f"mismatched input '{error.token.kind}' expecting IDENTIFIER", error.token)
         return error
 
     def _field_name(self) -> Token:
-        if self._kind() not in ("IDENTIFIER", "ESC_IDENTIFIER"):
-            token = self._token
-            self._recover("escapeIdent", self._no_viable(1))
+        token = self._token
+        try:
+            self._sync(_FIELD_NAMES)
+        except _RuleError as error:
+            self._recover("escapeIdent", error)
+            self._source.error(token.position, "unsupported ident kind")
             return token
         token = self._take()
         if token.kind == "ESC_IDENTIFIER":
@@ -400,17 +446,21 @@ class _Parser:
         return Message(opening.position, name)
 
     def _call(self, name: str, target: Node | None, opening: Token) -> Node:
-        self._sync(_UNARY | {")"})
         args: list[Node] = []
-        if self._kind() != ")":
-            self._follow.append((frozenset({")"}), False))
-            args.append(self._expr(frozenset({","}), may_end=True))
-            while self._kind() == ",":
-                self._take()
-                args.append(self._expr(frozenset({","}), may_end=True))
-            self._follow.pop()
-        self._match(")", frozenset({".", "["}), may_end=True)
         call = Call(opening.position, name, target, args)
+        try:
+            self._sync(_UNARY | {")"})
+            if self._kind() != ")":
+                self._follow.append((frozenset({")"}), False))
+                args.append(self._expr(frozenset({","}), may_end=True))
+                while self._kind() == ",":
+                    self._take()
+                    args.append(self._expr(frozenset({","}), may_end=True))
+                self._follow.pop()
+            self._match(")", frozenset({".", "["}), may_end=True)
+        except _RuleError as error:
+            error.partial = expand(call, self._source)
+            raise
         return expand(call, self._source)
 
     def _close(self, kind: str, follow: frozenset[str]) -> None:

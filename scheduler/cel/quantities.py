@@ -18,15 +18,17 @@ _NANO_DIGITS: Final = 9
 
 def _quantity(text: str) -> Quantity:
     try:
-        return parse_quantity(text)
+        if text[:1].isascii() and text[-1:].isascii() and text == text.strip():
+            return parse_quantity(text)
     except QuantityError:
-        raise CelError(_NOT_A_QUANTITY) from None
+        pass
+    raise CelError(_NOT_A_QUANTITY)
 
 
 def _is_quantity(text: str) -> bool:
     try:
-        parse_quantity(text)
-    except QuantityError:
+        _quantity(text)
+    except CelError:
         return False
     return True
 

@@ -34,10 +34,50 @@ _CONTROLS: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _REPEAT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{1,9})?)?\}")
 _GROUP: Final = re.compile(r"\(\?(?:P?<([^>]*)>|([a-zA-Z-]*)([:)]))")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
-_ESCAPED_CODE: Final = re.compile(r"\\(?:([1-7][0-7]{1,2}|0[0-7]{0,2})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,8})\})")
+_ESCAPED_CODE: Final = re.compile(
+    r"\\(?:([1-7][0-7]{1,2}|0[0-7]{0,2})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,8})\})"
+)
 _UNICODE: Final = re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|(.))", re.S)
 _CATEGORIES: Final = frozenset(
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs Any".split()
+    (
+        "C",
+        "Cc",
+        "Cf",
+        "Co",
+        "Cs",
+        "L",
+        "Ll",
+        "Lm",
+        "Lo",
+        "Lt",
+        "Lu",
+        "M",
+        "Mc",
+        "Me",
+        "Mn",
+        "N",
+        "Nd",
+        "Nl",
+        "No",
+        "P",
+        "Pc",
+        "Pd",
+        "Pe",
+        "Pf",
+        "Pi",
+        "Po",
+        "Ps",
+        "S",
+        "Sc",
+        "Sk",
+        "Sm",
+        "So",
+        "Z",
+        "Zl",
+        "Zp",
+        "Zs",
+        "Any",
+    )
 )
 #: Letters that fold together and that upper and lower case do not connect.
 _FOLDS: Final = {"k": "\u212a", "s": "\u017f", "å": "\u212b", "K": "\u212a", "S": "\u017f", "Å": "\u212b"}
@@ -162,7 +202,7 @@ class _Parser:
             end += self._text.startswith("?", end)
             raise _fault("invalid nested repetition operator", operator + self._text[second:end])
         node = nodes.pop()
-        if shape and least * _repeats(node) > _MAX_REPEAT or (most or 0) * _repeats(node) > _MAX_REPEAT:
+        if shape and max(least, most or 0) * _repeats(node) > _MAX_REPEAT:
             raise _fault("invalid repeat count", operator)
         return ("repeat", node, least, most, is_lazy is ("U" in self._flags))
 
@@ -250,12 +290,14 @@ class _Parser:
         return ("set", class_) if class_ is not None else self._literal(self._escaped_code())
 
     def _class_escape(self) -> CharSet | None:
-        """Return the set of `\\d`, `\\pL` and the like, or None if something else comes next."""
+        """Return the set of an escape such as that of digits, or None if something else comes next."""
         start = self._position
         letter = self._text[start + 1 : start + 2]
         if letter and letter in "dswDSW":
             self._position += 2
-            return CharSet(_CLASSES[letter.lower()], is_negated=letter.isupper(), folds_case="i" in self._flags)
+            return CharSet(
+                _CLASSES[letter.lower()], is_negated=letter.isupper(), folds_case="i" in self._flags
+            )
         if letter not in ("p", "P"):
             return None
         shape = _UNICODE.match(self._text, start)
@@ -264,7 +306,9 @@ class _Parser:
         self._position = shape.end()
         name = shape[3] if shape[3] is not None else shape[2]
         if name not in _CATEGORIES:
-            raise UnsupportedRegexError(f"the character class {shape[0]} is not supported, only general categories")
+            raise UnsupportedRegexError(
+                f"the character class {shape[0]} is not supported, only general categories"
+            )
         is_negated = (letter == "P") is not bool(shape[1])
         return CharSet((), categories=((name, False),), is_negated=is_negated, folds_case="i" in self._flags)
 
@@ -279,7 +323,11 @@ class _Parser:
             if code <= _TOP:
                 self._position = shape.end()
                 return code
-        elif letter in _CONTROLS or (letter.isascii() and not letter.isalnum() and letter != "_") or letter == "_":
+        elif (
+            letter in _CONTROLS
+            or (letter.isascii() and not letter.isalnum() and letter != "_")
+            or letter == "_"
+        ):
             self._position += 2
             return _CONTROLS.get(letter, ord(letter))
         raise _fault("invalid escape sequence", self._bad_escape(start))
@@ -355,7 +403,7 @@ def _repeats(node: Tree) -> int:
     """Return how often the most repeated part of a tree is there at least."""
     match node:
         case ("repeat", inner, least, most, _):
-            return max(least, most or 1, 1) * _repeats(inner)
+            return int(max(least, most or 1, 1)) * _repeats(inner)
         case ("cat" | "alt", nodes):
             return max(map(_repeats, nodes), default=1)
         case ("group", inner):

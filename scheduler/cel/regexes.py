@@ -14,151 +14,224 @@ from scheduler.cel.values import CelError, Value
 
 #: A larger program is refused; upstream's limit is on the size of the tree.
 _MAX_INSTRUCTIONS: Final = 20_000
+#: Steps of an automaton that are remembered; then they are forgotten.
+_MAX_STEPS: Final = 10_000
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 #: An instruction: ("set", CharSet), ("assert", kind), ("split", target, target), ("jump", target) or ("match",).
 _Instruction = tuple[Any, ...]
 
 
 class Regex:
-    """A compiled regular expression. `find` prefers what Perl's would: leftmost, then the first alternative."""
+    """
+    A compiled regular expression. `find_all` prefers what Perl would: leftmost, then the first alternative.
+
+    The end of a match is found by reading forwards, its start by reading backwards from there.
+    """
 
     def __init__(self, text: str) -> None:
         """Raises RegexError if the text is none."""
-        self._program: list[_Instruction] = []
-        self._emit(parse_regex(text))
-        self._append("match")
+        tree = parse_regex(text)
+        self._forwards = _Automaton(tree, finds_first=True)
+        self._backwards = _Automaton(_reversed(tree), finds_first=False)
 
     def matches(self, text: str) -> bool:
         """Return whether any part of the text matches."""
-        return self._search(text, 0, needs_end=False) is not None
+        return self._forwards.end(text, 0, needs_last=False) is not None
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """Return the parts that match, one after the other, at most `limit` if it is not negative."""
         parts: list[str] = []
         position, last_end = 0, -1
         while position <= len(text) and (limit < 0 or len(parts) < limit):
-            span = self._search(text, position, needs_end=True)
-            if span is None:
+            end = self._forwards.end(text, position)
+            if end is None:
                 break
-            start, end = span
+            start = len(text) - (self._backwards.end(text[::-1], len(text) - end, len(text) - position) or 0)
             if start < end or start != last_end:
                 parts.append(text[start:end])
             last_end = end
             position = end if end > position else position + 1
         return parts
 
-    def _append(self, *instruction: Any) -> int:  # noqa: ANN401
-        if len(self._program) >= _MAX_INSTRUCTIONS:
-            raise RegexError("error parsing regexp: expression too large")
-        self._program.append(instruction)
-        return len(self._program) - 1
 
-    def _emit(self, node: Tree) -> None:
-        match node:
-            case ("set", _) | ("assert", _):
-                self._append(*node)
-            case ("cat", nodes):
-                for inner in nodes:
-                    self._emit(inner)
-            case ("group", inner):
-                self._emit(inner)
-            case ("alt", nodes):
-                self._emit_alternatives(nodes)
-            case ("repeat", inner, least, most, is_greedy):
-                for _ in range(least):
-                    self._emit(inner)
-                if most is None:
-                    self._emit_loop(inner, is_greedy)
-                else:
-                    self._emit_optional(inner, most - least, is_greedy)
+class _Automaton:
+    """
+    A program, and the states that its runs were in.
 
-    def _emit_alternatives(self, nodes: list[Tree]) -> None:
-        jumps = []
-        for node in nodes[:-1]:
-            split = self._append("split", 0, 0)
-            self._emit(node)
-            jumps.append(self._append("jump", 0))
-            self._program[split] = ("split", split + 1, len(self._program))
-        self._emit(nodes[-1])
-        for jump in jumps:
-            self._program[jump] = ("jump", len(self._program))
+    A state is the instructions that may come next, in order of preference, and whether a match may still start.
+    """
 
-    def _emit_loop(self, node: Tree, is_greedy: bool) -> None:  # noqa: FBT001
-        split = self._append("split", 0, 0)
-        self._emit(node)
-        self._append("jump", split)
-        self._program[split] = _split(split + 1, len(self._program), is_greedy=is_greedy)
+    def __init__(self, tree: Tree, *, finds_first: bool) -> None:
+        self._program = _program(tree)
+        #: True: search for a start, and prefer the first alternative; False: start here, and prefer the longest.
+        self._finds_first = finds_first
+        self._states: list[tuple[tuple[int, ...], bool]] = []
+        self._numbers: dict[tuple[tuple[int, ...], bool], int] = {}
+        self._steps: dict[tuple[int, str, str], tuple[int, bool]] = {}
 
-    def _emit_optional(self, node: Tree, count: int, is_greedy: bool) -> None:  # noqa: FBT001
-        splits = []
-        for _ in range(count):
-            splits.append(self._append("split", 0, 0))
-            self._emit(node)
-        for split in splits:
-            self._program[split] = _split(split + 1, len(self._program), is_greedy=is_greedy)
-
-    def _search(self, text: str, start: int, *, needs_end: bool) -> tuple[int, int] | None:
-        """Return where the first match from `start` on begins and ends; the end is any if it is not needed."""
-        program = self._program
-        threads: list[tuple[int, int]] = []
-        span: tuple[int, int] | None = None
-        for position in range(start, len(text) + 1):
-            if span is None:
-                threads.append((0, position))
-            elif not threads:
-                break
-            character = text[position] if position < len(text) else ""
-            following: list[tuple[int, int]] = []
-            seen: set[int] = set()
-            for state, begin in self._closure(threads, text, position, seen):
-                instruction = program[state]
-                if instruction[0] == "match":
-                    span = (begin, position)
-                    if not needs_end:
-                        return span
+    def end(self, text: str, start: int, limit: int | None = None, *, needs_last: bool = True) -> int | None:
+        """Return where the match from `start` on ends, or None; the first end that is seen if the last is not needed."""
+        state = self._number(((0,), self._finds_first))
+        found_end: int | None = None
+        before = _before(text, start)
+        for position in range(start, (len(text) if limit is None else limit) + 1):
+            after = text[position] if position < len(text) else ""
+            step = self._steps.get((state, before, after))
+            if step is None:
+                if len(self._steps) > _MAX_STEPS:
+                    state = self._forget(state)
+                step = self._step(state, before, after)
+                self._steps[state, before, after] = step
+            state, is_match = step
+            if is_match:
+                found_end = position
+                if not needs_last:
                     break
-                if character and character in instruction[1]:
-                    following.append((state + 1, begin))
-            threads = following
-        return span
+            if state < 0:
+                break
+            before = "\n" if after == "\n" else "a" if after in _WORD else " "
+        return found_end
 
-    def _closure(
-        self, threads: list[tuple[int, int]], text: str, position: int, seen: set[int]
-    ) -> list[tuple[int, int]]:
-        """Return the states that read a character or match, in order of preference."""
-        program = self._program
-        ready: list[tuple[int, int]] = []
-        for thread, begin in threads:
-            stack = [thread]
-            while stack:
-                state = stack.pop()
-                if state in seen:
-                    continue
-                seen.add(state)
-                instruction = program[state]
-                match instruction[0]:
-                    case "jump":
-                        stack.append(instruction[1])
-                    case "split":
-                        stack += [instruction[2], instruction[1]]
-                    case "assert":
-                        if _holds(instruction[1], text, position):
-                            stack.append(state + 1)
-                    case _:
-                        ready.append((state, begin))
+    def _number(self, state: tuple[tuple[int, ...], bool]) -> int:
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return self._numbers[state]
+
+    def _forget(self, state: int) -> int:
+        """Forget all states but one; return its new number."""
+        kept = self._states[state]
+        self._steps.clear()
+        self._numbers.clear()
+        self._states.clear()
+        return self._number(kept)
+
+    def _step(self, state: int, before: str, after: str) -> tuple[int, bool]:
+        """Return the state after a character, -1 if nothing can match any more, and whether a match ends before it."""
+        pending, is_searching = self._states[state]
+        following: list[int] = []
+        is_match = False
+        for instruction in self._ready(pending, before, after):
+            kind, *operands = self._program[instruction]
+            if kind == "match":
+                is_match = True
+                if self._finds_first:
+                    break
+            elif after and after in operands[0]:
+                following.append(instruction + 1)
+        if is_searching and not is_match:
+            following.append(0)
+        if not following or not after:
+            return -1, is_match
+        return self._number((tuple(following), is_searching and not is_match)), is_match
+
+    def _ready(self, pending: tuple[int, ...], before: str, after: str) -> list[int]:
+        """Return the instructions that read a character or match, in order of preference."""
+        ready: list[int] = []
+        seen: set[int] = set()
+        stack = list(reversed(pending))
+        while stack:
+            position = stack.pop()
+            if position in seen:
+                continue
+            seen.add(position)
+            kind, *operands = self._program[position]
+            if kind == "jump":
+                stack.append(operands[0])
+            elif kind == "split":
+                stack += [operands[1], operands[0]]
+            elif kind != "assert":
+                ready.append(position)
+            elif _holds(operands[0], before, after):
+                stack.append(position + 1)
         return ready
+
+
+def _before(text: str, position: int) -> str:
+    """Return a character that stands for the one before a position: the empty text, a newline, a letter or a blank."""
+    if not position:
+        return ""
+    character = text[position - 1]
+    return "\n" if character == "\n" else "a" if character in _WORD else " "
+
+
+def _reversed(node: Tree) -> Tree:
+    """Return the tree that matches the same texts read backwards."""
+    match node:
+        case ("assert", kind):
+            return ("assert", _MIRRORED.get(kind, kind))
+        case ("cat", nodes):
+            return ("cat", [_reversed(inner) for inner in reversed(nodes)])
+        case ("alt", nodes):
+            return ("alt", [_reversed(inner) for inner in nodes])
+        case ("group", inner):
+            return _reversed(inner)
+        case ("repeat", inner, *rest):
+            return ("repeat", _reversed(inner), *rest)
+    return node
+
+
+_MIRRORED: Final = {"start": "end", "end": "start", "line start": "line end", "line end": "line start"}
+
+
+def _program(tree: Tree) -> list[_Instruction]:
+    program: list[_Instruction] = []
+    _emit(tree, program)
+    _append(program, "match")
+    return program
+
+
+def _append(program: list[_Instruction], *instruction: Any) -> int:  # noqa: ANN401
+    if len(program) >= _MAX_INSTRUCTIONS:
+        raise RegexError("error parsing regexp: expression too large")
+    program.append(instruction)
+    return len(program) - 1
+
+
+def _emit(node: Tree, program: list[_Instruction]) -> None:
+    match node:
+        case ("set", _) | ("assert", _):
+            _append(program, *node)
+        case ("cat", nodes):
+            for inner in nodes:
+                _emit(inner, program)
+        case ("group", inner):
+            _emit(inner, program)
+        case ("alt", nodes):
+            _emit_alternatives(nodes, program)
+        case ("repeat", inner, least, most, is_greedy):
+            for _ in range(least):
+                _emit(inner, program)
+            splits = []
+            for _ in range(1 if most is None else most - least):
+                splits.append(_append(program, "split", 0, 0))
+                _emit(inner, program)
+            if most is None:
+                _append(program, "jump", splits[0])
+            for split in splits:
+                program[split] = _split(split + 1, len(program), is_greedy=is_greedy)
+
+
+def _emit_alternatives(nodes: list[Tree], program: list[_Instruction]) -> None:
+    jumps = []
+    for node in nodes[:-1]:
+        split = _append(program, "split", 0, 0)
+        _emit(node, program)
+        jumps.append(_append(program, "jump", 0))
+        program[split] = ("split", split + 1, len(program))
+    _emit(nodes[-1], program)
+    for jump in jumps:
+        program[jump] = ("jump", len(program))
 
 
 def _split(first: int, second: int, *, is_greedy: bool) -> _Instruction:
     return ("split", first, second) if is_greedy else ("split", second, first)
 
 
-def _holds(kind: str, text: str, position: int) -> bool:
-    before = text[position - 1] if position else ""
-    after = text[position] if position < len(text) else ""
+def _holds(kind: str, before: str, after: str) -> bool:
     match kind:
         case "start":
-            return not position
+            return not before
         case "end":
             return not after
         case "line start":
@@ -179,7 +252,7 @@ def compiled(text: str) -> Regex:
     return Regex(text)
 
 
-def _regex(text: str, prefix: str = "") -> Regex:
+def _regex(text: Value, prefix: str = "") -> Regex:
     try:
         return compiled(text)
     except UnsupportedRegexError as error:
@@ -196,11 +269,20 @@ def _matches(text: Value, pattern: Value) -> bool:
     return _regex(pattern).matches(text)
 
 
-def _find(text: str, pattern: str) -> str:
+def _find(text: Value, pattern: str) -> str:
+    _check_text(text)
     return next(iter(_regex(pattern, "Illegal regex: ").find_all(text, 1)), "")
 
 
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[Value]:
+def _check_text(text: Value) -> None:
+    if text.__class__ is not str:
+        raise CelError("no such overload")
+
+
+def _find_all(text: Value, pattern: str, limit: Value = -1) -> list[Value]:
+    _check_text(text)
+    if limit.__class__ is not int:
+        raise CelError("no such overload")
     return list(_regex(pattern, "Illegal regex: ").find_all(text, limit))
 
 

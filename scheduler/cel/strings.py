@@ -4,18 +4,28 @@ Functions of strings. Indexes count code points.
 Source: cel-go ext/strings.go (version 2 of the library), common/stdlib/standard.go; Go's package strings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from scheduler.cel.functions import double_traversal, function, traversal
-from scheduler.cel.values import CelError, Value, display, size_of
+from scheduler.cel.values import CelError, Value, check_size, display
 
 #: What Go's strings.TrimSpace takes; str.strip() would also take U+001C..U+001F.
 _BLANKS: Final = (
     "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 )
 _QUOTED: Final = str.maketrans(
-    {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\\": "\\\\",
+        '"': '\\"',
+    }
 )
 _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _UPPER: Final = {ord(letter): letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
@@ -50,6 +60,8 @@ def _last_index_of(text: str, part: str, end: int | None = None) -> int:
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    n_replaced = text.count(old) if count < 0 else min(text.count(old), count)
+    check_size(len(text) + n_replaced * (len(new) - len(old)))
     return text.replace(old, new, count)
 
 
@@ -77,6 +89,7 @@ def _join(parts: list[Value], separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise CelError(f"join: invalid input: {display(part)}")
+    check_size(sum(map(len, parts)) + len(parts) * len(separator))
     return separator.join(parts)
 
 
@@ -93,8 +106,8 @@ def _of_strings(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bo
     return call
 
 
-def _contains_cost(args: object, _result: Value) -> int:
-    return traversal(args[:1], None) * traversal(args[1:], None)  # type: ignore[index]
+def _contains_cost(args: Sequence[Value]) -> int:
+    return traversal(args[:1]) * traversal(args[1:])
 
 
 OVERLOADS: Final = [
@@ -104,9 +117,9 @@ OVERLOADS: Final = [
     *function("endsWith", "string.(string) -> bool", _of_strings(str.endswith), cost=traversal, is_guarded=False),
     *function("charAt", "string.(int) -> string", _char_at),
     *function("indexOf", "string.(string) -> int; string.(string, int) -> int", _index_of,
-        cost=lambda args, _: len(args[0].encode(errors="replace")) // 10),
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
     *function("lastIndexOf", "string.(string) -> int; string.(string, int) -> int", _last_index_of,
-        cost=lambda args, _: len(args[0].encode(errors="replace")) // 10),
+        cost=lambda args: len(args[0].encode(errors="replace")) // 10),
     *function("lowerAscii", "string.() -> string", lambda text: text.translate(_LOWER), cost=traversal),
     *function("upperAscii", "string.() -> string", lambda text: text.translate(_UPPER), cost=traversal),
     *function("replace", "string.(string, string) -> string; string.(string, string, int) -> string", _replace,
@@ -116,6 +129,6 @@ OVERLOADS: Final = [
     *function("substring", "string.(int) -> string; string.(int, int) -> string", _substring, cost=traversal),
     *function("trim", "string.() -> string", lambda text: text.strip(_BLANKS), cost=traversal),
     *function("join", "list(string).() -> string; list(string).(string) -> string", _join,
-        cost=lambda _, result: double_traversal((result,), None)),
+        cost=0, result_cost=lambda result: double_traversal((result,))),
     *function("strings.quote", "(string) -> string", _quote, cost=traversal, costs_by_name=False),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ Source: cel-go common/{ast/expr,error,errors}.go.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from typing import Literal as Literal_
 
 from scheduler.cel.functions import Overload
 from scheduler.cel.types import Type
@@ -104,6 +105,8 @@ class Comprehension(Node):
     condition: Node
     step: Node
     result: Node
+    #: Of the loops that only the macros all and exists make.
+    quantifier: Literal_["all", "exists"] | None = field(default=None, init=False)
 
 
 class Source:

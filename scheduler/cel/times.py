@@ -67,7 +67,13 @@ def parse_timestamp(text: str) -> Timestamp | None:
         if hours > 24 or minutes > 60:
             return None
         offset_s = (hours * 3600 + minutes * 60) * (-1 if shape[8] == "-" else 1)
-    if not 1 <= month <= 12 or not 1 <= day <= _month_days(year, month) or hour > 23 or minute > 59 or second > 59:
+    if (
+        not 1 <= month <= 12
+        or not 1 <= day <= _month_days(year, month)
+        or hour > 23
+        or minute > 59
+        or second > 59
+    ):
         return None
     days = _days_to_year(year) + _DAYS_BEFORE_MONTH[month - 1] + (month > 2 and _is_leap(year)) + day - 1
     seconds = days * 86400 + hour * 3600 + minute * 60 + second - offset_s
@@ -129,7 +135,9 @@ def _offset_s(zone: str) -> int:
     return (int(hours) * 60 + sign * int(minutes)) * 60
 
 
-def _field(name: str, of_time: Callable[[int, int], int], of_duration: Callable[[int], int] | None) -> list[Overload]:
+def _field(
+    name: str, of_time: Callable[[int, int], int], of_duration: Callable[[int], int] | None
+) -> list[Overload]:
     def call(timestamp: Timestamp, zone: str = "UTC") -> int:
         return of_time(timestamp.ns // 10**9 + _offset_s(zone), timestamp.ns % 10**9)
 

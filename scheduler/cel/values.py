@@ -17,6 +17,8 @@ from scheduler.syntax.quantity import Quantity
 #: Any of the classes above.
 Value = Any
 
+#: Reading a longer text, or comparing more elements, costs more than a selector may.
+MAX_TEXT: Final = 10_000_000
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 UINT_MAX: Final = 2**64 - 1
@@ -153,6 +155,8 @@ def display(value: Value) -> str:
     """Return the value as messages about keys and elements show it."""
     if value.__class__ is bool:
         return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return type_name(value)
     return format_double(value) if value.__class__ is float else str(value)
 
 
@@ -250,7 +254,9 @@ def compare_numbers(left: float, right: float) -> int:
     """Return -1, 0 or 1; an integer is rounded to a double where the other number is one."""
     if left.__class__ is float and right.__class__ is not float:
         low, high = (0, UINT_MAX) if right.__class__ is Uint else (INT_MIN, INT_MAX)
-        right = float(right) if float(low) <= left <= float(high) else (1 if left < low else -1) * float("inf")
+        right = (
+            float(right) if float(low) <= left <= float(high) else (1 if left < low else -1) * float("inf")
+        )
     elif right.__class__ is float and left.__class__ is not float:
         return -compare_numbers(right, left)
     return (left > right) - (left < right)
@@ -288,6 +294,34 @@ _COST_SIZES: Final[dict[type, Any]] = {}
 def register_size(class_: type, size: Any) -> None:  # noqa: ANN401
     """Give a library's class a size for costs: a function of the value."""
     _COST_SIZES[class_] = size
+
+
+def weight(value: Value) -> int:
+    """
+    Return the number of elements of a list or map with all lists and maps in it, or `size_of` what has none.
+
+    It is what upstream charges wherever no lists are in lists. There upstream charges the outer list alone, and a few
+    lists of lists take it hours.
+    """
+    if not isinstance(value, (list, dict)):
+        return size_of(value)
+    total, stack = 0, [value]
+    while stack:
+        inner = stack.pop()
+        total += len(inner)
+        stack += [
+            part
+            for part in (inner if isinstance(inner, list) else inner.values())
+            if isinstance(part, (list, dict))
+        ]
+        check_size(total + len(stack))
+    return total
+
+
+def check_size(n_characters: int) -> None:
+    """Raise CostLimitError if a text is so long that no selector could read it."""
+    if n_characters > MAX_TEXT:
+        raise CostLimitError
 
 
 def go_quote(text: str) -> str:

@@ -25,6 +25,7 @@ from scheduler.state.change_log import Change
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
+from scheduler.state.derived import Sized
 from scheduler.state.devices import Devices
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
@@ -37,6 +38,7 @@ from scheduler.state.volumes import Volumes
 from scheduler.syntax.selectors import Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_Kept = TypeVar("_Kept", bound=Sized)
 
 #: More volumes than any node attaches.
 UNLIMITED: Final = 1 << 40
@@ -94,6 +96,23 @@ class ClusterView(NodeMasks):
     def node_at(self, row: int) -> Node | None:
         """Return the node of a row, None if the row is dead."""
         return self._state.nodes.nodes[row]
+
+    def row_of(self, name: str) -> int | None:
+        """Return the row of the node of that name, None without one."""
+        return self._state.nodes.row_by_name.get(name)
+
+    @property
+    def version(self) -> int:
+        """Of the last change of a node or of a placed pod."""
+        return self._state.log.version
+
+    def rows_changed_after(self, version: int) -> Mask:
+        """Return the rows whose node, or its pods, changed after the version: bool array of shape (n_rows,)."""
+        return self._state.log.changed_after(version, self.n_rows)
+
+    def kept(self, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
+        """Return the value of the key, which its reader brings up to date; made where there is none."""
+        return self._state.derived.kept(key, make)
 
     def column(self, key: str) -> LabelColumn:
         """Return a node label as a column."""

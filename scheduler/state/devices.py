@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
+from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, DeviceKind, PoolId, ResourceSlice
@@ -18,6 +19,7 @@ from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.assumed_objects import AssumedObjects
 from scheduler.state.batches import batches
+from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.sparse_dicts import discard_entry
@@ -30,13 +32,14 @@ class Devices:
     Everything known of devices. Exactly one writer: ClusterState.
 
     Attributes:
-        slices_version: of the last change of a slice; `classes_version`: of a class.
+        changes: the pools that changed lately; `classes_version`: of the last change of a class.
         epoch_s: the time of day, in seconds since 1970, as of the last cycle.
     """
 
     def __init__(self) -> None:
         self._served: set[str] = set()
-        self.slices_version = self.classes_version = 0
+        self.changes = DeviceChanges()
+        self.classes_version = 0
         self.epoch_s = 0.0
         self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
         self._slices: dict[str, ResourceSlice] = {}
@@ -176,15 +179,16 @@ class Devices:
             case ResourceClaim():
                 if new.allocation is not None:
                     self.allocated.add(new.allocation, new.key)
+                    self._note(new.allocation)
                 for uid in _pods_extended_by(new):
                     self._extended_claims.setdefault(uid, {})[new.key] = None
             case ResourceSlice():
                 self._of_pool.setdefault(new.pool_id, {})[new.key] = new
-                if new.node_name is None or new.shared_counters:
+                if not new.node_name or new.shared_counters:
                     self._shared[new.key] = new
                 else:
                     self._on_node.setdefault(new.node_name, {})[new.key] = new
-                self.slices_version += 1
+                self.changes.append(new.pool_id, of_slices=True)
             case DeviceClass():
                 self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
                 self.classes_version += 1
@@ -195,17 +199,22 @@ class Devices:
             case ResourceClaim():
                 if old.allocation is not None:
                     self.allocated.remove(old.allocation, old.key)
+                    self._note(old.allocation)
                 for uid in _pods_extended_by(old):
                     discard_entry(self._extended_claims, uid, old.key)
             case ResourceSlice():
                 discard_entry(self._of_pool, old.pool_id, old.key)
-                if old.node_name is None or old.shared_counters:
+                if not old.node_name or old.shared_counters:
                     del self._shared[old.key]
                 else:
                     discard_entry(self._on_node, old.node_name, old.key)
-                self.slices_version += 1
+                self.changes.append(old.pool_id, of_slices=True)
             case DeviceClass():
                 self.classes_version += 1
+
+    def _note(self, allocation: Allocation) -> None:
+        for result in allocation.devices.results:
+            self.changes.append(PoolId(result.driver, result.pool), of_slices=False)
 
     def copy_pieces(self, copy: Devices) -> Iterator[None]:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""

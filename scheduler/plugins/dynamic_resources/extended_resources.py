@@ -29,6 +29,8 @@ from scheduler.model.wire import OwnerReference
 from scheduler.state.devices import Devices
 from scheduler.state.extended_resources import ExtendedResources, is_provided_by_classes
 
+#: Of 3 that fit in 63 bits.
+_MAX_DIGITS: Final = 39
 #: Billionths in a unit.
 _WHOLE: Final = 10**9
 
@@ -84,6 +86,8 @@ class Variants:
         self._pod, self._special, self._request = pod, special, request
         self._classes = devices.extended_resources
         self._by_resources: dict[frozenset[str], Variant] = {}
+        #: The names of all that is requested.
+        self.resources = tuple(sorted(request))
 
     def at(self, node: Node, *, is_only_claim: bool) -> Variant | Status | None:
         """Return the variant, None if the node serves all that is requested, or why it cannot be served."""
@@ -112,6 +116,21 @@ class Variants:
             mappings += mapped
         requests.sort(key=lambda request: request.name)
         return Variant(replace(self._special, requests=tuple(requests)), tuple(mappings))
+
+
+def supply_of(node: Node | None, resources: Sequence[str]) -> int:
+    """
+    Return a number that is equal for nodes that serve the same of these resources themselves.
+
+    A digit of 3 for each: whether the node has it, has none of it, or does not know it. Beyond 39 of them, which is
+    more than any node has, it is a hash.
+    """
+    if node is None:
+        return -1
+    digits = [0 if node.allocatable.get(name) else 1 if name in node.allocatable else 2 for name in resources]
+    if len(digits) > _MAX_DIGITS:
+        return hash(tuple(digits))
+    return sum(digit * 3**place for place, digit in enumerate(digits))
 
 
 def _of_resource(

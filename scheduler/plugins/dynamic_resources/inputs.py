@@ -17,6 +17,9 @@ from scheduler.model.devices import Device, DeviceClass, DeviceId, PoolId, Resou
 class SliceView(Protocol):
     """The slices of the cluster."""
 
+    def slices(self) -> Collection[ResourceSlice]:
+        """Return all slices."""
+
     def on_node(self, name: str) -> Collection[ResourceSlice]:
         """Return the slices with this nodeName and without shared counters."""
 
@@ -45,9 +48,8 @@ class AllocatedView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The cluster as one cycle sees it."""
+    """What is allocated, and the classes by name."""
 
-    slices: SliceView
     allocated: AllocatedView
     classes: Mapping[str, DeviceClass]
 

@@ -45,6 +45,7 @@ from scheduler.plugins.dynamic_resources.claims import checked, resolved
 from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.plugins.dynamic_resources.inputs import Inputs
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.post_filter import post_filtered
 from scheduler.plugins.dynamic_resources.reserving import NAME
 from scheduler.plugins.dynamic_resources.scoring import scorer_of
@@ -122,11 +123,13 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         if isinstance(claims, Status):
             return claims
         variants = None if special is None else Variants(pod, special, request, devices)
-        inputs = Inputs(devices, devices.allocated, devices.classes)
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        index.refresh()
+        inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
-        allocator = Allocator(inputs, self._results, seed=seed)
+        allocator = Allocator(index, inputs, self._results, seed=seed)
         timeout_s = self._args.binding_timeout_s
-        device_filter = DeviceFilter(pod, claims, variants, view, allocator, timeout_s)
+        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, timeout_s)
         context.cycle_state[NAME] = device_filter
         return device_filter
 

@@ -58,11 +58,13 @@ class NodePools:
     Attributes:
         candidates: the devices of the usable pools.
         pool_of: the pool of each candidate.
+        selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
     """
 
     pools: tuple[Pool, ...]
     candidates: tuple[Candidate, ...]
     pool_of: tuple[Pool, ...]
+    selects_per_device: bool
 
     @property
     def has_invalid(self) -> bool:
@@ -70,20 +72,27 @@ class NodePools:
         return any(pool.state is PoolState.INVALID for pool in self.pools)
 
 
-def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError:
-    """Return the pools of a node. O(slices of the node, shared slices and slices of their pools)."""
+def node_pools(
+    relevant: Iterable[ResourceSlice], slices: SliceView, elsewhere: Mapping[PoolId, Pool]
+) -> NodePools:
+    """
+    Return the pools of a node.
+
+    Args:
+        relevant: the slices with devices for the node.
+        slices: all slices.
+        elsewhere: the pools that every node sees by their counters, where they are incomplete or invalid.
+    """
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
-    for each in sorted([*slices.on_node(node.name), *slices.shared()], key=_name):
-        relevant = _is_relevant(each, node)
-        if isinstance(relevant, SearchError):
-            return relevant
-        if relevant:
-            _add(by_pool.setdefault(each.pool_id, []), each)
-    pools = [
-        pool
-        for pool_id, kept in by_pool.items()
-        if (pool := _pool_of(pool_id, kept, slices.of_pool(pool_id))) is not None
-    ]
+    for each in relevant:
+        by_pool.setdefault(each.pool_id, []).append(each)
+    pools = [pool for pool_id, pool in elsewhere.items() if pool_id not in by_pool]
+    for pool_id, with_devices in by_pool.items():
+        all_slices = slices.of_pool(pool_id)
+        counters = [each for each in all_slices if each.shared_counters]
+        pool = pool_of(pool_id, [*with_devices, *counters], all_slices)
+        if pool is not None:
+            pools.append(pool)
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
     devices = [(device, each, pool) for pool in pools for each in pool.slices for device in each.devices]
     return NodePools(
@@ -93,6 +102,7 @@ def gather_pools(slices: SliceView, node: TargetNode) -> NodePools | SearchError
             for index, (device, each, _) in enumerate(devices)
         ),
         tuple(pool for _, _, pool in devices),
+        any(each.per_device_node_selection for _, each, _ in devices),
     )
 
 
@@ -116,7 +126,8 @@ def device_reaches(node: TargetNode, device: Device) -> bool | SearchError:
     return reaches(node, device.node_name, device.node_selection, all_nodes=device.all_nodes)
 
 
-def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
+def is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
+    """Return whether a slice is for a node. O(devices) if it selects nodes per device."""
     if each.shared_counters:
         return True
     failure = "gather pool information: failed to perform node selection for"
@@ -138,23 +149,19 @@ def _is_relevant(each: ResourceSlice, node: TargetNode) -> bool | SearchError:
     return False
 
 
-def _add(kept: list[ResourceSlice], each: ResourceSlice) -> None:
-    """Keep the slices of the highest generation."""
-    if kept and each.generation < kept[0].generation:
-        return
-    if kept and each.generation > kept[0].generation:
-        kept.clear()
-    kept.append(each)
-
-
-def _pool_of(
-    pool_id: PoolId, kept: list[ResourceSlice], all_slices: Collection[ResourceSlice]
+def pool_of(
+    pool_id: PoolId, relevant: Collection[ResourceSlice], all_slices: Collection[ResourceSlice]
 ) -> Pool | None:
-    """Return the pool; None if it is being replaced by a generation of which the node sees nothing yet."""
+    """
+    Return the pool as a node sees it by the slices that are relevant for it.
+
+    None if it is being replaced by a generation of which the node sees nothing yet.
+    """
     # As upstream, a pool whose old slices are all relevant is complete even if a newer generation exists elsewhere.
+    generation = max(each.generation for each in relevant)
+    kept = sorted((each for each in relevant if each.generation == generation), key=_name)
     elsewhere: list[ResourceSlice] = []
     if len(kept) != kept[0].slice_count:
-        generation = kept[0].generation
         if any(each.generation > generation for each in all_slices):
             return None
         current = sorted((each for each in all_slices if each.generation == generation), key=_name)

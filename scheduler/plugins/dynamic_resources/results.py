@@ -7,7 +7,7 @@ Source: structured/internal/incubating/allocator_incubating.go, Allocate and cre
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from uuid import UUID, uuid5
+from hashlib import sha256
 
 from scheduler.model.allocations import (
     FROM_CLAIM,
@@ -23,9 +23,6 @@ from scheduler.model.terms import NodeRequirement, NodeTerm
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Query
 from scheduler.plugins.dynamic_resources.inputs import SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.search import Taken
-
-#: The namespace of share IDs, which name an allocation's part of a device; drawn once at random.
-_SHARE_IDS = UUID("6f0b5d5e-4f5b-4d0f-9d0a-7c1b3f0e2a51")
 
 
 def allocation_of(
@@ -66,11 +63,17 @@ def _result(taken: Taken, seed: str) -> DeviceResult:
         tolerations=query.query.tolerations or None,
         binding_conditions=device.binding_conditions or None,
         binding_failure_conditions=device.binding_failure_conditions or None,
-        share_id=None if taken.wanted is None else str(uuid5(_SHARE_IDS, seed)),
+        share_id=None if taken.wanted is None else _share_id(seed),
         consumed_capacity={name: str(amount) for name, amount in taken.wanted.items()}
         if taken.wanted
         else None,
     )
+
+
+def _share_id(seed: str) -> str:
+    """Return a UUID (RFC 9562, version 8) of the text; upstream draws one at random."""
+    digest = sha256(seed.encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
 def _class_configuration(chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from scheduler.model.devices import MAX_RESULTS, DeviceId
+from scheduler.model.devices import MAX_ALTERNATIVES, MAX_RESULTS, DeviceId
 from scheduler.plugins.dynamic_resources.capacity import Wanted, is_left
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.plugins.dynamic_resources.counters import Counters
@@ -111,7 +111,7 @@ class Search:
         allocated: AllocatedView,
         budget: Budget,
     ) -> None:
-        self._claims = claims
+        self.claims = claims
         self._pools = pools
         self._checks = checks
         self._allocated = allocated
@@ -154,14 +154,23 @@ class Search:
             if isinstance(choice, _Alternatives)
         }
 
+    def score(self) -> int:
+        """Return 8 less its index for each alternative of which a device was taken."""
+        return sum(
+            MAX_ALTERNATIVES - choice.index
+            for choice in self._stack
+            if isinstance(choice, _Alternatives)
+            and self.claims[choice.claim].requests[choice.request].queries[choice.index].n_devices
+        )
+
     def _descend(
         self, claim: int, request: int, query: Query | None = None, number: int = 0, start: int = 0
     ) -> Outcome:
         """Go on to the next choice, and put it on the stack; return how it ended if none is left or possible."""
         while True:
-            if claim >= len(self._claims):
+            if claim >= len(self.claims):
                 return Outcome.FOUND
-            checked = self._claims[claim]
+            checked = self.claims[claim]
             if request >= len(checked.requests):
                 self._stack.append(_ClaimEnd())
                 claim, request, query, number, start = claim + 1, 0, None, 0, 0
@@ -185,7 +194,7 @@ class Search:
         if outcome is not Outcome.TOO_MANY:
             choice.all_too_many = False
         choice.index += 1
-        queries = self._claims[choice.claim].requests[choice.request].queries
+        queries = self.claims[choice.claim].requests[choice.request].queries
         if choice.index < len(queries):
             return self._descend(choice.claim, choice.request, queries[choice.index])
         self._stack.pop()
@@ -215,7 +224,7 @@ class Search:
         if query.devices is not None:
             return self._take(choice.claim, query, query.devices[choice.number], must=True)
         candidates = self._pools.candidates
-        claim = self._claims[choice.claim].claim
+        claim = self.claims[choice.claim].claim
         if self._has_backtracked:
             is_possible = self._has_enough(choice)
             if is_possible is not True:
@@ -241,7 +250,7 @@ class Search:
 
     def _has_enough(self, choice: _Devices) -> bool | SearchError:
         """Return whether enough selected devices are left for the query: if not, upstream tries them in vain."""
-        query, claim = choice.query, self._claims[choice.claim].claim
+        query, claim = choice.query, self.claims[choice.claim].claim
         n_missing = query.n_devices - choice.number
         for candidate in self._pools.candidates[choice.next_index :]:
             if not n_missing:
@@ -281,7 +290,7 @@ class Search:
             return None
         if device.taints and not query.tolerates(device.taints):
             return None
-        checked = self._claims[claim]
+        checked = self.claims[claim]
         if not checked.constraints.accepts(query.request, query.alternative, candidate):
             if must:
                 return SearchError(
@@ -307,7 +316,7 @@ class Search:
 
     def _give_back(self, claim: int, taken: Taken) -> None:
         candidate, query = taken.candidate, taken.query
-        self._claims[claim].constraints.remove(query.request, query.alternative, candidate)
+        self.claims[claim].constraints.remove(query.request, query.alternative, candidate)
         if taken.wanted is not None:
             shares = self._shared[candidate.id]
             shares.pop()

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.devices import DeviceId, PoolId, ResourceSlice
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.state.device_changes import DeviceChanges
 from scheduler.syntax.quantity import parse_quantity
 
 
@@ -14,6 +16,10 @@ class PlainSlices:
 
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self._slices = list(slices)
+
+    def slices(self) -> list[ResourceSlice]:
+        """Return all slices."""
+        return self._slices
 
     def on_node(self, name: str) -> list[ResourceSlice]:
         """Return the slices with this nodeName and without shared counters."""
@@ -47,3 +53,10 @@ class PlainAllocated:
                 for name, amount in (result.consumed_capacity or {}).items():
                     consumed = self.consumed.setdefault(device_id, {})
                     consumed[name] = consumed.get(name, 0) + parse_quantity(amount or 0).nano
+
+
+def indexed(slices: Iterable[ResourceSlice]) -> PoolIndex:
+    """Return the pools of these slices."""
+    index = PoolIndex(PlainSlices(slices), DeviceChanges())
+    index.refresh()
+    return index

@@ -27,6 +27,7 @@ from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.claims import resolved
 from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.state.devices import Devices
 from tests.plugins.dynamic_resources.clusters import PlainAllocated
@@ -49,6 +50,7 @@ class RecordedCluster:
     def __init__(self) -> None:
         self.results = SelectorResults()
         self.devices = Devices()
+        self.pools = PoolIndex(self.devices, self.devices.changes)
         self.nodes: dict[str, Node] = {}
         #: Allocations of pods that are held after Reserve, by pod.
         self.pending: dict[str, tuple[Allocation, ...]] = {}
@@ -83,7 +85,7 @@ class RecordedCluster:
         """Return what the allocator reads."""
         stored = [claim.allocation for claim in self.devices.claims() if claim.allocation is not None]
         held = [each for allocations in self.pending.values() for each in allocations]
-        return Inputs(self.devices, PlainAllocated([*stored, *held]), self.devices.classes)
+        return Inputs(PlainAllocated([*stored, *held]), self.devices.classes)
 
     def follow(self, entry: Json) -> None:
         """Take over what the recording says of the claims after a decision."""
@@ -137,7 +139,8 @@ def mismatches(line: Json) -> Iterator[str]:
 def _decision(where: str, cluster: RecordedCluster, pod: Pod, entry: Json) -> Iterator[str]:
     if "prefilter" in entry or entry.get("skipped") or _failed_before(entry):
         return
-    allocator = Allocator(cluster.inputs(), cluster.results, seed=where)
+    cluster.pools.refresh()
+    allocator = Allocator(cluster.pools, cluster.inputs(), cluster.results, seed=where)
     of_user = resolved(pod, cluster.devices.claim)
     assert not isinstance(of_user, str)
     claims = [claim for claim in of_user if claim.allocation is None]

@@ -15,11 +15,13 @@ from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.syntax.quantity import parse_quantity
-from tests.plugins.dynamic_resources.clusters import PlainAllocated, PlainSlices
+from tests.plugins.dynamic_resources.clusters import PlainAllocated, indexed
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster, matches
 from tests.reference.device_allocator import Allocated, DeviceAllocator, Taken, consumed_by
 
 Json = dict[str, Any]
+#: More steps than a search on a cluster of this size takes.
+_NO_LIMIT = 10**9
 _LABELS = {"node-0": {"zone": "z"}, "node-1": {}}
 
 
@@ -42,8 +44,10 @@ def test_claims_get_the_devices_that_the_reference_gives(cluster: Cluster) -> No
                 reference.add(json.loads(msgspec.json.encode(allocation)))
             node = {"metadata": {"name": name, "labels": _LABELS[name]}}
             expected = DeviceAllocator(node, of_pod, slices, classes, reference, matches).allocate()
-            inputs = Inputs(PlainSlices(decoded), PlainAllocated(stored), by_name)
-            answer = Allocator(inputs, results, seed="seed").allocate(TargetNode(name, _LABELS[name]), wanted)
+            inputs = Inputs(PlainAllocated(stored), by_name)
+            answer = Allocator(indexed(decoded), inputs, results, seed="seed", n_steps=_NO_LIMIT).allocate(
+                TargetNode(name, _LABELS[name]), wanted
+            )
             if isinstance(answer, Refusal):
                 assert expected == answer.text
                 continue

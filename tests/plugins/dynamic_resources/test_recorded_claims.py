@@ -8,10 +8,7 @@ from tests.plugins.dynamic_resources.recorded_claims import lines, mismatches
 def test_claims_get_the_recorded_devices() -> None:
     """Every node gives every claim the recorded devices, or the recorded refusal; other lines have a known defect."""
     found = {
-        (line["name"], mismatch)
-        for line in lines()
-        if not line.get("quirk")
-        for mismatch in mismatches(line)
+        (line["name"], mismatch) for line in lines() if not line.get("quirk") for mismatch in mismatches(line)
     }
     assert found == set()
 
