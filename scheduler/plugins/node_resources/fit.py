@@ -2,8 +2,8 @@
 NodeResourcesFit: refuse nodes without room for the pod's requests, and score how full each node would be.
 
 Filter: one more pod, and every requested resource, must fit into allocatable minus requested; a node reports all its
-shortages. If a request exceeds allocatable itself, removing pods does not help. An extended resource that a device class
-provides is not checked on nodes that do not offer it themselves: DynamicResources finds devices for it.
+shortages. If a request exceeds allocatable itself, removing pods does not help. An extended resource that a device
+class provides is not checked on nodes that do not offer it themselves: DynamicResources finds devices for it.
 Score, by strategy: LeastAllocated prefers empty nodes, MostAllocated full ones, RequestedToCapacityRatio follows its
 shape. Containers without a request count with defaults for cpu and memory; pod-level requests of the incoming pod do
 not count.
