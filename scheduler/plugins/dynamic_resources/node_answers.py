@@ -36,16 +36,23 @@ class Answer(IntEnum):
     NO_DEVICES = 2
     INVALID_POOLS = 3
     LIMIT = 4
+    #: The limit was reached before; the next decision asks again.
+    POSTPONED = 5
     #: An error, whose text names the claim.
-    ERROR = 5
+    ERROR = 6
 
 
 _OF_REFUSAL: Final = {
     RefusalKind.NO_DEVICES: Answer.NO_DEVICES,
     RefusalKind.INVALID_POOLS: Answer.INVALID_POOLS,
     RefusalKind.LIMIT: Answer.LIMIT,
+    RefusalKind.POSTPONED: Answer.POSTPONED,
     RefusalKind.ERROR: Answer.ERROR,
 }
+
+
+#: Answers that say nothing of the devices.
+_WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
 
 
 def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
@@ -104,6 +111,7 @@ class NodeAnswers:
         """
         self._cycle = cycle
         self._forget_changed(cycle)
+        self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
         for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
             node = cycle.view.node_at(row)
@@ -121,14 +129,14 @@ class NodeAnswers:
             return True
         cycle.pools.refresh()
         self._forget_changed(cycle)
-        known = np.flatnonzero((self.answers != Answer.UNKNOWN) & (self.answers != Answer.LIMIT))
+        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT))
         for row in known.tolist():
             node = cycle.view.node_at(row)
             if node is None:
                 continue
             target = TargetNode(node.name, node.labels)
             answer, score = _answer(target, cycle.pools.pools(target), cycle, {})
-            if answer is not Answer.LIMIT and (answer, score) != (self.answers[row], self.scores[row]):
+            if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
                 return False
         return True
 
