@@ -19,7 +19,7 @@ from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.inputs import RefusalKind, SearchError, TargetNode
-from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.state.arrays import Mask
@@ -95,8 +95,9 @@ class NodeAnswers:
         self._row_version = self._device_version = -1
         #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
-        #: The last cycle that asked, for the audit.
+        #: For the audit: the last cycle that asked, and which answers are next.
         self._cycle: Cycle | None = None
+        self._window = AuditWindow()
 
     @property
     def nbytes(self) -> int:
@@ -123,14 +124,14 @@ class NodeAnswers:
                 self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
-        """Return whether every answer is what a search of now gives; for the audit."""
+        """Return whether the next few answers are what a search of now gives; for the audit."""
         cycle = self._cycle
         if cycle is None:
             return True
         cycle.pools.refresh()
         self._forget_changed(cycle)
-        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT))
-        for row in known.tolist():
+        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT)).tolist()
+        for row in self._window.of(known):
             node = cycle.view.node_at(row)
             if node is None:
                 continue
