@@ -17,7 +17,7 @@ from scheduler.cel.functions import Overload
 from scheduler.cel.operators import contains, index
 from scheduler.cel.optionals import optional_of
 from scheduler.cel.regex_syntax import RegexError
-from scheduler.cel.regexes import compiled
+from scheduler.cel.regexes import charging_patterns, compiled
 from scheduler.cel.syntax_tree import (
     Call,
     Comprehension,
@@ -66,6 +66,12 @@ class Frame:
         self.device = device
         self.slots: list[Value] = [None] * n_slots
         self.cost = 0
+
+    def charge(self, cost: int) -> None:
+        """Add a cost; raise CostLimitError if it is too much."""
+        self.cost += cost
+        if self.cost > COST_LIMIT:
+            raise CostLimitError
 
 
 Run = Callable[[Frame], Value]
@@ -200,9 +206,8 @@ class _Compiler:
             case "@not_strictly_false":
                 return Plan(_not_strictly_false(plans[0].run))
         overloads = node.overloads
-        if name in ("find", "findAll") and plans[1].is_constant:
-            _check_pattern(plans[1].value)
-            overloads = [replace(overload, is_guarded=False) for overload in overloads]
+        if name in ("matches", "find", "findAll"):
+            overloads = _with_pattern(overloads, plans[1])
         if (
             name == "@in"
             and len(overloads) == 1
@@ -315,11 +320,15 @@ def _evaluated(run: Run) -> Plan:
         raise InstantiationError(str(error)) from None
 
 
-def _check_pattern(pattern: Value) -> None:
+def _with_pattern(overloads: Sequence[Overload], pattern: Plan) -> list[Overload]:
+    """Return the overloads of a function of regular expressions, which does not check types after a constant one."""
+    if not pattern.is_constant:
+        return [replace(overload, call=charging_patterns(overload.call)) for overload in overloads]
     try:
-        compiled(pattern)
+        compiled(pattern.value)
     except RegexError as error:
         raise InstantiationError(str(error)) from None
+    return [replace(overload, is_guarded=False) for overload in overloads]
 
 
 def _terms(node: Node, operator: str) -> list[Node]:
@@ -587,14 +596,12 @@ def _dispatch(
     if isinstance(cost, int) and first.result_cost is None:
         return _call_at_cost(call, args, cost)
     cost_of_args = cost if callable(cost) else lambda _values: cost
-    result_cost = first.result_cost
+    result_cost, is_metered = first.result_cost, first.is_metered
 
     def run(frame: Frame) -> Value:
         values = [arg(frame) for arg in args]
-        frame.cost += cost_of_args(values)
-        if frame.cost > COST_LIMIT:
-            raise CostLimitError
-        result = call(*values)
+        frame.charge(cost_of_args(values))
+        result = call(frame, *values) if is_metered else call(*values)
         if result_cost is not None:
             frame.cost += result_cost(result)
         return result
@@ -624,11 +631,13 @@ def _is_known(type_: Type) -> bool:
 
 
 def _checked_call(name: str, overloads: Sequence[Overload]) -> Callable[..., Value]:
+    n_extra = int(overloads[0].is_metered)
+
     def call(*values: Value) -> Value:
         for overload in overloads:
-            if all(map(_is_of, overload.args, values)):
+            if all(map(_is_of, overload.args, values[n_extra:])):
                 return overload.call(*values)
-        raise no_such_overload(name, *values)
+        raise no_such_overload(name, *values[n_extra:])
 
     return call
 

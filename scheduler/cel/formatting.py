@@ -228,7 +228,7 @@ def _bad_node(
 
 
 def _format_cost(args: Sequence[Value]) -> int:
-    return traversal(args) + int((weight(args[1]) - len(args[1])) * 0.1)
+    return traversal(args) + weight(args[1]) - len(args[1])
 
 
 OVERLOADS: Final = function(

@@ -7,12 +7,22 @@ A signature is written "string.(int, int) -> string" (a member, the receiver bef
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from scheduler.cel.types import Type, parse_type, split_types
 from scheduler.cel.values import Value, size_of
 
 #: A cost, or what calculates it from the arguments.
 Cost = int | Callable[[Sequence[Value]], int]
+
+
+class Meter(Protocol):
+    """What an evaluation has cost so far. It ends once the cost is above the limit."""
+
+    cost: int
+
+    def charge(self, cost: int) -> None:
+        """Add a cost; raise CostLimitError if it is too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Overload:
     result_cost: Callable[[Value], int] | None
     #: Whether a call checks its arguments' types first; if not, `call` does.
     is_guarded: bool
+    #: Whether `call` takes a `Meter` first, since its arguments do not tell how long it takes.
+    is_metered: bool
     #: Whether the cost holds for calls, too, whose overload is known only at runtime.
     costs_by_name: bool
 
@@ -41,6 +53,7 @@ def function(
     cost: Cost = 1,
     result_cost: Callable[[Value], int] | None = None,
     is_guarded: bool = True,
+    is_metered: bool = False,
     costs_by_name: bool = True,
 ) -> list[Overload]:
     """Return the overloads of a function that share an implementation; `signatures` has one a line or ";"."""
@@ -53,7 +66,7 @@ def function(
         overloads.append(
             Overload(
                 name, bool(is_member), tuple(map(parse_type, args)), parse_type(result), call, cost, result_cost,
-                is_guarded, costs_by_name,
+                is_guarded, is_metered, costs_by_name,
             )
         )  # fmt: skip
     return overloads

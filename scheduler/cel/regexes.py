@@ -5,10 +5,11 @@ A text is read once by a set of states, so that no expression makes it slow; sta
 one state with its successors. Source: apiserver/pkg/cel/library/regex.go (kubernetes 1.36), Go's regexp.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from scheduler.cel.functions import function, regex_cost
+from scheduler.cel.functions import Meter, function, regex_cost
 from scheduler.cel.regex_syntax import RegexError, Tree, UnsupportedRegexError, parse_regex
 from scheduler.cel.values import CelError, Value
 
@@ -33,20 +34,23 @@ class Regex:
         tree = parse_regex(text)
         self._forwards = _Automaton(tree, finds_first=True)
         self._backwards = _Automaton(_reversed(tree), finds_first=False)
+        #: The number of its instructions.
+        self.size = self._forwards.size
 
-    def matches(self, text: str) -> bool:
+    def matches(self, text: str, meter: Meter) -> bool:
         """Return whether any part of the text matches."""
-        return self._forwards.end(text, 0, needs_last=False) is not None
+        return self._forwards.end(text, 0, meter, needs_last=False) is not None
 
-    def find_all(self, text: str, limit: int = -1) -> list[str]:
+    def find_all(self, text: str, meter: Meter, limit: int = -1) -> list[str]:
         """Return the parts that match, one after the other, at most `limit` if it is not negative."""
         parts: list[str] = []
-        position, last_end = 0, -1
+        position, last_end, reverse = 0, -1, text[::-1]
         while position <= len(text) and (limit < 0 or len(parts) < limit):
-            end = self._forwards.end(text, position)
+            end = self._forwards.end(text, position, meter)
             if end is None:
                 break
-            start = len(text) - (self._backwards.end(text[::-1], len(text) - end, len(text) - position) or 0)
+            furthest = self._backwards.end(reverse, len(text) - end, meter, limit=len(text) - position)
+            start = len(text) - (len(text) - end if furthest is None else furthest)
             if start < end or start != last_end:
                 parts.append(text[start:end])
             last_end = end
@@ -63,14 +67,21 @@ class _Automaton:
 
     def __init__(self, tree: Tree, *, finds_first: bool) -> None:
         self._program = _program(tree)
+        self.size = len(self._program)
         #: True: search for a start, and prefer the first alternative; False: start here, and prefer the longest.
         self._finds_first = finds_first
         self._states: list[tuple[tuple[int, ...], bool]] = []
         self._numbers: dict[tuple[tuple[int, ...], bool], int] = {}
         self._steps: dict[tuple[int, str, str], tuple[int, bool]] = {}
 
-    def end(self, text: str, start: int, limit: int | None = None, *, needs_last: bool = True) -> int | None:
-        """Return where the match from `start` on ends, or None; the first end that is seen if the last is not needed."""
+    def end(
+        self, text: str, start: int, meter: Meter, *, limit: int | None = None, needs_last: bool = True
+    ) -> int | None:
+        """
+        Return where the match from `start` on ends, or None; the first end that is seen if not the last is needed.
+
+        What upstream does not count is charged to the meter: steps that are new, and reading on after the end.
+        """
         state = self._number(((0,), self._finds_first))
         found_end: int | None = None
         before = _before(text, start)
@@ -80,7 +91,7 @@ class _Automaton:
             if step is None:
                 if len(self._steps) > _MAX_STEPS:
                     state = self._forget(state)
-                step = self._step(state, before, after)
+                step = self._step(state, before, after, meter)
                 self._steps[state, before, after] = step
             state, is_match = step
             if is_match:
@@ -90,6 +101,8 @@ class _Automaton:
             if state < 0:
                 break
             before = "\n" if after == "\n" else "a" if after in _WORD else " "
+        if found_end is not None:
+            meter.charge((position - found_end) // 5)
         return found_end
 
     def _number(self, state: tuple[tuple[int, ...], bool]) -> int:
@@ -106,12 +119,12 @@ class _Automaton:
         self._states.clear()
         return self._number(kept)
 
-    def _step(self, state: int, before: str, after: str) -> tuple[int, bool]:
+    def _step(self, state: int, before: str, after: str, meter: Meter) -> tuple[int, bool]:
         """Return the state after a character, -1 if nothing can match any more, and whether a match ends before it."""
         pending, is_searching = self._states[state]
         following: list[int] = []
         is_match = False
-        for instruction in self._ready(pending, before, after):
+        for instruction in self._ready(pending, before, after, meter):
             kind, *operands = self._program[instruction]
             if kind == "match":
                 is_match = True
@@ -125,7 +138,7 @@ class _Automaton:
             return -1, is_match
         return self._number((tuple(following), is_searching and not is_match)), is_match
 
-    def _ready(self, pending: tuple[int, ...], before: str, after: str) -> list[int]:
+    def _ready(self, pending: tuple[int, ...], before: str, after: str, meter: Meter) -> list[int]:
         """Return the instructions that read a character or match, in order of preference."""
         ready: list[int] = []
         seen: set[int] = set()
@@ -144,6 +157,7 @@ class _Automaton:
                 ready.append(position)
             elif _holds(operands[0], before, after):
                 stack.append(position + 1)
+        meter.charge(len(seen) // 10)
         return ready
 
 
@@ -261,35 +275,42 @@ def _regex(text: Value, prefix: str = "") -> Regex:
         raise CelError(f"{prefix}{error}") from None
 
 
-def _matches(text: Value, pattern: Value) -> bool:
+def charging_patterns(call: Callable[..., Value]) -> Callable[..., Value]:
+    """Return a call of a function of this library that charges the size of its pattern, which is no constant."""
+
+    def charging(meter: Meter, text: Value, pattern: Value, *rest: Value) -> Value:
+        if pattern.__class__ is str:
+            try:
+                meter.charge(compiled(pattern).size)
+            except RegexError:
+                meter.charge(len(pattern))  # `call` says what is wrong
+        return call(meter, text, pattern, *rest)
+
+    return charging
+
+
+def _matches(meter: Meter, text: Value, pattern: Value) -> bool:
     if text.__class__ is not str:
         raise CelError("no such overload: matches")
     if pattern.__class__ is not str:
         raise CelError("no such overload")
-    return _regex(pattern).matches(text)
+    return _regex(pattern).matches(text, meter)
 
 
-def _find(text: Value, pattern: str) -> str:
-    _check_text(text)
-    return next(iter(_regex(pattern, "Illegal regex: ").find_all(text, 1)), "")
+def _find(meter: Meter, text: Value, pattern: str) -> str:
+    return next(iter(_find_all(meter, text, pattern, 1)), "")
 
 
-def _check_text(text: Value) -> None:
-    if text.__class__ is not str:
+def _find_all(meter: Meter, text: Value, pattern: str, limit: Value = -1) -> list[Value]:
+    if text.__class__ is not str or limit.__class__ is not int:
         raise CelError("no such overload")
-
-
-def _find_all(text: Value, pattern: str, limit: Value = -1) -> list[Value]:
-    _check_text(text)
-    if limit.__class__ is not int:
-        raise CelError("no such overload")
-    return list(_regex(pattern, "Illegal regex: ").find_all(text, limit))
+    return list(_regex(pattern, "Illegal regex: ").find_all(text, meter, limit))
 
 
 OVERLOADS: Final = [
     *function("matches", "string.(string) -> bool; (string, string) -> bool", _matches, cost=regex_cost,
-        is_guarded=False, costs_by_name=False),
-    *function("find", "string.(string) -> string", _find, cost=regex_cost),
+        is_guarded=False, is_metered=True, costs_by_name=False),
+    *function("find", "string.(string) -> string", _find, cost=regex_cost, is_metered=True),
     *function("findAll", "string.(string) -> list(string); string.(string, int) -> list(string)", _find_all,
-        cost=regex_cost),
+        cost=regex_cost, is_metered=True),
 ]  # fmt: skip

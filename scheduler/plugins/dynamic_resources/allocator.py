@@ -25,13 +25,12 @@ from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.results import allocation_of
 from scheduler.plugins.dynamic_resources.search import Budget, Outcome, Search, Taken
-from scheduler.plugins.dynamic_resources.selection import SelectorResults, all_match
+from scheduler.plugins.dynamic_resources.selection import ENDED_AT_LIMIT, SelectorResults, all_match
 
 #: Devices that the search for a pod looks at once more, over all nodes: 130 ms at up to 2.7 µs each.
 DEFAULT_STEPS: Final = 50_000
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
-ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 
@@ -53,6 +52,7 @@ class Allocator:
         self._results = results
         self._seed = seed
         self._budget = Budget(n_steps)
+        results.start_pod()
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
         """Return the allocation of each claim on the node, or why there is none."""
@@ -69,6 +69,7 @@ class Allocator:
             if isinstance(each, SearchError):
                 return _error(each)
             checked.append(each)
+        is_late = self._budget.is_spent
         search = Search(checked, pools, checks, self._inputs.allocated, self._budget)
         outcome = search.run()
         if isinstance(outcome, SearchError):
@@ -79,7 +80,7 @@ class Allocator:
                 return allocations if isinstance(allocations, Refusal) else search
             return search
         if outcome is Outcome.OPEN:
-            return Refusal(RefusalKind.LIMIT, ENDED_AT_LIMIT)
+            return Refusal(RefusalKind.POSTPONED if is_late else RefusalKind.LIMIT, ENDED_AT_LIMIT)
         if pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
@@ -127,4 +128,4 @@ def _has_several_terms(taken: Taken) -> bool:
 
 
 def _error(error: SearchError) -> Refusal:
-    return Refusal(RefusalKind.ERROR, error.text)
+    return Refusal(RefusalKind.POSTPONED if error.is_limit else RefusalKind.ERROR, error.text)

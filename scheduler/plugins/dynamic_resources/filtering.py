@@ -23,7 +23,6 @@ from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.plugins.dynamic_resources.allocator import (
     CANNOT_ALLOCATE,
-    ENDED_AT_LIMIT,
     INVALID_POOLS,
     Allocator,
 )
@@ -34,6 +33,7 @@ from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, Tar
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
+from scheduler.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
 from scheduler.state.arrays import Mask, RowIndex
 from scheduler.state.cluster_view import ClusterView
 
@@ -43,6 +43,7 @@ _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.NO_DEVICES: unresolvable(CANNOT_ALLOCATE),
     Answer.INVALID_POOLS: unresolvable(INVALID_POOLS),
     Answer.LIMIT: unresolvable(ENDED_AT_LIMIT),
+    Answer.POSTPONED: unresolvable(ENDED_AT_LIMIT),
 }
 
 
@@ -103,13 +104,20 @@ class DeviceFilter(NodeFilter):
         return self._accepted(self._view.alive)
 
     def mask_within(self, rows: Mask) -> Mask:
-        """Return the same of these rows alone. Raises PluginFailed if the search for devices fails at one of them."""
+        """
+        Return the same of these rows alone.
+
+        Raises PluginFailed if the search for devices fails at one of them, or has to go on in another decision.
+        """
         self._asked |= rows
         accepted = self._accepted(rows)
         for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
             answer = self.answer(row)
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
+        if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
+            # An error, so that the pod is tried again soon: the next decision gets further.
+            raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted
 
     def statuses(self) -> NodeStatuses:

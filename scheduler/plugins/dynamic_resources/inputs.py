@@ -80,6 +80,8 @@ class RefusalKind(Enum):
     INVALID_POOLS = auto()
     #: The search ended at its limit.
     LIMIT = auto()
+    #: The limit was reached before the search on this node, or before all its selectors were evaluated: ask again.
+    POSTPONED = auto()
     #: An error, which ends the pod's cycle.
     ERROR = auto()
 
@@ -94,6 +96,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class SearchError:
-    """An error that ends the search on the node, in upstream's words."""
+    """
+    An error that ends the search on the node, in upstream's words.
+
+    Attributes:
+        is_limit: whether it is the limit of what a pod may evaluate, in our words.
+    """
 
     text: str
+    is_limit: bool = False

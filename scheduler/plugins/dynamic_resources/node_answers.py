@@ -19,7 +19,7 @@ from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.inputs import RefusalKind, SearchError, TargetNode
-from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.state.arrays import Mask
@@ -36,16 +36,23 @@ class Answer(IntEnum):
     NO_DEVICES = 2
     INVALID_POOLS = 3
     LIMIT = 4
+    #: The limit was reached before; the next decision asks again.
+    POSTPONED = 5
     #: An error, whose text names the claim.
-    ERROR = 5
+    ERROR = 6
 
 
 _OF_REFUSAL: Final = {
     RefusalKind.NO_DEVICES: Answer.NO_DEVICES,
     RefusalKind.INVALID_POOLS: Answer.INVALID_POOLS,
     RefusalKind.LIMIT: Answer.LIMIT,
+    RefusalKind.POSTPONED: Answer.POSTPONED,
     RefusalKind.ERROR: Answer.ERROR,
 }
+
+
+#: Answers that say nothing of the devices.
+_WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
 
 
 def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
@@ -88,8 +95,9 @@ class NodeAnswers:
         self._row_version = self._device_version = -1
         #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
-        #: The last cycle that asked, for the audit.
+        #: For the audit: the last cycle that asked, and which answers are next.
         self._cycle: Cycle | None = None
+        self._window = AuditWindow()
 
     @property
     def nbytes(self) -> int:
@@ -104,6 +112,7 @@ class NodeAnswers:
         """
         self._cycle = cycle
         self._forget_changed(cycle)
+        self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
         for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
             node = cycle.view.node_at(row)
@@ -115,20 +124,20 @@ class NodeAnswers:
                 self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
-        """Return whether every answer is what a search of now gives; for the audit."""
+        """Return whether the next few answers are what a search of now gives; for the audit."""
         cycle = self._cycle
         if cycle is None:
             return True
         cycle.pools.refresh()
         self._forget_changed(cycle)
-        known = np.flatnonzero((self.answers != Answer.UNKNOWN) & (self.answers != Answer.LIMIT))
-        for row in known.tolist():
+        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT)).tolist()
+        for row in self._window.of(known):
             node = cycle.view.node_at(row)
             if node is None:
                 continue
             target = TargetNode(node.name, node.labels)
             answer, score = _answer(target, cycle.pools.pools(target), cycle, {})
-            if answer is not Answer.LIMIT and (answer, score) != (self.answers[row], self.scores[row]):
+            if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
                 return False
         return True
 

@@ -7,9 +7,9 @@ devices of its own, such a pool matters on a node only if it is incomplete or in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from scheduler.model.devices import PoolId, ResourceSlice
 from scheduler.plugins.dynamic_resources.inputs import SearchError, SliceView, TargetNode
@@ -23,6 +23,10 @@ from scheduler.plugins.dynamic_resources.pools import (
 )
 from scheduler.state.device_changes import DeviceChanges
 
+_T = TypeVar("_T")
+
+#: Values that an audit compares at once, 20 to 50 µs each.
+_AUDITED_AT_ONCE: Final = 64
 #: Nodes whose pools are kept: more than a cluster has, since nodes that left without slices of their own stay.
 _MAX_NODES: Final = 65_536
 _NO_NODES: Final[frozenset[str]] = frozenset()
@@ -41,8 +45,26 @@ class _Reach:
     nodes: frozenset[str] | None = _NO_NODES
     elsewhere: Pool | None = None
 
+    def is_like(self, other: _Reach) -> bool:
+        """Return whether both are made of the same slices."""
+        states = [None if each.elsewhere is None else each.elsewhere.state for each in (self, other)]
+        return self.nodes == other.nodes and states[0] is states[1]
+
 
 _NO_REACH: Final = _Reach()
+
+
+class AuditWindow:
+    """Which of many values an audit compares next: a few at a time, so that a running scheduler can."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def of(self, values: Sequence[_T]) -> Sequence[_T]:
+        """Return the next few of the values."""
+        start = self._next if self._next < len(values) else 0
+        self._next = start + _AUDITED_AT_ONCE
+        return values[start : self._next]
 
 
 class PoolIndex:
@@ -62,25 +84,28 @@ class PoolIndex:
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
         #: Devices of all pools since the slices changed last.
         self._n_candidates = 0
+        self._audited_pools, self._audited_nodes = AuditWindow(), AuditWindow()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the pools of nodes: 1,000 for each of them, 200 for each of their devices."""
         return 1000 * len(self._by_node) + 200 * self._n_candidates
 
-    def same_as(self, fresh: PoolIndex) -> bool:
-        """Return whether the index is what the slices of now give; for the audit."""
+    def same_as(self, _fresh: PoolIndex) -> bool:
+        """Return whether the next few pools and nodes are what their slices give now; for the audit."""
         self.refresh()
-        fresh.refresh()
-        return (
-            {pool: reach.nodes for pool, reach in self._reach_by_pool.items()}
-            == {pool: reach.nodes for pool, reach in fresh._reach_by_pool.items()}
-            and self._elsewhere.keys() == fresh._elsewhere.keys()
-            and all(
-                _content(pools) == _content(fresh.pools(TargetNode(name, labels)))
-                for name, (labels, pools) in self._by_node.items()
-            )
-        )
+        pools = list(dict.fromkeys(each.pool_id for each in self._slices.slices()))
+        return all(
+            self._reach_by_pool.get(pool, _NO_REACH).is_like(self._reach(pool))
+            for pool in self._audited_pools.of(pools)
+        ) and all(self._is_current(name) for name in self._audited_nodes.of(list(self._by_node)))
+
+    def _is_current(self, name: str) -> bool:
+        labels, pools = self._by_node[name]
+        relevant = self._relevant(TargetNode(name, labels))
+        if isinstance(pools, SearchError) or isinstance(relevant, SearchError):
+            return pools == relevant
+        return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere))
 
     def refresh(self) -> None:
         """Bring the index up to date. O(1) without a change, else O(slices of the pools that changed)."""
@@ -122,6 +147,18 @@ class PoolIndex:
         return pools
 
     def _gather(self, node: TargetNode) -> NodePools | SearchError:
+        relevant = self._relevant(node)
+        if isinstance(relevant, SearchError):
+            return relevant
+        key = tuple(relevant)
+        pools = self._by_slices.get(key)
+        if pools is None:
+            pools = self._by_slices[key] = node_pools(relevant, self._slices, self._elsewhere)
+            self._n_candidates += len(pools.candidates)
+        return pools
+
+    def _relevant(self, node: TargetNode) -> list[ResourceSlice] | SearchError:
+        """Return the slices with devices for the node."""
         relevant: list[ResourceSlice] = list(self._slices.on_node(node.name))
         for each in self._shared:
             is_for_node = is_relevant(each, node)
@@ -129,12 +166,7 @@ class PoolIndex:
                 return is_for_node
             if is_for_node:
                 relevant.append(each)
-        key = tuple(relevant)
-        pools = self._by_slices.get(key)
-        if pools is None:
-            pools = self._by_slices[key] = node_pools(relevant, self._slices, self._elsewhere)
-            self._n_candidates += len(pools.candidates)
-        return pools
+        return relevant
 
     def _renew(self, pool_id: PoolId) -> None:
         """Look at the slices of a pool again, and forget the pools of the nodes that have or had devices of it."""

@@ -136,3 +136,24 @@ def test_a_device_is_given_without_a_step() -> None:
     """A node whose first devices do serves the claim even if the steps are spent."""
     pool = slices("a.example.com", [{"name": "d0"}, {"name": "d1"}])
     assert devices_of(allocate(pool, claim([request("r", 2)]), n_steps=0)) == ["d0", "d1"]
+
+
+def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
+    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
+    numbers = ", ".join(map(str, range(10)))
+    # An evaluation costs a tenth of what a pod may spend.
+    expression = "a + b + c + d >= 0"
+    for variable in "dcba":
+        expression = f"[{numbers}].all({variable}, {expression})"
+    pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(20)])
+    wanted = claim([request("r", 20, expression)])
+    inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
+    index, results = indexed(pool), SelectorResults()
+    n_decisions = 1
+    while isinstance(
+        answer := Allocator(index, inputs, results, seed="seed").allocate(_NODE, [wanted]), Refusal
+    ):
+        assert answer.kind is RefusalKind.POSTPONED
+        n_decisions += 1
+    assert len(devices_of(answer)) == 20
+    assert 1 < n_decisions < 20

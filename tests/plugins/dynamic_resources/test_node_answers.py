@@ -74,6 +74,7 @@ class _Life:
         """Compare what is kept with a look at everything."""
         self.index.refresh()
         fresh_index = PoolIndex(self.devices, self.devices.changes)
+        fresh_index.refresh()
         assert self.index.same_as(fresh_index)
         view = self.cluster.view()
         fresh = NodeAnswers()
