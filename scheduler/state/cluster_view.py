@@ -22,6 +22,7 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.change_log import Change
+from scheduler.state.class_devices import class_devices
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
@@ -297,6 +298,16 @@ class ClusterView(NodeMasks):
     def is_provided_by_class(self, resource: str) -> bool:
         """Return whether a device class provides the extended resource."""
         return self._state.devices.provides(resource)
+
+    def class_devices(self, resource: str) -> tuple[Amounts, Amounts] | None:
+        """
+        Return how many devices of the class that provides the resource each row reaches, and how many are allocated.
+
+        None if no class provides it. O(devices of the cluster).
+        """
+        devices = self._state.devices
+        provider = devices.extended_resources.class_of(resource) if devices.is_served else None
+        return None if provider is None else class_devices(provider, devices, self._state.nodes, self)
 
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""

@@ -19,6 +19,7 @@ from scheduler.model.stimuli import (
     ReservationWritten,
     WatchEvent,
 )
+from scheduler.settings.resolved import Settings
 from scheduler.shell.reservation_writer import ReservationWriter
 from tests.support import build
 from tests.support.claim_server import ClaimServer
@@ -56,8 +57,10 @@ class ClaimCluster(Driver):
         events: of claims that the machine's watch has not shown yet.
     """
 
-    def __init__(self, n_devices: int = 1, nodes: tuple[str, ...] = ("a", "b")) -> None:
-        super().__init__()
+    def __init__(
+        self, n_devices: int = 1, nodes: tuple[str, ...] = ("a", "b"), settings: Settings | None = None
+    ) -> None:
+        super().__init__(settings=settings)
         self.server = LossyServer()
         self.writer = ReservationWriter(
             self.server,  # type: ignore[arg-type]  # it answers the requests of this writer

@@ -70,9 +70,12 @@ async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster
         await _add_pod(cluster, name, claim)
     pods = await _bound(cluster, "p1", "p2", "p3", "p4")
     claims = {
-        claim["metadata"]["name"]: claim["status"] for claim in (await cluster.api.get(_claims(cluster))).ok["items"]
+        claim["metadata"]["name"]: claim["status"]
+        for claim in (await cluster.api.get(_claims(cluster))).ok["items"]
     }
-    assert {name: sorted(each["name"] for each in status["reservedFor"]) for name, status in claims.items()} == {
+    assert {
+        name: sorted(each["name"] for each in status["reservedFor"]) for name, status in claims.items()
+    } == {
         "c1": ["p1"],
         "c2": ["p2"],
         "shared": ["p3", "p4"],

@@ -6,21 +6,17 @@ Source: structured/internal/incubating/allocator_incubating.go, isSelectable and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from scheduler.cel import (
-    AttributeValue,
     CompileError,
-    DeviceFields,
     EvaluationError,
     Selector,
-    Version,
     compile_selector,
 )
-from scheduler.model.devices import AttributeType, Device, DeviceAttribute
+from scheduler.model.device_fields import fields_of
+from scheduler.model.devices import Device
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
-from scheduler.syntax.quantity import Quantity
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
 #: What may be evaluated for one pod, over all nodes: 130 ms at up to 0.13 µs a unit.
@@ -100,21 +96,3 @@ def all_match(
         if not result:
             return False
     return True
-
-
-def fields_of(driver: str, device: Device) -> DeviceFields:
-    """Return a device as expressions see it."""
-    return DeviceFields(
-        driver=driver,
-        allow_multiple_allocations=device.allow_multiple_allocations,
-        attributes={name: _value(attribute) for name, attribute in device.attributes.items()},
-        capacity=_amounts(device),
-    )
-
-
-def _value(attribute: DeviceAttribute) -> AttributeValue:
-    return Version(str(attribute.value)) if attribute.type is AttributeType.VERSION else attribute.value
-
-
-def _amounts(device: Device) -> Mapping[str, Quantity]:
-    return {name: capacity.value.amount for name, capacity in device.capacity.items()}

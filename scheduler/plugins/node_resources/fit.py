@@ -50,7 +50,12 @@ from scheduler.model.requests import (
 )
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.explaining import explain_shortages
-from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score
+from scheduler.plugins.node_resources.resource_allocation import (
+    PLAIN_RESOURCES,
+    ScoredUses,
+    counts_in_score,
+    scored_uses,
+)
 from scheduler.state.arrays import (
     Amount,
     Amounts,
@@ -64,6 +69,7 @@ from scheduler.state.arrays import (
     truncated,
 )
 from scheduler.state.cluster_view import ClusterView
+from scheduler.state.extended_resources import is_provided_by_classes
 from scheduler.state.node_table import NodeTable
 
 NAME: Final = "NodeResourcesFit"
@@ -93,6 +99,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._request = MemoBySpec(lambda pod: checked_amounts(filter_request(pod), args))
         self._score_request = MemoBySpec(fit_score_request)
         self._strategy = args.scoring_strategy
+        self._extended = tuple(
+            each.name for each in self._strategy.resources if is_provided_by_classes(each.name)
+        )
         #: Score from 0 to 100 at each percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
 
@@ -126,10 +135,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(context.pod)
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
-        key = (self, amounts)
-        return FinalScores(view.scores_per_row(key, partial(self._means, view.nodes, request)))
+        uses = scored_uses(self._extended, view)
+        key = (self, amounts, uses.key)
+        return FinalScores(view.scores_per_row(key, partial(self._means, uses, request)))
 
-    def _means(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
+    def _means(self, uses: ScoredUses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
         Return the weighted mean score of the configured resources that a node has.
 
@@ -139,7 +149,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         weights: Amount = 0
         for resource in self._strategy.resources:
             amount = request.get(resource.name, 0)
-            use = nodes.use(resource.name, rows, with_defaults=True)
+            use = uses.of(resource.name, rows, with_defaults=True)
             if use is None or not counts_in_score(resource.name, amount):
                 continue
             requested, allocatable = use
