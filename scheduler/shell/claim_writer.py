@@ -148,7 +148,7 @@ class ClaimWriter:
 
     def _status_request(self, claim: ResourceClaim, write: ClaimReservation) -> Request:
         """Quirk: a stored allocation without a time gets one, which the API server refuses."""
-        allocation = write.allocation if write.allocation is not None else claim.allocation
+        allocation = write.allocation if claim.allocation is None else claim.allocation
         if allocation is None or allocation.allocation_timestamp is not None:
             changed = None
         else:
@@ -219,7 +219,7 @@ def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
 
 
 def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
-    return write.allocation is not None and CLAIM_FINALIZER not in claim.finalizers
+    return write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
 
 
 def _status_verb(write: ClaimReservation) -> str:
@@ -230,10 +230,12 @@ def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
     """Return what another client has done that leaves no room for the write; empty if nothing."""
     if claim.terminating:
         return f"claim {claim.key} got deleted in the meantime"
-    if write.allocation is not None and claim.allocation is not None:
+    if write.allocation is None or claim.allocation is None:
+        is_as_wanted = write.allocation is not None or claim.allocation is not None
+        return "" if is_as_wanted else f"claim {claim.key} got deallocated elsewhere in the meantime"
+    # Another member of the pod's group may have stored the same.
+    if _devices(claim.allocation) != _devices(write.allocation):
         return f"claim {claim.key} got allocated elsewhere in the meantime"
-    if write.allocation is None and claim.allocation is None:
-        return f"claim {claim.key} got deallocated elsewhere in the meantime"
     return ""
 
 

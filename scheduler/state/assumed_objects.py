@@ -11,7 +11,7 @@ upstream gives an assumption up with any newer version, and when the first of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -78,6 +78,11 @@ class AssumedObjects:
         """Return whether the object is assumed, and the write has no answer yet."""
         assumption = self._by_key.get((kind, key))
         return assumption is not None and not assumption.version
+
+    def holders_of(self, kind: str, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that assume the object."""
+        assumption = self._by_key.get((kind, key))
+        return () if assumption is None else assumption.holders
 
     def over(self, obj: StoredObject) -> Any:  # noqa: ANN401
         """Return the object that a watch shows, with the value that is assumed of it."""

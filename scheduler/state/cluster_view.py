@@ -287,6 +287,14 @@ class ClusterView(NodeMasks):
         """The claims, slices and classes of devices; a plugin calls no method that changes them."""
         return self._state.devices
 
+    def are_of_its_group(self, uids: Collection[str], pod: Pod) -> bool:
+        """Return whether all these placed pods are of the pod's group; False if it has none."""
+        placed = [self._state.placed.get(uid) for uid in uids]
+        return pod.group is not None and all(
+            other is not None and other.pod.group is not None and other.pod.group.key == pod.group.key
+            for other in placed
+        )
+
     def resource_claim(self, key: str) -> ResourceClaim | None:
         """Return the ResourceClaim of `namespace/name`, None if it is not known."""
         return self._state.devices.claim(key)

@@ -88,9 +88,17 @@ class Devices:
         """Return whether the claim counts as allocated, and the allocation is not written yet."""
         return self.assumed.is_unwritten(DeviceKind.CLAIM, key)
 
+    def pending_for(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods for which the claim's allocation is being written."""
+        return self.assumed.holders_of(DeviceKind.CLAIM, key)
+
+    def shown_claim(self, key: str) -> ResourceClaim | None:
+        """Return the claim as watches show it, whatever is assumed of it."""
+        return self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
+
     def is_shown(self, key: str, version: str) -> bool:
         """Return whether watches show this version of the claim, and so all that was written before."""
-        shown = self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
+        shown = self.shown_claim(key)
         return shown is not None and not is_older(shown.resource_version, version)
 
     def earlier_claim(self, claim: ResourceClaim) -> str | None:

@@ -5,6 +5,7 @@ from typing import cast
 import pytest
 
 from scheduler.model.instructions import Bind, Instruction, WriteObjects, WriteReservation
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from tests.core.claim_cluster import ClaimCluster
@@ -213,3 +214,32 @@ def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
     cluster.store(_allocated_by_another("theirs"))
     cluster.watch()
     assert bind_of(cluster.cycle()).node_name == "a"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) -> None:
+    """Whichever write comes first stores the allocation, and the other one joins it."""
+    cluster = ClaimCluster(1)
+    cluster.store(resource_claim("shared"))
+    cluster.watch()
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    for name in ("m0", "m1"):
+        cluster.using("shared", name=name, labels=labels)
+    writes = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    assert [each.pod.name for each in writes] == ["m0", "m1"]
+    assert len({each.node_name for each in writes}) == 1
+    for each in (writes[first], writes[1 - first]):
+        assert cluster.write(each) == []
+    assert sorted(_reserved(cluster, "shared")) == ["m0", "m1"]
+    cluster.watch()
+    for _ in writes:
+        pod = bind_of(cluster.cycle()).pod
+        cluster.confirm(pod, writes[0].node_name)
+    cluster.holds_nothing()
+
+
+def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> None:
+    cluster, _ = _with_claim("c")
+    cluster.reserve()
+    cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
+    assert not [each for each in cluster.cycle() if isinstance(each, WriteReservation)]

@@ -8,12 +8,13 @@ dynamic-resource-allocation/resourceclaim, Name and IsForPod (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.framework.status import Status, failed, unresolvable
 from scheduler.model.device_requests import DeviceQuery, ResourceClaim
 from scheduler.model.node_selection import NodeSelection, node_selection
 from scheduler.model.pods import Pod, PodResourceClaim
+from scheduler.state.cluster_view import ClusterView
 from scheduler.state.devices import Devices
 
 ClaimOf = Callable[[str], ResourceClaim | None]
@@ -28,11 +29,13 @@ class PodClaims:
         of_user: the claims that the pod names, each once.
         special: the claim for its extended resources, created or not; None if it has none.
         selections: by key of an allocated claim, the nodes where its devices are available.
+        pending: by key, claims as watches show them whose allocation is being written for members of the pod's group.
     """
 
     of_user: tuple[ResourceClaim, ...]
     special: ResourceClaim | None
-    selections: dict[str, NodeSelection]
+    selections: dict[str, NodeSelection] = field(default_factory=dict)
+    pending: dict[str, ResourceClaim] = field(default_factory=dict)
 
     @property
     def all(self) -> tuple[ResourceClaim, ...]:
@@ -90,13 +93,21 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | _Unknown | None:
 
 
 def checked(
-    of_user: tuple[ResourceClaim, ...], special: ResourceClaim | None, devices: Devices
+    pod: Pod, of_user: tuple[ResourceClaim, ...], special: ResourceClaim | None, view: ClusterView
 ) -> PodClaims | Status:
-    """Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes."""
-    claims = PodClaims(of_user, special, {})
+    """
+    Return the claims as a filter needs them, or the status with which the pod is rejected on all nodes.
+
+    Members of a group share a claim whose allocation is being written for one of them.
+    """
+    devices = view.devices
+    claims = PodClaims(of_user, special)
     for claim in claims.all:
         if devices.is_pending(claim.key):
-            return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+            shown = devices.shown_claim(claim.key)
+            if shown is None or not view.are_of_its_group(devices.pending_for(claim.key), pod):
+                return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+            claims.pending[claim.key] = shown
         if claim.allocation is None:
             status = None if claim is special else _unknown_class(claim, devices)
             if status is not None:

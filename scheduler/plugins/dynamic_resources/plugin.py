@@ -121,7 +121,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         special = special_claim(pod, request, devices)
         if not of_user and special is None:
             return SKIP
-        claims = checked(of_user, special, devices)
+        claims = checked(pod, of_user, special, view)
         if isinstance(claims, Status):
             return claims
         variants = None if special is None else Variants(pod, special, request, devices)

@@ -136,7 +136,9 @@ def reserved_claims(
     `allocated`: by key what the decision allocates. `variant`: the claim for extended resources, as on the chosen node.
     """
     writes = [
-        ClaimReservation(claim, pod, allocated.get(claim.key))
+        ClaimReservation(claims.pending[claim.key], pod, claim.allocation)
+        if claim.key in claims.pending
+        else ClaimReservation(claim, pod, allocated.get(claim.key))
         for claim in claims.of_user
         if not is_reserved_for(claim, pod)
     ]
