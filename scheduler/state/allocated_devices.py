@@ -49,6 +49,10 @@ class AllocatedDevices:
         """How much of the capacities of shared devices is consumed, in billionths; only where it is recorded."""
         return self._consumed
 
+    def owners(self, device: DeviceId) -> Iterator[str]:
+        """Yield the keys of the claims that have the device for themselves; two if two schedulers gave it away."""
+        yield from self._dedicated.get(device, ())
+
     def claims_of(self, device: DeviceId) -> Iterator[str]:
         """Yield the keys of the claims that have the device."""
         yield from self._dedicated.get(device, ())

@@ -14,8 +14,9 @@ from typing import Any, Final
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.devices import DeviceClass, DeviceKind, PoolId, ResourceSlice
+from scheduler.model.devices import DeviceClass, DeviceId, DeviceKind, PoolId, ResourceSlice
 from scheduler.model.object_writes import ObjectWrite, StoredObject
+from scheduler.model.volumes import is_older
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.assumed_objects import AssumedObjects
 from scheduler.state.batches import batches
@@ -33,6 +34,7 @@ class Devices:
 
     Attributes:
         changes: the pools that changed lately; `classes_version`: of the last change of a class.
+        n_allocated_twice: claims that were shown with a device that another claim had.
         epoch_s: the time of day, in seconds since 1970, as of the last cycle.
     """
 
@@ -56,6 +58,9 @@ class Devices:
         self._shared: dict[str, ResourceSlice] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
+        #: Key of a claim that watches show as allocated -> the version at which they first did.
+        self._allocated_at: dict[str, str] = {}
+        self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
@@ -82,6 +87,30 @@ class Devices:
     def is_pending(self, key: str) -> bool:
         """Return whether the claim counts as allocated, and the allocation is not written yet."""
         return self.assumed.is_unwritten(DeviceKind.CLAIM, key)
+
+    def is_shown(self, key: str, version: str) -> bool:
+        """Return whether watches show this version of the claim, and so all that was written before."""
+        shown = self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
+        return shown is not None and not is_older(shown.resource_version, version)
+
+    def earlier_claim(self, claim: ResourceClaim) -> str | None:
+        """
+        Return the key of another claim that has a device of the claim, and that was allocated before it.
+
+        The API server accepts two claims with one device, as two schedulers may write them.
+        """
+        own = self._allocated_at.get(claim.key)
+        return next((other for other, at in self._rivals(claim) if own is None or is_older(at, own)), None)
+
+    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+        """Yield the other claims that watches show with a device that the claim has for itself, and since when."""
+        results = () if claim.allocation is None else claim.allocation.devices.results
+        for result in results:
+            if result.admin_access or result.share_id is not None:
+                continue
+            for other in self.allocated.owners(DeviceId(result.driver, result.pool, result.device)):
+                if other != claim.key and other in self._allocated_at:
+                    yield other, self._allocated_at[other]
 
     def extended_claim(self, pod_uid: str) -> ResourceClaim | None:
         """Return the claim that a scheduler created for the pod's extended resources, None if there is none."""
@@ -121,11 +150,15 @@ class Devices:
 
     def upsert(self, obj: DeviceObject) -> None:
         """Take over the object that a watch shows. O(1), of a claim O(its devices)."""
+        if isinstance(obj, ResourceClaim):
+            self._note_allocation(obj)
         self._set(obj.kind, obj.key, self.assumed.over(obj))
 
     def remove(self, kind: str, key: str) -> None:
         """Forget the object, if it is known."""
         self.assumed.drop(kind, key)
+        if kind == DeviceKind.CLAIM:
+            self._allocated_at.pop(key, None)
         if self.get(kind, key) is not None:
             self._set(kind, key, None)
 
@@ -155,6 +188,13 @@ class Devices:
         # An object that was to be created is not known to the API server by this key.
         self._set(seen.kind, seen.key, seen if seen.resource_version else None)
         return counted, seen
+
+    def _note_allocation(self, shown: ResourceClaim) -> None:
+        if shown.allocation is None:
+            self._allocated_at.pop(shown.key, None)
+        elif shown.key not in self._allocated_at:
+            self._allocated_at[shown.key] = shown.resource_version
+            self.n_allocated_twice += any(True for _ in self._rivals(shown))
 
     def _set_if_changed(self, new: StoredObject | None) -> None:
         if new is not None:
@@ -220,6 +260,7 @@ class Devices:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
         copy._served, copy.epoch_s = set(self._served), self.epoch_s
         copy.assumed = self.assumed.copy()
+        copy._allocated_at = dict(self._allocated_at)
         for few in batches(list(self.objects())):
             for obj in few:
                 copy._set(obj.kind, obj.key, obj)

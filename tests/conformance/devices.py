@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.assembly.profiles import build_profiles
-from scheduler.core.decide import CycleError, decide
+from scheduler.core.decide import decide
 from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FeasibleNodes, NodeFilter, PodContext, PreFilterResult
@@ -25,7 +25,7 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import Code, Skip, Status
-from scheduler.model.claim_writes import ClaimDeallocation, ClaimDeletion
+from scheduler.model.claim_writes import ClaimDeletion
 from scheduler.model.device_requests import SPECIAL_NAME, ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.instructions import WriteObjects, WriteReservation
@@ -38,10 +38,10 @@ from scheduler.settings.loading import default_settings
 from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.state.audit import differences
 from scheduler.state.cluster_view import ClusterView
-from tests.support.claim_server import ClaimServer
 from tests.conformance.compare import Mismatch, decision_mismatches
-from tests.conformance.product import LiveCluster, as_json, names, refused, scores
+from tests.conformance.product import LiveCluster, as_json, refused, scores
 from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, Unreserve
+from tests.support.claim_server import ClaimServer
 
 #: The clock of the recordings: 2030-01-01.
 _NOW_S = 1893456000.0
@@ -59,14 +59,13 @@ class _Held:
 class DeviceCluster:
     """The product, and the server that its writes go to."""
 
-    def __init__(self) -> None:
-        self.cluster = LiveCluster()
-        self.cluster.state.devices.serve(*DeviceKind)
-        self.cluster.state.devices.epoch_s = _NOW_S
-        settings = default_settings()
-        profiles = build_profiles(settings, self.cluster.view())
-        self.profile = profiles[settings.profiles[0].scheduler_name]
-        (self.plugin,) = (each for each in self.profile.filters if isinstance(each, DynamicResources))
+    def __init__(self, *, fresh: bool = False) -> None:
+        """`fresh`: whether the product is built anew, from what is stored, before every step."""
+        self._fresh = fresh
+        #: What is stored besides claims, and the pods that were placed.
+        self._objects: dict[tuple[str, str | None, str], Json] = {}
+        self._placed: dict[str, Pod] = {}
+        self._build()
         self.server = ClaimServer()
         self.writer = ReservationWriter(
             self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
@@ -76,14 +75,55 @@ class DeviceCluster:
         self._held: dict[tuple[str, str], _Held] = {}
         self._shares: dict[str, str] = {}
 
+    def _build(self) -> None:
+        self.cluster = LiveCluster()
+        self.cluster.state.devices.serve(*DeviceKind)
+        self.cluster.state.devices.epoch_s = _NOW_S
+        settings = default_settings()
+        profiles = build_profiles(settings, self.cluster.view())
+        self.profile = profiles[settings.profiles[0].scheduler_name]
+        (self.plugin,) = (each for each in self.profile.filters if isinstance(each, DynamicResources))
+
+    def begin_step(self) -> None:
+        """Build the product anew, if it is to be."""
+        if not self._fresh:
+            return
+        self._build()
+        for obj in self._objects.values():
+            self.cluster.apply(obj)
+        for claim in self.server.claims.values():
+            self.cluster.apply({**claim, "kind": "ResourceClaim"})
+        for pod in self._placed.values():
+            self.cluster.state.upsert_pod(pod)
+            self.cluster.remember(pod)
+        for held in self._held.values():
+            self._reserve(held)
+
+    def _reserve(self, held: _Held) -> None:
+        state, pod, node_name = self.cluster.state, held.pod, held.node_name
+        state.assume(replace(pod, node_name=node_name), node_name)
+        for write in () if held.reservation is None else held.reservation.writes:
+            state.assume_write(write, pod.uid)
+
     def apply(self, obj: Json) -> None:
         """Create or replace an object, as another client does."""
-        self.cluster.apply(self.server.put(obj) if obj["kind"] == "ResourceClaim" else obj)
+        if obj["kind"] == "ResourceClaim":
+            self.cluster.apply(self.server.put(obj))
+            return
+        meta = obj["metadata"]
+        self._objects[obj["kind"], meta.get("namespace"), meta["name"]] = obj
+        self.cluster.apply(obj)
 
     def delete(self, kind: str, namespace: str | None, name: str) -> None:
         """Remove an object, if it is there."""
         if kind == "ResourceClaim":
             self.server.claims.pop(f"{namespace}/{name}", None)
+        self._objects.pop((kind, namespace or None, name), None)
+        self._placed = {
+            uid: pod
+            for uid, pod in self._placed.items()
+            if kind != "Pod" or (pod.namespace, pod.name) != (namespace, name)
+        }
         self.cluster.delete(kind, namespace, name)
 
     def schedule(self, op: Schedule, expected: Json) -> Json:
@@ -91,6 +131,7 @@ class DeviceCluster:
         pod, view = self.cluster.pod(op.object), self.cluster.view()
         # Placed already where an earlier step differs from the recording.
         self.cluster.state.remove_pod(pod.uid)
+        self._placed.pop(pod.uid, None)
         gate = self.plugin.gate(pod)
         entry: Json = {} if gate is None else {"preenqueue": as_json(gate)}
         context = PodContext(pod, view.label_set(pod))
@@ -105,10 +146,8 @@ class DeviceCluster:
         row = view.nodes.row_by_name[node_name]
         device_filter = context.cycle_state.get(NAME)
         reservation = None if device_filter is None else device_filter.reserve(row)
-        self.cluster.state.assume(replace(pod, node_name=node_name), node_name)
-        for write in () if reservation is None else reservation.writes:
-            self.cluster.state.assume_write(write, pod.uid)
         held = _Held(pod, node_name, reservation)
+        self._reserve(held)
         if op.hold:
             self._held[pod.namespace, pod.name] = held
             return {**entry, "held": True}
@@ -142,9 +181,7 @@ class DeviceCluster:
             elif isinstance(result, Skip):
                 entry |= {"skipped": True} if plugin.name == NAME else {}
             else:
-                filters[plugin.name] = (
-                    result.node_filter if isinstance(result, PreFilterResult) else result
-                )
+                filters[plugin.name] = result.node_filter if isinstance(result, PreFilterResult) else result
         failed = [
             f'running PreFilter plugin "{name}": {", ".join(status["reasons"])}'
             for name, status in rejected.items()
@@ -215,8 +252,7 @@ class DeviceCluster:
         postfilter: Json = {"reasons": list(result.status.reasons)}
         postfilter |= {"unavailable": unavailable} if unavailable else {}
         for write in result.writes:
-            kind = {ClaimDeallocation: "freed", ClaimDeletion: "deleted"}[type(write)]
-            postfilter[kind] = write.obj.key
+            postfilter["deleted" if isinstance(write, ClaimDeletion) else "freed"] = write.obj.key
         self.server.writes.clear()
         before = copy.deepcopy(self.server.claims)
         if result.writes:
@@ -253,7 +289,8 @@ class DeviceCluster:
         else:
             for made in () if reservation is None else reservation.writes:
                 state.release_write(made.obj, pod.uid)
-            state.upsert_pod(replace(pod, node_name=held.node_name))
+            self._placed[pod.uid] = replace(pod, node_name=held.node_name)
+            state.upsert_pod(self._placed[pod.uid])
             self.cluster.remember(pod)
         if self.server.pod_patches:
             entry["extendedResourceClaimStatus"] = self.server.pod_patches[-1]["extendedResourceClaimStatus"]
@@ -341,7 +378,9 @@ def _devices_of(answer: NodeAllocation) -> Json:
     return {
         _shown_key(claim): [
             f"{result.request}={result.driver}/{result.pool}/{result.device}"
-            + "".join(f" {name}:{amount}" for name, amount in sorted((result.consumed_capacity or {}).items()))
+            + "".join(
+                f" {name}:{amount}" for name, amount in sorted((result.consumed_capacity or {}).items())
+            )
             for result in allocation.devices.results
         ]
         for claim, allocation in zip(answer.claims, answer.allocations, strict=True)
@@ -352,18 +391,18 @@ def _shown_key(claim: ResourceClaim) -> str:
     return f"{claim.namespace}/{SPECIAL_NAME}" if not claim.resource_version else claim.key
 
 
-def life_answers(life: DeviceLife) -> Iterator[tuple[str, list[Mismatch]]]:
+def life_answers(life: DeviceLife, *, fresh: bool) -> Iterator[tuple[str, list[Mismatch]]]:
     """
     Yield a description of each step that has an entry, and the mismatches of its answer.
 
     A life of which upstream's defects decide a step is played up to that step, which has to differ in nothing but the
     devices that are found. Without such a step, the last answer has a mismatch that says so.
     """
-    answers = _answers(life)
+    answers = _answers(life, fresh=fresh)
     if not life.quirk:
         yield from answers
         return
-    place, mismatches = life.name, []
+    place = life.name
     for place, mismatches in answers:
         if any(map(_is_deviation, mismatches)):
             yield place, [each for each in mismatches if each.field in _UNTOUCHED_BY_DEVICES]
@@ -377,11 +416,12 @@ def _is_deviation(mismatch: Mismatch) -> bool:
     return mismatch.field == "devices" or (mismatch.field == "filter" and mismatch.plugin == NAME)
 
 
-def _answers(life: DeviceLife) -> Iterator[tuple[str, list[Mismatch]]]:
-    subject, expected = DeviceCluster(), iter(life.expected)
+def _answers(life: DeviceLife, *, fresh: bool) -> Iterator[tuple[str, list[Mismatch]]]:
+    subject, expected = DeviceCluster(fresh=fresh), iter(life.expected)
     for index, op in enumerate(life.ops):
         match op:
             case Schedule():
+                subject.begin_step()
                 entry = next(expected)
                 got = subject.schedule(op, entry)
             case Bind():
@@ -395,7 +435,9 @@ def _answers(life: DeviceLife) -> Iterator[tuple[str, list[Mismatch]]]:
                 subject.apply(op.object)
                 continue
         mismatches = entry_mismatches(entry, got)
-        mismatches += [Mismatch("audit", "-", "-", "none", each) for each in differences(subject.cluster.state)]
+        mismatches += [
+            Mismatch("audit", "-", "-", "none", each) for each in differences(subject.cluster.state)
+        ]
         yield f"{life.name} op {index}", mismatches
 
 

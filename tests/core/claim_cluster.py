@@ -89,7 +89,7 @@ class ClaimCluster(Driver):
         for key in [key for key in self._shown if key not in self.server.claims]:
             del self._shown[key]
             self.events.append(ObjectGone(DeviceKind.CLAIM, key))
-        for key, claim in self.server.claims.items():
+        for key, claim in sorted(self.server.claims.items(), key=_version):
             version = claim["metadata"]["resourceVersion"]
             if self._shown.get(key) != version:
                 self._shown[key] = version
@@ -138,6 +138,9 @@ class ClaimCluster(Driver):
         assert self.machine.n_binding == 0
 
 
+def _version(item: tuple[str, build.Json]) -> int:
+    return int(item[1]["metadata"]["resourceVersion"])
+
+
 async def _no_pause(_attempt: int, _error: object) -> None:
     return None
-

@@ -1,13 +1,16 @@
 """Pods with claims between Reserve and Bind: written, waited for, undone, and woken."""
 
+from typing import cast
+
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction, WriteObjects
+from scheduler.model.instructions import Bind, Instruction, WriteObjects, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from tests.core.claim_cluster import ClaimCluster
+from tests.support import build
 from tests.support.device_documents import device_slice, resource_claim
-from tests.support.driving import attempt_of, bind_of, kinds, only
+from tests.support.driving import attempt_of, bind_of, event_of, kinds, only
 
 
 def _undo(instructions: list[Instruction]) -> WriteObjects:
@@ -17,10 +20,15 @@ def _undo(instructions: list[Instruction]) -> WriteObjects:
 
 
 def _reserved(cluster: ClaimCluster, name: str) -> list[str]:
-    return [each["name"] for each in cluster.server.claims[f"default/{name}"].get("status", {}).get("reservedFor", [])]
+    return [
+        each["name"]
+        for each in cluster.server.claims[f"default/{name}"].get("status", {}).get("reservedFor", [])
+    ]
 
 
-def _with_claim(*claims: str, n_devices: int = 1, nodes: tuple[str, ...] = ("a",)) -> tuple[ClaimCluster, Pod]:
+def _with_claim(
+    *claims: str, n_devices: int = 1, nodes: tuple[str, ...] = ("a",)
+) -> tuple[ClaimCluster, Pod]:
     """Return a cluster with a pod that uses the claims, which the machine knows."""
     cluster = ClaimCluster(n_devices, nodes)
     for name in claims:
@@ -36,9 +44,10 @@ def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
     assert cluster.write(asked) == []
     assert cluster.server.writes == ["update default/c", "update default/c status"]
     assert _reserved(cluster, "c") == ["p"]
+    assert not cluster.machine.has_work()
+    cluster.watch()
     bind = bind_of(cluster.cycle())
     assert bind.node_name == "a"
-    cluster.watch()
     cluster.confirm(pod, "a")
     cluster.holds_nothing()
 
@@ -64,10 +73,11 @@ def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
     message = attempt_of(cluster.cycle()).message
     assert "resource claim default/c is in the process of being allocated" in message
     cluster.write(asked)
+    cluster.watch()
     cluster.now_s += 30
     bind_of(cluster.cycle())
     second = cluster.reserve()
-    assert (second.pod.name, second.writes[0].allocation) == ("q", None)
+    assert (second.pod.name, second.writes[0].value) == ("q", None)
     cluster.write(second)
     assert _reserved(cluster, "c") == ["p", "q"]
 
@@ -75,8 +85,8 @@ def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
 def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
     cluster, pod = _with_claim("c")
     cluster.write(cluster.reserve())
-    bind_of(cluster.cycle())
     cluster.watch()
+    bind_of(cluster.cycle())
     undo = _undo(cluster.fail_bind(pod, "refused"))
     assert cluster.write_all(undo) == []
     assert _reserved(cluster, "c") == []
@@ -85,7 +95,7 @@ def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
     cluster.now_s += 30
     # The claim stays allocated: the pod joins it, on the same node.
     again = cluster.reserve()
-    assert again.writes[0].allocation is None
+    assert again.writes[0].value is None
 
 
 def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> None:
@@ -106,8 +116,8 @@ def test_a_lost_answer_is_read_and_not_written_again() -> None:
     cluster.server.loses = lambda number: number == 2
     assert cluster.write(cluster.reserve()) == []
     assert cluster.server.writes == ["update default/c", "update default/c status"]
-    bind_of(cluster.cycle())
     cluster.watch()
+    bind_of(cluster.cycle())
     cluster.confirm(pod, "a")
     cluster.holds_nothing()
 
@@ -128,8 +138,8 @@ def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> Non
     instructions = after.cycle()
     if kinds(instructions) == ["WriteReservation"]:
         assert lost == 1
-        (asked,) = instructions
-        after.write(asked)
+        after.write(cast("WriteReservation", only(instructions, WriteReservation)))
+        after.watch()
         instructions = after.cycle()
     assert bind_of(instructions).node_name == "a"
     assert _reserved(after, "c") == ["p"]
@@ -143,14 +153,17 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     cluster.store(resource_claim("c"))
     cluster.watch()
     cluster.using("c")
-    (event,) = cluster.write(cluster.reserve())
+    event = event_of(cluster.write(cluster.reserve()))
     assert event.reason == "BindingConditionsPending"
     assert event.note == "waiting for binding conditions for device on node a"
     cluster.watch()
     assert not cluster.machine.has_work()
     claim = cluster.server.claims["default/c"]
     device = {"driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
-    status = {**claim["status"], "devices": [{**device, "conditions": [{"type": "broken", "status": "True"}]}]}
+    status = {
+        **claim["status"],
+        "devices": [{**device, "conditions": [{"type": "broken", "status": "True"}]}],
+    }
     cluster.store({**claim, "status": status})
     instructions = cluster.watch()
     assert "device binding failed: claim=c" in attempt_of(instructions).message
@@ -163,3 +176,40 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
     assert cluster.write_all(_undo(instructions)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def _allocated_by_another(name: str) -> build.Json:
+    """Return a claim that another scheduler gave the only device of node a."""
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    consumer = {"resource": "pods", "name": "other", "uid": "other"}
+    return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
+
+
+def test_of_two_claims_with_one_device_the_later_is_given_up() -> None:
+    """Two schedulers decide at once, and the API server accepts both: the watch shows whose write came first."""
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.server.put(_allocated_by_another("theirs"))
+    instructions = cluster.write(asked)
+    assert instructions == []
+    instructions = cluster.watch()
+    assert (
+        "claim default/c has a device that was allocated to claim default/theirs before"
+        in attempt_of(instructions).message
+    )
+    assert cluster.state.devices.n_allocated_twice == 1
+    assert cluster.write_all(_undo(instructions)) == []
+    cluster.watch()
+    cluster.now_s += 30
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
+    cluster, _ = _with_claim("c")
+    cluster.write(cluster.reserve())
+    cluster.store(_allocated_by_another("theirs"))
+    cluster.watch()
+    assert bind_of(cluster.cycle()).node_name == "a"

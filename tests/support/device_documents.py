@@ -18,7 +18,11 @@ def device_slice(node: str, n_devices: int, **of_device: object) -> Json:
     devices = [{"name": f"gpu-{number}", **of_device} for number in range(n_devices)]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices}
-    return {"kind": "ResourceSlice", "metadata": {"name": f"slice-{node}", "uid": f"slice-{node}"}, "spec": spec}
+    return {
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"slice-{node}", "uid": f"slice-{node}"},
+        "spec": spec,
+    }
 
 
 def resource_claim(name: str, count: int = 1, **status: object) -> Json:

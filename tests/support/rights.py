@@ -28,6 +28,7 @@ from tests.support.device_documents import resource_claim
 #: The Lease that the requests below are about; other names are what they are about else.
 LEASE, NAMESPACE = "affinity-scheduler", "kube-system"
 
+
 class Right(NamedTuple):
     """One right. `name` is empty if it covers every object."""
 

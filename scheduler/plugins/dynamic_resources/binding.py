@@ -7,8 +7,8 @@ Source: plugins/dynamicresources/dynamicresources.go, isClaimReadyForBinding and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
+from scheduler.cel.times import parse_timestamp
 from scheduler.model.allocations import DeviceCondition, DeviceResult, DeviceStatus
 from scheduler.model.device_requests import ResourceClaim
 
@@ -54,7 +54,8 @@ def has_timed_out(claim: ResourceClaim, timeout_s: float, epoch_s: float) -> boo
         return False
     if all(result.binding_conditions is None for result in allocation.devices.results):
         return False
-    return datetime.fromisoformat(allocation.allocation_timestamp).timestamp() + timeout_s < epoch_s
+    allocated = parse_timestamp(allocation.allocation_timestamp)
+    return allocated is not None and allocated.ns / 1e9 + timeout_s < epoch_s
 
 
 def _status_of(claim: ResourceClaim, result: DeviceResult) -> DeviceStatus | None:

@@ -254,9 +254,11 @@ class DeviceFilter(NodeFilter):
         return self._unready[index] or (available is not None and not available.item(row))
 
     def _is_unready(self, claim: ResourceClaim) -> bool:
-        """Return whether the devices of an allocated claim never became ready."""
+        """Return whether the devices of an allocated claim never became ready, or are another claim's."""
         if claim.allocation is None:
             return False
+        if self._view.devices.earlier_claim(claim) is not None:
+            return True
         ready = readiness(claim)
         if isinstance(ready, str):
             return True

@@ -33,6 +33,7 @@ from scheduler.framework.interface import (
     Rng,
     ScorePlugin,
 )
+from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin, UnfitPod
 from scheduler.framework.status import SKIP, Status, unresolvable
@@ -74,6 +75,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         self._args = args
         self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
         self._results = SelectorResults()
+        self._extended_request = MemoBySpec(extended_request)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return everything that claims, devices and their nodes are made of."""
@@ -115,7 +117,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         of_user = resolved(pod, devices.claim)
         if isinstance(of_user, str):
             return unresolvable(of_user)
-        request = extended_request(pod) if devices.extended_resources else {}
+        request = self._extended_request.of(pod) if devices.extended_resources else {}
         special = special_claim(pod, request, devices)
         if not of_user and special is None:
             return SKIP

@@ -26,7 +26,7 @@ from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DynamicResources"
 
-#: How long the watch may take to show a claim that was created.
+#: How long the watch may take to show what was written.
 _SHOWN_WITHIN_S: Final = 120.0
 
 
@@ -49,11 +49,19 @@ class ReservedClaims(Reservation):
     binding_timeout_s: float = 0.0
 
     def is_done(self, versions: Sequence[str], node: Node, view: ClusterView) -> bool | str:
-        """Return whether the created claim is shown, and all devices are ready; or why they never will be."""
+        """
+        Return whether all writes are shown, and all devices are ready; or why they never will be.
+
+        Once a write is shown, so is everything that another scheduler wrote before: of two claims with one device, the
+        one that was allocated later is given up.
+        """
         del node
         shown = self._shown(versions, view)
         if not isinstance(shown, list):
             return shown
+        for claim in shown:
+            if (other := view.devices.earlier_claim(claim)) is not None:
+                return f"claim {claim.key} has a device that was allocated to claim {other} before"
         if not any(map(has_conditions, shown)):
             return True
         for claim in shown:
@@ -102,7 +110,11 @@ class ReservedClaims(Reservation):
                 return f'could not find ResourceClaim "{decided.key}"'
             claims.append(claim)
         for write, version in zip(self.writes, versions, strict=True):
-            if write.obj.resource_version or self.pod is None:
+            if self.pod is None:
+                continue
+            if write.obj.resource_version:
+                if not view.devices.is_shown(write.obj.key, version):
+                    return False
                 continue
             created = view.devices.extended_claim(self.pod.uid)
             if created is None or is_older(created.resource_version, version):
@@ -138,7 +150,7 @@ def reserved_claims(
         return None
     return ReservedClaims(
         tuple(writes),
-        binding_timeout_s if waits or variant is None else _SHOWN_WITHIN_S,
+        binding_timeout_s if waits else _SHOWN_WITHIN_S,
         tuple((DeviceKind.CLAIM, claim.key) for claim in claims.of_user),
         claims.of_user,
         pod,

@@ -2,8 +2,8 @@
 NodeResourcesFit: refuse nodes without room for the pod's requests, and score how full each node would be.
 
 Filter: one more pod, and every requested resource, must fit into allocatable minus requested; a node reports all its
-shortages. If a request exceeds allocatable itself, removing pods does not help. An extended resource that a device class
-provides is not checked on nodes that do not offer it themselves: DynamicResources finds devices for it.
+shortages. If a request exceeds allocatable itself, removing pods does not help. An extended resource that a device
+class provides is not checked on nodes that do not offer it themselves: DynamicResources finds devices for it.
 Score, by strategy: LeastAllocated prefers empty nodes, MostAllocated full ones, RequestedToCapacityRatio follows its
 shape. Containers without a request count with defaults for cpu and memory; pod-level requests of the incoming pod do
 not count.
@@ -175,7 +175,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if old is None:
             return Hint.QUEUE
         compared = (PODS, *(name for name, _ in request))
-        return queue_if(bool(from_devices) or any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared))
+        return queue_if(
+            bool(from_devices) or any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared)
+        )
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
@@ -237,7 +239,7 @@ class _RoomFilter(RoomFilter):
     def is_unchecked(self, resource: str, row: int) -> bool:
         """Return whether devices are found for the resource at the row."""
         use = self._nodes.use(resource, row) if resource in self._provided else None
-        return resource in self._provided and (use is None or use[1] <= 0)
+        return resource in self._provided and (use is None or bool(use[1] <= 0))
 
     def _fitting(self, rows: RowIndex) -> Truth:
         fitting = self._nodes.pods_left(rows) > 0
