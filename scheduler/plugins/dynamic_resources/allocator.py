@@ -88,7 +88,7 @@ class Allocator:
     def may_take(self, claims: Sequence[ResourceClaim], slices: Iterable[ResourceSlice]) -> bool:
         """Return whether a request of the claims selects a device of the slices, or fails to select it."""
         candidates = [
-            Candidate(0, device, each, each.device_id(device)) for each in slices for device in each.devices
+            Candidate(device, each, each.device_id(device)) for each in slices for device in each.devices
         ]
         classes = self._inputs.classes
         return any(

@@ -32,7 +32,7 @@ class Query:
         request: the name of the request.
         alternative: its own name; empty if the request has no alternatives.
         devices: those that mode All takes; None in mode ExactCount.
-        selected: by the index of a device: whether it is selected, as far as it is known.
+        selected: by device whether it is selected, as far as it is known.
     """
 
     request: str
@@ -41,7 +41,7 @@ class Query:
     device_class: DeviceClass
     n_devices: int = 0
     devices: tuple[Candidate, ...] | None = None
-    selected: dict[int, bool] = field(default_factory=dict)
+    selected: dict[Candidate, bool] = field(default_factory=dict)
     wanted: dict[Device, Wanted | None] = field(default_factory=dict)
 
     @property
@@ -117,12 +117,12 @@ class Checks:
 
     def selects(self, claim: ResourceClaim, query: Query, candidate: Candidate) -> bool | SearchError:
         """Return whether a query selects a device, which in a slice with selection per device has to be the node's."""
-        selected = query.selected.get(candidate.index)
+        selected = query.selected.get(candidate)
         if selected is not None:
             return selected
         result = self._selects(claim, query, candidate)
         if not isinstance(result, SearchError):
-            query.selected[candidate.index] = result
+            query.selected[candidate] = result
         return result
 
     def has_capacity(self, query: Query, candidate: Candidate) -> bool:
@@ -195,7 +195,6 @@ class Checks:
     ) -> tuple[Candidate, ...] | SearchError:
         """Return the devices that All takes, whether they are in use or not."""
         devices: list[Candidate] = []
-        remaining = iter(self._pools.candidates)
         for pool in self._pools.pools:
             # As upstream, a pool of any driver ends the pod's cycle here (kubernetes #141898).
             if pool.state is PoolState.INCOMPLETE:
@@ -206,8 +205,7 @@ class Checks:
                 return SearchError(
                     f"{where}: asks for all devices, but resource pool {pool.id} is currently invalid"
                 )
-            for _ in range(sum(len(each.devices) for each in pool.slices)):
-                candidate = next(remaining)
+            for candidate in pool.candidates:
                 selected = self.selects(claim, query, candidate)
                 if isinstance(selected, SearchError):
                     return selected

@@ -12,15 +12,13 @@ from collections.abc import Hashable, Sequence
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.plugins.dynamic_resources.constraints import attribute_of
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
-from scheduler.plugins.dynamic_resources.pools import NodePools
 
 
 class EqualDevices:
-    """The class of equal devices of each device of a node, by index; computed where it is asked for."""
+    """The class of equal devices of each device of a node; computed where it is asked for."""
 
-    def __init__(self, claims: Sequence[CheckedClaim], pools: NodePools, checks: Checks) -> None:
+    def __init__(self, claims: Sequence[CheckedClaim], checks: Checks) -> None:
         self._claims = claims
-        self._pools = pools
         self._checks = checks
         self._queries = [
             (each, query) for each in claims for request in each.requests for query in request.queries
@@ -33,7 +31,7 @@ class EqualDevices:
                 if constraint.match_attribute is not None
             }
         )
-        self._id_by_index: dict[int, int] = {}
+        self._id_by_candidate: dict[Candidate, int] = {}
         self._id_by_signature: dict[Hashable, int] = {}
         self._can_be_equal = not any(
             # Values are remembered by request, by its last device alone: the order counts.
@@ -47,12 +45,12 @@ class EqualDevices:
             for _, query in self._queries
         )
 
-    def class_of(self, index: int) -> int:
+    def class_of(self, candidate: Candidate) -> int:
         """Return the same number for equal devices. O(requests + constraints) for each device at first."""
-        number = self._id_by_index.get(index)
+        number = self._id_by_candidate.get(candidate)
         if number is None:
-            number = self._id_by_index[index] = self._id_by_signature.setdefault(
-                self._signature(self._pools.candidates[index]), len(self._id_by_signature)
+            number = self._id_by_candidate[candidate] = self._id_by_signature.setdefault(
+                self._signature(candidate), len(self._id_by_signature)
             )
         return number
 
@@ -60,14 +58,12 @@ class EqualDevices:
         device = candidate.device
         # What is left of a shared device depends on what was taken of it.
         if not self._can_be_equal or device.allow_multiple_allocations:
-            return candidate.index
+            return candidate
         return (
             tuple(self._use(each, query, candidate) for each, query in self._queries),
             tuple(attribute_of(candidate, name) for name in self._attributes),
             # Equal counters of another pool are others.
-            (id(self._pools.pool_of[candidate.index]), _consumption(candidate))
-            if device.consumes_counters
-            else None,
+            (candidate.slice.pool_id, _consumption(candidate)) if device.consumes_counters else None,
         )
 
     def _use(self, claim: CheckedClaim, query: Query, candidate: Candidate) -> Hashable:

@@ -63,9 +63,8 @@ class TargetNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A device that the node reaches. `index`: its place in the order in which devices are tried."""
+    """A device of a usable pool."""
 
-    index: int
     device: Device
     slice: ResourceSlice
     id: DeviceId

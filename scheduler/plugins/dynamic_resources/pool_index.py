@@ -82,14 +82,16 @@ class PoolIndex:
         self._by_node: dict[str, tuple[Mapping[str, str], NodePools | SearchError]] = {}
         #: The pools of nodes that have the same slices, by these.
         self._by_slices: dict[tuple[ResourceSlice, ...], NodePools] = {}
-        #: Devices of all pools since the slices changed last.
-        self._n_candidates = 0
+        #: The pools that several nodes see alike, by their slices with devices.
+        self._shared_pools: dict[tuple[ResourceSlice, ...], Pool | None] = {}
+        #: Devices of all nodes since the slices changed last, for the bytes.
+        self._n_own_devices = self._n_shared_devices = 0
         self._audited_pools, self._audited_nodes = AuditWindow(), AuditWindow()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pools of nodes: 1,000 for each of them, 200 for each of their devices."""
-        return 1000 * len(self._by_node) + 200 * self._n_candidates
+        """Bytes of the pools of nodes: 1,000 for each, 200 for a device of its own, 8 for one that others reach."""
+        return 1000 * len(self._by_node) + 200 * self._n_own_devices + 8 * self._n_shared_devices
 
     def same_as(self, _fresh: PoolIndex) -> bool:
         """Return whether the next few pools and nodes are what their slices give now; for the audit."""
@@ -105,7 +107,7 @@ class PoolIndex:
         relevant = self._relevant(TargetNode(name, labels))
         if isinstance(pools, SearchError) or isinstance(relevant, SearchError):
             return pools == relevant
-        return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere))
+        return _content(pools) == _content(node_pools(relevant, self._slices, self._elsewhere, {}))
 
     def refresh(self) -> None:
         """Bring the index up to date. O(1) without a change, else O(slices of the pools that changed)."""
@@ -123,7 +125,8 @@ class PoolIndex:
             self._renew(pool_id)
         if pools:
             self._by_slices.clear()
-            self._n_candidates = 0
+            self._shared_pools.clear()
+            self._n_own_devices = self._n_shared_devices = 0
             shared = (each for each in self._slices.shared() if not each.shared_counters)
             self._shared = tuple(sorted(shared, key=lambda each: each.key))
 
@@ -153,8 +156,12 @@ class PoolIndex:
         key = tuple(relevant)
         pools = self._by_slices.get(key)
         if pools is None:
-            pools = self._by_slices[key] = node_pools(relevant, self._slices, self._elsewhere)
-            self._n_candidates += len(pools.candidates)
+            pools = self._by_slices[key] = node_pools(
+                relevant, self._slices, self._elsewhere, self._shared_pools
+            )
+            n_own = sum(len(each.devices) for each in relevant if each.node_name)
+            self._n_own_devices += n_own
+            self._n_shared_devices += len(pools.candidates) - n_own
         return pools
 
     def _relevant(self, node: TargetNode) -> list[ResourceSlice] | SearchError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
 
 from scheduler.model.devices import Device, PoolId, ResourceSlice
 from scheduler.model.node_selection import NodeSelection, go_text
@@ -35,6 +36,9 @@ class Pool:
         slices_elsewhere: the others of the generation; their devices consume counters.
         counters: declared amounts in billionths, by set and counter.
         problem: why it is invalid; empty if it is not.
+        candidates: its devices, in the order in which they are tried.
+        has_binding_conditions: whether a device has some: such pools are tried last.
+        selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
     """
 
     id: PoolId
@@ -43,11 +47,9 @@ class Pool:
     slices_elsewhere: tuple[ResourceSlice, ...] = ()
     counters: Mapping[tuple[str, str], int] | None = None
     problem: str = ""
-
-    @property
-    def has_binding_conditions(self) -> bool:
-        """Whether a device has binding conditions: such pools are tried last."""
-        return any(device.binding_conditions is not None for each in self.slices for device in each.devices)
+    candidates: tuple[Candidate, ...] = ()
+    has_binding_conditions: bool = False
+    selects_per_device: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,14 +59,20 @@ class NodePools:
 
     Attributes:
         candidates: the devices of the usable pools.
-        pool_of: the pool of each candidate.
-        selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
     """
 
     pools: tuple[Pool, ...]
     candidates: tuple[Candidate, ...]
-    pool_of: tuple[Pool, ...]
-    selects_per_device: bool
+
+    def pool_of(self, candidate: Candidate) -> Pool:
+        """Return the pool of a device. O(pools)."""
+        pool_id = candidate.slice.pool_id
+        return next(pool for pool in self.pools if pool.id == pool_id)
+
+    @property
+    def selects_per_device(self) -> bool:
+        """Whether nodes with these slices may differ."""
+        return any(pool.selects_per_device for pool in self.pools)
 
     @property
     def has_invalid(self) -> bool:
@@ -73,7 +81,10 @@ class NodePools:
 
 
 def node_pools(
-    relevant: Iterable[ResourceSlice], slices: SliceView, elsewhere: Mapping[PoolId, Pool]
+    relevant: Iterable[ResourceSlice],
+    slices: SliceView,
+    elsewhere: Mapping[PoolId, Pool],
+    shared: dict[tuple[ResourceSlice, ...], Pool | None],
 ) -> NodePools:
     """
     Return the pools of a node.
@@ -82,28 +93,26 @@ def node_pools(
         relevant: the slices with devices for the node.
         slices: all slices.
         elsewhere: the pools that every node sees by their counters, where they are incomplete or invalid.
+        shared: the pools that several nodes see alike, by their slices with devices; those that are made are added.
     """
     by_pool: dict[PoolId, list[ResourceSlice]] = {}
     for each in relevant:
         by_pool.setdefault(each.pool_id, []).append(each)
     pools = [pool for pool_id, pool in elsewhere.items() if pool_id not in by_pool]
     for pool_id, with_devices in by_pool.items():
-        all_slices = slices.of_pool(pool_id)
-        counters = [each for each in all_slices if each.shared_counters]
-        pool = pool_of(pool_id, [*with_devices, *counters], all_slices)
+        key = tuple(with_devices)
+        if key in shared:
+            pool = shared[key]
+        else:
+            all_slices = slices.of_pool(pool_id)
+            counters = [each for each in all_slices if each.shared_counters]
+            pool = pool_of(pool_id, [*with_devices, *counters], all_slices)
+            if not all(each.node_name for each in with_devices):
+                shared[key] = pool
         if pool is not None:
             pools.append(pool)
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
-    devices = [(device, each, pool) for pool in pools for each in pool.slices for device in each.devices]
-    return NodePools(
-        tuple(pools),
-        tuple(
-            Candidate(index, device, each, each.device_id(device))
-            for index, (device, each, _) in enumerate(devices)
-        ),
-        tuple(pool for _, _, pool in devices),
-        any(each.per_device_node_selection for _, each, _ in devices),
-    )
+    return NodePools(tuple(pools), tuple(chain.from_iterable(pool.candidates for pool in pools)))
 
 
 def reaches(
@@ -191,7 +200,22 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
     counters_by_name = {
         (name, counter): amount for name, counters in declared.items() for counter, amount in counters.items()
     }
-    return Pool(pool_id, PoolState.USABLE, device_slices, tuple(elsewhere), counters_by_name)
+    return Pool(
+        pool_id,
+        PoolState.USABLE,
+        device_slices,
+        tuple(elsewhere),
+        counters_by_name,
+        candidates=tuple(
+            Candidate(device, each, each.device_id(device))
+            for each in device_slices
+            for device in each.devices
+        ),
+        has_binding_conditions=any(
+            device.binding_conditions is not None for device in _devices(device_slices)
+        ),
+        selects_per_device=any(each.per_device_node_selection for each in device_slices),
+    )
 
 
 def _consumption_problem(

@@ -122,7 +122,8 @@ class Search:
         self._marks: dict[DeviceId, set[int]] = {}
         #: What was taken of each shared device; an empty mapping if it has no capacities.
         self._shared: dict[DeviceId, list[Wanted]] = {}
-        self._equal = EqualDevices(claims, pools, checks)
+        #: Made where a choice is taken back.
+        self._equal: EqualDevices | None = None
         self.taken: list[list[Taken]] = [[] for _ in claims]
         self._has_backtracked = False
 
@@ -204,7 +205,7 @@ class Search:
         query = choice.query
         if choice.taken is not None:
             self._give_back(choice.claim, choice.taken)
-            choice.failed.add(self._equal.class_of(choice.taken.candidate.index))
+            choice.failed.add(self._class_of(choice.taken.candidate))
             choice.taken = None
             self._has_backtracked = True
             if query.devices is not None or outcome is Outcome.TOO_MANY:
@@ -236,7 +237,7 @@ class Search:
             # A device that is in use runs no selectors.
             if self._is_in_use(choice.claim, query, candidate):
                 continue
-            if choice.failed and self._equal.class_of(index) in choice.failed:
+            if choice.failed and self._class_of(candidate) in choice.failed:
                 continue
             selected = self._checks.selects(claim, query, candidate)
             if isinstance(selected, SearchError):
@@ -247,6 +248,11 @@ class Search:
                     choice.next_index = index + 1
                     return taken
         return None
+
+    def _class_of(self, candidate: Candidate) -> int:
+        if self._equal is None:
+            self._equal = EqualDevices(self.claims, self._checks)
+        return self._equal.class_of(candidate)
 
     def _has_enough(self, choice: _Devices) -> bool | SearchError:
         """Return whether enough selected devices are left for the query: if not, upstream tries them in vain."""
@@ -280,13 +286,8 @@ class Search:
         device, device_id = candidate.device, candidate.id
         if self._is_in_use(claim, query, candidate):
             return None
-        pool = self._pools.pool_of[candidate.index]
-        # As upstream, a shared device without capacities is charged again for each claim (kubernetes #140433).
-        has_counters = bool(device.consumes_counters) and not (
-            device.allow_multiple_allocations
-            and (device_id in self._allocated.consumed or device_id in self._shared)
-        )
-        if has_counters and not self._counters.can_take(pool, device):
+        has_counters = bool(device.consumes_counters) and self._is_charged(candidate)
+        if has_counters and not self._counters.can_take(self._pools.pool_of(candidate), device):
             return None
         if device.taints and not query.tolerates(device.taints):
             return None
@@ -310,9 +311,16 @@ class Search:
         else:
             self._marks.setdefault(device_id, set()).add(claim)
         if has_counters:
-            self._counters.take(pool, device)
+            self._counters.take(self._pools.pool_of(candidate), device)
         self.taken[claim].append(taken)
         return taken
+
+    def _is_charged(self, candidate: Candidate) -> bool:
+        """Return whether counters are consumed with the device: of a shared one only by the first share."""
+        if not candidate.device.allow_multiple_allocations:
+            return True
+        # As upstream, a shared device without capacities is charged again for each claim (kubernetes #140433).
+        return candidate.id not in self._allocated.consumed and candidate.id not in self._shared
 
     def _give_back(self, claim: int, taken: Taken) -> None:
         candidate, query = taken.candidate, taken.query
@@ -325,7 +333,7 @@ class Search:
         else:
             self._marks[candidate.id].discard(claim)
         if taken.has_counters:
-            self._counters.give_back(self._pools.pool_of[candidate.index], candidate.device)
+            self._counters.give_back(self._pools.pool_of(candidate), candidate.device)
         self.taken[claim].pop()
 
     def _taken_of(self, device_id: DeviceId) -> Mapping[str, int]:
