@@ -82,7 +82,7 @@ class _Life:
     def carry_out(self) -> None:
         """Carry out the oldest order, or another one of another pod."""
         orders = [each for each in self.orders if isinstance(each, Bind | WriteReservation | WriteObjects)]
-        self.orders = orders
+        self.orders = [*orders]
         if not orders:
             return
         order = orders[self.rng.randrange(len(orders))]
