@@ -33,13 +33,15 @@ class Devices:
     Everything known of devices. Exactly one writer: ClusterState.
 
     Attributes:
+        is_served: whether the API server has resource.k8s.io/v1, and all objects have been seen.
         changes: the pools that changed lately; `classes_version`: of the last change of a class.
         n_allocated_twice: claims that were shown with a device that another claim had.
         epoch_s: the time of day, in seconds since 1970, as of the last cycle.
     """
 
     def __init__(self) -> None:
-        self._served: set[str] = set()
+        self._served: set[DeviceKind] = set()
+        self.is_served = False
         self.changes = DeviceChanges()
         self.classes_version = 0
         self.epoch_s = 0.0
@@ -65,14 +67,10 @@ class Devices:
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
 
-    @property
-    def is_served(self) -> bool:
-        """Whether the API server has resource.k8s.io/v1, and all objects have been seen."""
-        return len(self._served) == len(DeviceKind)
-
     def serve(self, *kinds: DeviceKind) -> None:
         """Note that all objects of these kinds have been seen."""
         self._served.update(kinds)
+        self.is_served = len(self._served) == len(DeviceKind)
 
     # Questions of plugins.
 
@@ -266,7 +264,8 @@ class Devices:
 
     def copy_pieces(self, copy: Devices) -> Iterator[None]:
         """Add all objects, and what is assumed of them, to the empty `copy`; yield after every few of them."""
-        copy._served, copy.epoch_s = set(self._served), self.epoch_s
+        copy.serve(*self._served)
+        copy.epoch_s = self.epoch_s
         copy.assumed = self.assumed.copy()
         copy._allocated_at = dict(self._allocated_at)
         for few in batches(list(self.objects())):

@@ -23,7 +23,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
 from scheduler.model.requests import on_node_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
-from scheduler.plugins.node_resources.resource_allocation import ScoredUses, counts_in_score, scored_uses
+from scheduler.plugins.node_resources.resource_allocation import Uses, counts_in_score, scored_uses
 from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.extended_resources import is_provided_by_classes
@@ -49,17 +49,17 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         if not any(request.get(name) for name in self._resources):
             return SKIP
         amounts = tuple(request.get(name, 0) for name in self._resources)
-        uses = scored_uses(self._extended, view)
+        uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
         return FinalScores(
-            view.scores_per_row((self, amounts, uses.key), partial(self._scores, uses, request))
+            view.scores_per_row((self, amounts, version), partial(self._scores, uses, request))
         )
 
-    def _scores(self, uses: ScoredUses, request: Mapping[str, int], rows: RowIndex) -> Amount:
+    def _scores(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """Return scores from 50 to 100."""
         amounts = [
             (*use, amount)
             for name in self._resources
-            if counts_in_score(name, amount := request.get(name, 0)) and (use := uses.of(name, rows))
+            if counts_in_score(name, amount := request.get(name, 0)) and (use := uses.use(name, rows))
         ]
         has = [allocatable > 0 for _, allocatable, _ in amounts]
         before = [used_fraction(used, allocatable) for used, allocatable, _ in amounts]

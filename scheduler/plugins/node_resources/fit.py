@@ -52,7 +52,7 @@ from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoi
 from scheduler.plugins.node_resources.explaining import explain_shortages
 from scheduler.plugins.node_resources.resource_allocation import (
     PLAIN_RESOURCES,
-    ScoredUses,
+    Uses,
     counts_in_score,
     scored_uses,
 )
@@ -81,6 +81,8 @@ _SHAPE_FACTOR: Final = 10
 
 #: Added to what is left of a resource where it is not checked: more than any request, and far from a wrap.
 UNCHECKED: Final = 1 << 61
+
+_NONE_PROVIDED: Final[frozenset[str]] = frozenset()
 
 _Request = tuple[tuple[str, int], ...]
 
@@ -135,11 +137,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(context.pod)
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
-        uses = scored_uses(self._extended, view)
-        key = (self, amounts, uses.key)
+        uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
+        key = (self, amounts, version)
         return FinalScores(view.scores_per_row(key, partial(self._means, uses, request)))
 
-    def _means(self, uses: ScoredUses, request: Mapping[str, int], rows: RowIndex) -> Amount:
+    def _means(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
         Return the weighted mean score of the configured resources that a node has.
 
@@ -149,7 +151,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         weights: Amount = 0
         for resource in self._strategy.resources:
             amount = request.get(resource.name, 0)
-            use = uses.of(resource.name, rows, with_defaults=True)
+            use = uses.use(resource.name, rows, with_defaults=True)
             if use is None or not counts_in_score(resource.name, amount):
                 continue
             requested, allocatable = use
@@ -221,7 +223,11 @@ class _RoomFilter(RoomFilter):
         self._view = view
         devices = view.devices
         #: Resources that DynamicResources finds devices for on nodes that do not offer them.
-        self._provided = frozenset(name for name, _ in request if devices.provides(name))
+        self._provided = (
+            frozenset(name for name, _ in request if devices.provides(name))
+            if devices.extended_resources
+            else _NONE_PROVIDED
+        )
         self._used: dict[PodSpec, tuple[int, ...]] = {}
 
     def mask(self) -> Mask:

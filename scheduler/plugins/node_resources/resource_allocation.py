@@ -6,13 +6,13 @@ Source: plugins/noderesources/resource_allocation.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from scheduler.state.arrays import Amount, Amounts, RowIndex, amount_at
 from scheduler.state.cluster_view import ClusterView
+from scheduler.state.node_table import NodeTable
 
 PLAIN_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -22,26 +22,22 @@ def counts_in_score(resource: str, requested: int) -> bool:
     return resource in PLAIN_RESOURCES or (requested != 0 and is_scalar(resource))
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredUses:
+class DeviceUses:
     """
-    What is used of the resources that count in a score.
+    What is used of resources, of which some are devices on nodes that do not offer the resource themselves.
 
-    Attributes:
-        key: equal as long as the devices are.
+    `devices`: by extended resource, how many devices of its class each row reaches, and how many are allocated.
     """
 
-    view: ClusterView
-    key: Hashable
-    #: By extended resource: how many devices of its class each row reaches, and how many of them are allocated.
-    devices: Mapping[str, tuple[Amounts, Amounts]]
+    def __init__(self, nodes: NodeTable, devices: Mapping[str, tuple[Amounts, Amounts]]) -> None:
+        self._nodes, self._devices = nodes, devices
 
-    def of(
+    def use(
         self, resource: str, rows: RowIndex, *, with_defaults: bool = False
     ) -> tuple[Amount, Amount] | None:
-        """Return (requested, allocatable); of devices where the node does not offer the resource itself."""
-        use = self.view.nodes.use(resource, rows, with_defaults=with_defaults)
-        counted = self.devices.get(resource)
+        """Return (requested, allocatable) of the resource, as `NodeTable.use` does."""
+        use = self._nodes.use(resource, rows, with_defaults=with_defaults)
+        counted = self._devices.get(resource)
         if counted is None:
             return use
         total, allocated = (amount_at(amounts, rows) for amounts in counted)
@@ -51,8 +47,17 @@ class ScoredUses:
         return use[0] + from_devices * (allocated - use[0]), use[1] + from_devices * total
 
 
-def scored_uses(resources: Iterable[str], view: ClusterView) -> ScoredUses:
-    """Return the uses of the resources; those that a device class provides are counted anew. O(devices) for each."""
-    counted = {name: use for name in resources if (use := view.class_devices(name)) is not None}
-    state = view.devices
-    return ScoredUses(view, (state.changes.version, state.classes_version) if counted else None, counted)
+#: What scores read of the resources of nodes.
+Uses: TypeAlias = NodeTable | DeviceUses
+
+
+def scored_uses(extended: Sequence[str], view: ClusterView) -> tuple[Uses, Hashable]:
+    """
+    Return the uses of resources, and a value that is equal as long as devices do not change them.
+
+    `extended`: the resources that a device class may provide. O(devices) for each that one provides.
+    """
+    counted = {name: use for name in extended if (use := view.class_devices(name)) is not None}
+    if not counted:
+        return view.nodes, None
+    return DeviceUses(view.nodes, counted), (view.devices.changes.version, view.devices.classes_version)
