@@ -23,6 +23,7 @@ from scheduler.cel.syntax_tree import (
     Node,
     Select,
     Source,
+    children,
 )
 from scheduler.cel.types import (
     BOOL,
@@ -381,28 +382,11 @@ def _descendants(node: Node, *, is_exempt: bool) -> Iterator[tuple[Node, bool]]:
         node, is_exempt = stack.pop()
         yield node, is_exempt
         is_inner_exempt = is_exempt or (isinstance(node, Call) and node.function == "format")
-        stack.extend((child, is_inner_exempt) for child in reversed(_children(node)))
-
-
-def _children(node: Node) -> list[Node]:
-    match node:
-        case Select():
-            return [node.operand]
-        case Call():
-            return [*([node.target] if node.target is not None else []), *node.args]
-        case ListNode():
-            return list(node.elements)
-        case MapNode():
-            return [part for entry in node.entries for part in (entry.key, entry.value)]
-        case Comprehension():
-            return [node.iter_range, node.accu_init, node.condition, node.step, node.result]
-    return []
+        stack.extend((child, is_inner_exempt) for child in reversed(children(node)))
 
 
 def type_value(node: Node) -> TypeValue | None:
     """Return the type that a name of a checked expression stands for, or None if it is no type."""
     name = _qualified_name(node)
-    is_type = name is not None and node.type is not None and node.type.kind == "type"
-    if name is None or not is_type:
-        return None
-    return TypeValue(TYPES[name.removeprefix(".")].name if name.removeprefix(".") in TYPES else name)
+    is_type = node.type is not None and node.type.kind == "type"
+    return TypeValue(name.removeprefix(".")) if name is not None and is_type else None

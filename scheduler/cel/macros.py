@@ -18,6 +18,7 @@ from scheduler.cel.syntax_tree import (
     Node,
     Select,
     Source,
+    is_too_deep,
 )
 from scheduler.cel.values import Value
 
@@ -25,6 +26,8 @@ from scheduler.cel.values import Value
 RESULT: Final = "@result"
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
+#: optMap copies what stands before it, so that a chain of them doubles; upstream has no limit.
+_MAX_COPIED: Final = 2_000
 
 
 class _MacroError(Exception):
@@ -37,7 +40,7 @@ class _MacroError(Exception):
 
 
 def expand(call: Call, source: Source) -> Node:
-    """Return what a call of a macro stands for, or the call; faults are reported to `source`."""
+    """Return what a call of a macro stands for, or the call if it is of none; faults are reported to `source`."""
     macro = _MACROS.get((call.function, len(call.args), call.target is not None))
     if macro is None:
         return call
@@ -45,7 +48,7 @@ def expand(call: Call, source: Source) -> Node:
         return macro(_Builder(call.position), call)
     except _MacroError as error:
         source.error(error.position, error.message)
-        return call
+        return Literal(error.position, "<<error>>")
 
 
 class _Builder:
@@ -200,6 +203,8 @@ def _opt_flat_map(build: _Builder, call: Call) -> Node:
 
 def _optional_map(build: _Builder, call: Call, wrap: Callable[[Node], Node]) -> Node:
     name = _simple_name(call.args[0], f"{call.function}() variable name must be a simple identifier")
+    if is_too_deep(_over(call), max_nodes=_MAX_COPIED):
+        raise _MacroError(call.position, f"{call.function}() is nested too deeply")
     value = build.member("value", _copy(_over(call)))
     mapped = wrap(build.bind(name, value, call.args[1]))
     return build.call("_?_:_", build.member("hasValue", _over(call)), mapped, build.call("optional.none"))

@@ -38,47 +38,10 @@ _ESCAPED_CODE: Final = re.compile(
     r"\\(?:([1-7][0-7]{1,2}|0[0-7]{0,2})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,8})\})"
 )
 _UNICODE: Final = re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|(.))", re.S)
-_CATEGORIES: Final = frozenset(
-    (
-        "C",
-        "Cc",
-        "Cf",
-        "Co",
-        "Cs",
-        "L",
-        "Ll",
-        "Lm",
-        "Lo",
-        "Lt",
-        "Lu",
-        "M",
-        "Mc",
-        "Me",
-        "Mn",
-        "N",
-        "Nd",
-        "Nl",
-        "No",
-        "P",
-        "Pc",
-        "Pd",
-        "Pe",
-        "Pf",
-        "Pi",
-        "Po",
-        "Ps",
-        "S",
-        "Sc",
-        "Sk",
-        "Sm",
-        "So",
-        "Z",
-        "Zl",
-        "Zp",
-        "Zs",
-        "Any",
-    )
-)
+_CATEGORIES: Final = frozenset({
+    "C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl", "No", "P",
+    "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs", "Any",
+})  # fmt: skip
 #: Letters that fold together and that upper and lower case do not connect.
 _FOLDS: Final = {"k": "\u212a", "s": "\u017f", "å": "\u212b", "K": "\u212a", "S": "\u017f", "Å": "\u212b"}
 
@@ -158,7 +121,7 @@ class _Parser:
     def _alternatives(self) -> Tree:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            raise _fault("expression nests too deeply", self._text)
+            raise UnsupportedRegexError(f"groups that nest deeper than {_MAX_NESTING} are not supported")
         branches = [self._sequence()]
         while self._text.startswith("|", self._position):
             self._position += 1

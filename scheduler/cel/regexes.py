@@ -197,7 +197,9 @@ def _program(tree: Tree) -> list[_Instruction]:
 
 def _append(program: list[_Instruction], *instruction: Any) -> int:  # noqa: ANN401
     if len(program) >= _MAX_INSTRUCTIONS:
-        raise RegexError("error parsing regexp: expression too large")
+        raise UnsupportedRegexError(
+            f"a regular expression of more than {_MAX_INSTRUCTIONS} steps is not supported"
+        )
     program.append(instruction)
     return len(program) - 1
 
@@ -279,6 +281,8 @@ def charging_patterns(call: Callable[..., Value]) -> Callable[..., Value]:
     """Return a call of a function of this library that charges the size of its pattern, which is no constant."""
 
     def charging(meter: Meter, text: Value, pattern: Value, *rest: Value) -> Value:
+        if call is _matches and text.__class__ is not str:
+            raise CelError("no such overload: matches")
         if pattern.__class__ is str:
             try:
                 meter.charge(compiled(pattern).size)
@@ -290,9 +294,7 @@ def charging_patterns(call: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _matches(meter: Meter, text: Value, pattern: Value) -> bool:
-    if text.__class__ is not str:
-        raise CelError("no such overload: matches")
-    if pattern.__class__ is not str:
+    if text.__class__ is not str or pattern.__class__ is not str:
         raise CelError("no such overload")
     return _regex(pattern).matches(text, meter)
 

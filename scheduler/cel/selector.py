@@ -9,8 +9,9 @@ from typing import Final
 
 from scheduler.cel.checker import check
 from scheduler.cel.device import DeviceFields, EvaluationError
-from scheduler.cel.evaluation import COST_LIMIT, Frame, InstantiationError, Run, compile_node
+from scheduler.cel.evaluation import compile_node
 from scheduler.cel.parser import parse
+from scheduler.cel.plans import COST_LIMIT, Frame, InstantiationError, Run
 from scheduler.cel.syntax_tree import Source
 from scheduler.cel.types import ANY, BOOL
 from scheduler.cel.values import CelError, CostLimitError, Value, type_name

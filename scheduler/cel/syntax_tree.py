@@ -15,6 +15,12 @@ from scheduler.cel.types import Type
 from scheduler.cel.values import Value
 
 NO_POSITION: Final = -1
+#: The position of what upstream finds no place for in the text: before the first character.
+UNKNOWN_POSITION: Final = -2
+#: Nodes may nest this deep; upstream allows about 250. The checker takes a few calls of Python's for each.
+MAX_DEPTH: Final = 150
+#: An expression of 10 KiB, which is the longest that an API server takes, has fewer nodes unless macros copy them.
+_MAX_NODES: Final = 20_000
 #: Upstream reports this many errors of an expression, and the number of the others.
 _MAX_ERRORS: Final = 100
 #: Lines longer than this are not repeated below a message, in bytes of UTF-8.
@@ -109,6 +115,35 @@ class Comprehension(Node):
     quantifier: Literal_["all", "exists"] | None = field(default=None, init=False)
 
 
+def children(node: Node) -> list[Node]:
+    """Return the nodes directly inside a node, in the order of their evaluation."""
+    match node:
+        case Select():
+            return [node.operand]
+        case Call():
+            return [*([node.target] if node.target is not None else []), *node.args]
+        case ListNode():
+            return list(node.elements)
+        case MapNode():
+            return [part for entry in node.entries for part in (entry.key, entry.value)]
+        case Comprehension():
+            return [node.iter_range, node.accu_init, node.condition, node.step, node.result]
+    return []
+
+
+def is_too_deep(root: Node, *, max_nodes: int = _MAX_NODES) -> bool:
+    """Return whether nodes are nested, or copied by macros, beyond what is checked and evaluated."""
+    stack = [(root, 1)]
+    n_nodes = 0
+    while stack:
+        node, depth = stack.pop()
+        n_nodes += 1
+        if depth > MAX_DEPTH or n_nodes > max_nodes:
+            return True
+        stack.extend((child, depth + 1) for child in children(node))
+    return False
+
+
 class Source:
     """The text of an expression, and the errors that were seen in it."""
 
@@ -129,8 +164,7 @@ class Source:
         if position == NO_POSITION:
             self._errors.append((-1, 0, message))
             return
-        if not self.text:
-            # Upstream finds no column in an empty text.
+        if position == UNKNOWN_POSITION or not self.text:
             self._errors.append((1, -1, message))
             return
         line = 1
@@ -153,6 +187,6 @@ class Source:
         if line < 1 or not snippet or len(snippet.encode(errors="replace")) > _MAX_SNIPPET:
             return text
         snippet = snippet.replace("\t", " ")
-        dots = "".join("." if character < "\x80" else "\uff0e" for character in snippet[:column])
-        caret = "\uff3e" if column < len(snippet) and snippet[column] >= "\x80" else "^"
+        dots = "".join("." if character < "\x80" else "\uff0e" for character in snippet[: max(column, 0)])
+        caret = "\uff3e" if 0 <= column < len(snippet) and snippet[column] >= "\x80" else "^"
         return f"{text}\n | {snippet}\n | {dots}{caret}"

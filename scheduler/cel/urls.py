@@ -17,7 +17,6 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _PORT: Final = re.compile(r"(:[0-9]*)?")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.S)
-_HOST_ESCAPE: Final = re.compile(r"%[0-7](?!5(?<=%25)).", re.S)
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 _HOST_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
 #: What a path may hold unescaped if it is shown as it was written.
@@ -136,15 +135,15 @@ def _url(text: str) -> URL:
 
 def _is_url(text: str) -> bool:
     try:
-        _parse = parse_url(text)
+        parse_url(text)
     except UrlError:
         return False
-    return bool(_parse)
+    return True
 
 
 def _port(url: URL) -> str:
-    host, colon, port = url.host.rpartition(":")
-    return port if colon and _PORT.fullmatch(f":{port}") and (host or colon) else ""
+    _, colon, port = url.host.rpartition(":")
+    return port if colon and _PORT.fullmatch(f":{port}") else ""
 
 
 def _hostname(url: URL) -> str:
