@@ -219,7 +219,9 @@ def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
 
 
 def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
-    return write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
+    return (
+        write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
+    )
 
 
 def _status_verb(write: ClaimReservation) -> str:

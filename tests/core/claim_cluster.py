@@ -106,7 +106,9 @@ class ClaimCluster(Driver):
     def using(self, *claims: str, name: str = "p", labels: dict[str, str] | None = None, **spec: Any) -> Pod:
         """Show the machine a pod that uses the claims."""
         entries = [{"name": each, "resourceClaimName": each} for each in claims]
-        document = build.pod(name, labels=labels or {}, spec={"schedulerName": NAME, "resourceClaims": entries, **spec})
+        document = build.pod(
+            name, labels=labels or {}, spec={"schedulerName": NAME, "resourceClaims": entries, **spec}
+        )
         pod = self.decoded(document)
         self.handle(PodSeen(pod))
         return pod
