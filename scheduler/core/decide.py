@@ -26,6 +26,7 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SKIP, Code, NodeStatuses, Status, unresolvable
+from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask, Scores
 from scheduler.state.batches import Pieces, finished
@@ -251,7 +252,7 @@ def _run_filters(nodes: Mask, filtered: FilterResult, observer: Observer) -> Mas
     left, n_left = nodes, int(np.count_nonzero(nodes))
     for name, node_filter in filtered.filters:
         observer.evaluated(name, "Filter")
-        after = left & node_filter.mask()
+        after = left & node_filter.mask_within(left)
         n_after = int(np.count_nonzero(after))
         if n_after < n_left:
             filtered.refusals.append(Refusal(name, node_filter, left ^ after))
@@ -337,9 +338,11 @@ def _post_filtered(
     observer.enter("PostFilter")
     reasons: tuple[str, ...] = ()
     nominated: str | None = None
+    writes: tuple[ObjectWrite[Any], ...] = ()
     for plugin in profile.post_filters:
         observer.evaluated(plugin.name, "PostFilter")
         result = yield from plugin.postfilter(unfit, view, rng)
+        writes += result.writes
         if result.status.code is not Code.UNSCHEDULABLE:
             break
         reasons += result.status.reasons
@@ -347,7 +350,7 @@ def _post_filtered(
     else:
         result = PostFiltered(Status(Code.UNSCHEDULABLE, reasons), nominated)
     observer.leave("PostFilter", result.status.code)
-    return replace(unfit.fit_error, postfilter=result)
+    return replace(unfit.fit_error, postfilter=replace(result, writes=writes))
 
 
 def _run_scorers(

@@ -25,6 +25,7 @@ from scheduler.model.instructions import Instruction
 from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.stimuli import (
+    DevicesServed,
     NodeGone,
     NodeSeen,
     ObjectGone,
@@ -75,6 +76,8 @@ class EventHandlers:
                 self._on_pod_group(group, now_s)
             case PodGroupsServed(group_kind):
                 self._state.groups.serve(group_kind)
+            case DevicesServed(device_kind):
+                self._state.devices.serve(device_kind)
             case PodGroupGone(key):
                 self._state.groups.remove(key)
                 self._groups.note(key, None, now_s)

@@ -84,6 +84,7 @@ class Machine:
         observer: Observer | None = None,
         records_decisions: bool = False,
         semantics: Semantics = DEFAULT_SEMANTICS,
+        epoch_s: float = 0.0,
     ) -> None:
         """
         Args:
@@ -94,12 +95,14 @@ class Machine:
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
             semantics: of the version of Kubernetes whose decisions these are.
+            epoch_s: the time of day, in seconds since 1970, at the second 0 of the clock that stimuli are handled by.
         """
         self.state = state
         self.queue = queue
         self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
+        self._epoch_s = epoch_s
         self._observer = Unobserved() if observer is None else observer
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
@@ -239,7 +242,7 @@ class Machine:
                 text = f'running Bind plugin "DefaultBinder": {message}'
                 return self._lifecycle.on_bind_failed(uid, text, now_s)
             case ReservationWritten():
-                pass
+                instructions = self._on_reservation_written(stimulus, now_s)
             case EvictionDue():
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
@@ -292,6 +295,7 @@ class Machine:
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
+        self.state.devices.epoch_s = self._epoch_s + now_s
         if queued is None:
             return []
         pod = queued.pod
@@ -412,6 +416,11 @@ class Machine:
                 note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
+
+    def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
+        written = self._reservations.note_written(answer, now_s)
+        self._lifecycle.notify_of_objects(written.changes, now_s)
+        return [*([] if written.undo is None else [written.undo]), *written.events]
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""

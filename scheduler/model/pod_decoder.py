@@ -58,6 +58,7 @@ from scheduler.model.pods import (
     Owner,
     Pod,
     PodCondition,
+    PodResourceClaim,
     PodSpec,
     Requests,
     Resize,
@@ -131,6 +132,9 @@ class PodDecoder:
                 (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else "",
                 meta.labels or _NO_TEXTS,
                 meta.annotations or _NO_TEXTS,
+            ),
+            generated_claims=tuple(
+                (entry.name, entry.resource_claim_name) for entry in status.resource_claim_statuses or ()
             ),
         )
 
@@ -266,7 +270,10 @@ def _parse_spec(
         ),
         disks=tuple(named for v in volumes if (named := disk(v)) is not None),
         csi_drivers=tuple(v.csi.driver for v in volumes if v.csi is not None),
-        resource_claims=tuple(claim.name for claim in decode_part(pod_wire.NAMED, raw.resource_claims) or ()),
+        resource_claims=tuple(
+            PodResourceClaim(claim.name, claim.resource_claim_name, claim.resource_claim_template_name)
+            for claim in decode_part(pod_wire.RESOURCE_CLAIMS, raw.resource_claims) or ()
+        ),
         annotation_problem=problem,
         host_network=raw.host_network is True,
         uses_user_namespace=raw.host_users is False,

@@ -16,8 +16,10 @@ from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
+from scheduler.model.devices import DeviceKind
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.plugins.image_locality import ImageLocality
 from scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -68,6 +70,7 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
         VolumeZone,
         PodTopologySpread,
         InterPodAffinity,
+        DynamicResources,
         DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
@@ -79,8 +82,8 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
 
 def storage_kinds(
     names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
-) -> frozenset[StorageKind]:
-    """Return the kinds of which volumes are made that these plugins read."""
+) -> frozenset[StorageKind | DeviceKind]:
+    """Return the kinds of volumes and of devices that these plugins read."""
     plugins: dict[str, Any] = {**IN_TREE, **out_of_tree}
     return frozenset(kind for name in names if name in plugins for kind in plugins[name].storage_kinds)
 

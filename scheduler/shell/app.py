@@ -101,7 +101,7 @@ class Scheduler(daemon.Daemon):
         settings = options.settings
         self._state = new_state(settings)
         self._profiles = build_profiles(settings, ClusterView(self._state))
-        self._machine = self._new_machine()
+        self._machine = self._new_machine(clock_s() - now_s())
         queue = self._machine.queue
         metrics.register_state(
             queue,
@@ -142,7 +142,7 @@ class Scheduler(daemon.Daemon):
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
 
-    def _new_machine(self) -> Machine:
+    def _new_machine(self, epoch_s: float) -> Machine:
         options, profiles = self._options, self._profiles
         queue = build_queue(
             profiles,
@@ -159,6 +159,7 @@ class Scheduler(daemon.Daemon):
             observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
             semantics=options.settings.semantics,
+            epoch_s=epoch_s,
         )
 
     def stop(self) -> None:

@@ -61,7 +61,9 @@ class Writers:
             on_unreadable=self._on_unreadable_bind,
             now_s=now_s,
         )
-        self._reservations = ReservationWriter(client, pause=self._binder.pause, may_write=leads)
+        self._reservations = ReservationWriter(
+            client, pause=self._binder.pause, may_write=leads, clock_s=clock_s
+        )
 
         async def put(due: EvictionDue) -> list[Instruction]:
             await off_trial(machine.state)
@@ -115,6 +117,7 @@ class Writers:
             on_attempt=on_attempt,
             on_evicted=on_evicted,
             on_group_attempt=on_group_attempt,
+            on_write_failed=self._on_write_failed,
         )
 
     def _on_throttled(self, pause_s: float) -> None:
@@ -123,6 +126,9 @@ class Writers:
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
+
+    def _on_write_failed(self, pod: Pod, problem: str) -> None:
+        self._log.error("Failed to release or deallocate a claim of a pod", pod=pod.key, err=problem)
 
     def _on_evicted(self, done: EvictVictim) -> None:
         # In upstream's words (framework/preemption/executor.go, kubernetes 1.36).

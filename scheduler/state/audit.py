@@ -48,7 +48,12 @@ _Comparison = tuple[int, list[str]]
 
 def differences(state: ClusterState) -> list[str]:
     """Return where counts and a recount differ, one line each; empty if they are equal. O(pods x derived values)."""
-    return [*(text for _, texts in _comparisons(state) for text in texts), *_disks(state), *_volumes(state)]
+    return [
+        *(text for _, texts in _comparisons(state) for text in texts),
+        *_disks(state),
+        *_volumes(state),
+        *state.devices.differences(),
+    ]
 
 
 class Audit:

@@ -46,6 +46,15 @@ class NodeMasks:
 
         return self._derived.get(rule, compute)
 
+    def matching_names(self, term: NodeTerm) -> Mask:
+        """Return the rows whose node matches a term of one rule about names; computed anew each time."""
+        (requirement,) = term.names
+        mask = np.zeros(self._nodes.n_rows, dtype=np.bool_)
+        row = self._nodes.row_by_name.get(requirement.values[0]) if requirement.values else None
+        if row is not None:
+            mask[row] = True
+        return mask if requirement.operator == "In" else ~mask & self._nodes.alive
+
     def matching_term(self, term: NodeTerm) -> Mask:
         """Return the rows whose node matches the term; no row if the term is empty or does not parse."""
 

@@ -50,14 +50,12 @@ def test_the_completed_configuration_reads_back_equal(text):
 
 def test_remarks_are_comments_at_the_top():
     settings = parse_settings(
-        one_profile("pluginConfig: [{name: DynamicResources, args: {}}]"),
+        one_profile("pluginConfig: [{name: TaintToleration, args: {}}]"),
         "f",
         parse_feature_gates("MatchLabelKeysInPodAffinity=false"),
     )
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
-        "# note: profiles[0].pluginConfig[0].args: DynamicResources is not built "
-        "(resource claims are not supported yet), so this has no effect",
-        '# notBuilt in profile "p": DynamicResources',
+        "# note: profiles[0].pluginConfig[0].args: TaintToleration takes no arguments, so these have no effect",
         "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
         "PodLevelResources=true, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
