@@ -4,7 +4,8 @@ Good pods beside an attack: what a tenant can do to the pods of others, over HTT
 A good pod arrives every 50 ms, in a namespace of its own, for a while at peace and then beside the attack. Its latency
 is the time from the server's answer to its creation to its binding on a watch; the time of that answer, which no
 scheduler can change, is told beside it. When the attack is over its pods are deleted, and our scheduler's memory is
-read again until it is back or for 130 s. The enforcer runs beside our scheduler and beside the one that only binds.
+read again until it is back or for 130 s, that of others at once. The enforcer runs beside ours and beside the one that
+only binds, whose latencies are the floor.
 """
 
 from __future__ import annotations
@@ -212,16 +213,16 @@ class _GoodPods:
 
     async def first(self) -> None:
         """
-        Wait for the first binding: the scheduler has started. Pods that waited for that do not count.
+        Wait for the first binding, and for those of the pods that were created before it, which do not count.
 
         Raise TimeoutError if it takes longer than `_LATE_S`.
         """
         waiting: set[str] = set()
         while not self._latencies_ms or waiting & self.sent_s.keys():
-            waiting = waiting if self._latencies_ms else {*self.sent_s}
             self._bound.clear()
             async with asyncio.timeout(_LATE_S):
                 await self._bound.wait()
+            waiting = waiting or {*self.sent_s}
         self.taken()
 
     async def stop(self) -> None:
