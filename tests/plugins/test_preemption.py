@@ -224,7 +224,7 @@ def _preempted(pod: Json) -> Json:
         pytest.param(
             _preempted(_sized("low", 0, cpu="2")),
             "n",
-            "preemption: not eligible due to a terminating pod on the nominated node.",
+            "no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node.",
             id="its victim is still there",
         ),
         pytest.param(_preempted(_sized("low", 0, cpu="2")), "", "", id="it is nominated nowhere"),
