@@ -300,9 +300,11 @@ def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:
         given.append(timeout_s)
     defaults = DynamicResourcesArgs()
     filter_timeout_s, binding_timeout_s = given
+    preempts = reader.boolean("preemptForDevices")
     return DynamicResourcesArgs(
         defaults.filter_timeout_s if filter_timeout_s is None else filter_timeout_s,
         defaults.binding_timeout_s if binding_timeout_s is None else binding_timeout_s,
+        defaults.preempt_for_devices if preempts is None else preempts,
     )
 
 

@@ -22,7 +22,7 @@ from scheduler.core.profile_queue import queue_for
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
-from scheduler.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation
+from scheduler.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation, is_reserved_for
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.fallback import read_mark
 from scheduler.model.instructions import (
@@ -202,7 +202,9 @@ class World:
         ended = [pod for pod in ended if pod.priority < priority]
         for pod in ended:
             self._reversals.append(PodSeen(pod))
-            self.process(PodGone(pod.uid))
+            released = self._released(pod)
+            for event in (PodGone(pod.uid), *released):
+                self.process(event)
         if ended:
             self._room_made_s.update((pod.uid, self.now_s) for pod in waiting)
             self._run_cycles()
@@ -318,7 +320,26 @@ class World:
                 left = max(0, budget.disruptions_allowed - 1)
                 self._change(ObjectSeen(replace(budget, disruptions_allowed=left)))
         self.evictions.append(Eviction(victim, broken))
-        return self._handle_all(EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid))
+        released = self._released(victim)
+        return self._handle_all(
+            EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid), *released
+        )
+
+    def _released(self, pod: Pod) -> list[Stimulus]:
+        """Return what the controller of claims does once the pod is gone. O(claims) of a pod with claims."""
+        devices = self.state.devices
+        if not pod.spec.resource_claims and devices.extended_claim(pod.uid) is None:
+            return []
+        shown: list[Stimulus] = []
+        for claim in [claim for claim in devices.claims() if is_reserved_for(claim, pod)]:
+            left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
+            released = replace(claim, reserved_for=left, resource_version=self._next_version())
+            if not left:
+                released = replace(released, allocation=None, devices=())
+            event = ObjectSeen(released)
+            self._note_reversal(event)
+            shown.append(event)
+        return shown
 
     def _write(self, reservation: WriteReservation) -> list[Instruction]:
         """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""

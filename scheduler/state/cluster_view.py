@@ -198,6 +198,10 @@ class ClusterView(NodeMasks):
         """Return a view of the pods on the row, in the order in which they came."""
         return self._state.placed_on(row)
 
+    def is_placed(self, uid: str) -> bool:
+        """Return whether the pod counts on a node."""
+        return uid in self._state.placed
+
     def has_lower(self, priority: int) -> Mask:
         """Return the rows with a pod of a lower priority. O(pods)."""
         return self._state.pods.has_below(priority, self.n_rows)

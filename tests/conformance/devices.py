@@ -34,7 +34,7 @@ from scheduler.model.stimuli import ReservationWritten
 from scheduler.plugins.dynamic_resources.filtering import DeviceFilter, NodeAllocation
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.dynamic_resources.reserving import NAME
-from scheduler.settings.loading import default_settings
+from scheduler.settings.loading import parse_settings
 from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.state.audit import differences
 from scheduler.state.batches import finished
@@ -43,10 +43,17 @@ from tests.conformance.compare import Mismatch, decision_mismatches
 from tests.conformance.product import LiveCluster, as_json, refused, scores
 from tests.conformance.traces import Bind, Delete, DeviceLife, Json, Schedule, Unreserve
 from tests.support.claim_server import ClaimServer
+from tests.support.daemon import plugin_config
 
 #: The clock of the recordings: 2030-01-01.
 _NOW_S = 1893456000.0
 _NOW = "2030-01-01T00:00:00Z"
+#: No pod is evicted for its devices.
+_AS_UPSTREAM: Json = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"pluginConfig": plugin_config("DynamicResources", preemptForDevices=False)}],
+}
 _CONDITION_TIME = "2026-01-01T00:00:00Z"
 
 
@@ -80,7 +87,7 @@ class DeviceCluster:
         self.cluster = LiveCluster()
         self.cluster.state.devices.serve(*DeviceKind)
         self.cluster.state.devices.epoch_s = _NOW_S
-        settings = default_settings()
+        settings = parse_settings(json.dumps(_AS_UPSTREAM), "as upstream")
         profiles = build_profiles(settings, self.cluster.view())
         self.profile = profiles[settings.profiles[0].scheduler_name]
         (self.plugin,) = (each for each in self.profile.filters if isinstance(each, DynamicResources))

@@ -196,7 +196,7 @@ def _preemption(pod: Pod, decision: FitError, view: ClusterView, profile: Profil
         if not isinstance(result, Skip | Status)
     ]
     unfit = UnfitPod(context, decision, FilterTrials(filters))
-    eligible = ineligibility(pod, decision, view) is None
+    eligible = ineligibility(unfit, view) is None
     rows = np.flatnonzero(decision.unschedulable_rows(view.alive)).tolist() if eligible else []
     answers = [candidate_at(row, unfit, view) for row in rows]
     candidates = {

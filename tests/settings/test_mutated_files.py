@@ -48,7 +48,7 @@ profiles:
   - {name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 1}]}}
   - name: PodTopologySpread
     args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}
-  - {name: DynamicResources, args: {filterTimeout: 1s, bindingTimeout: 2s}}
+  - {name: DynamicResources, args: {filterTimeout: 1s, bindingTimeout: 2s, preemptForDevices: false}}
   - {name: VolumeBinding, args: {bindTimeoutSeconds: 5}}
   - {name: DefaultPreemption, args: {minCandidateNodesPercentage: 1, minCandidateNodesAbsolute: 1}}
 - schedulerName: b

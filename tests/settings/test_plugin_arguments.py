@@ -39,7 +39,7 @@ def config(name: str, args: str) -> str:
 def test_every_configurable_plugin_has_upstreams_defaults():
     assert profile_of("").args_by_plugin == {
         "DefaultPreemption": DefaultPreemptionArgs(10, 100),
-        "DynamicResources": DynamicResourcesArgs(10, 600),
+        "DynamicResources": DynamicResourcesArgs(10, 600, preempt_for_devices=True),
         "GangScheduling": GangSchedulingArgs(500),
         "InterPodAffinity": InterPodAffinityArgs(1, False),
         "NodeAffinity": NodeAffinityArgs(None),
@@ -213,9 +213,10 @@ VolumeBinding {bindTimeoutSeconds: -1, shape: []}
 => .args.shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate
    StorageCapacityScoring
 # dynamic resources
-DynamicResources {filterTimeout: -1s, bindingTimeout: 500ms}
+DynamicResources {filterTimeout: -1s, bindingTimeout: 500ms, preemptForDevices: 1}
 => .args.filterTimeout: Invalid value: "-1s": must be zero or positive
 => .args.bindingTimeout: Invalid value: "500ms": must be at least 1 second
+=> .args.preemptForDevices: found 1, expected true or false
 # unknown plugin
 Foo {}
 => .name: plugin "Foo" does not exist

@@ -69,6 +69,9 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     evicted = _reprieve(violating, trial)
     n_violations = len(evicted)
     evicted += _reprieve(others, trial)
+    if not evicted and unfit.fit_error.prefilter is None:
+        # It waits for devices alone, which pods that are gone held.
+        return NO_VICTIMS
     if not evicted:
         # All may stay although the node refuses the pod: a PreFilter refused it, which no eviction changes.
         return failed(f'expected at least one victim pod on node "{view.nodes.name_of(row)}"')

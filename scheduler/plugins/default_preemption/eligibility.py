@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from scheduler.framework.diagnosis import FitError
+from scheduler.framework.post_filter import UnfitPod
 from scheduler.framework.status import Code
 from scheduler.model.pods import Pod
 from scheduler.state.cluster_view import ClusterView
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
+DEVICES_ARE_RELEASED: Final = "not eligible due to devices that are being released on the nominated node."
 VICTIMS_ARE_ENDING: Final = "not eligible due to a terminating pod on the nominated node."
 
 
-def ineligibility(pod: Pod, fit_error: FitError, view: ClusterView) -> str | None:
+def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
     """
     Return why the pod may not preempt others, None if it may.
 
-    A pod whose victims still end on its nominated node waits for them, unless the node cannot help it any more.
+    A pod whose victims still end on its nominated node waits for them, unless the node cannot help it any more. It
+    also waits for devices there that the claims of pods that are gone will release (not upstream).
     """
+    pod, fit_error = unfit.context.pod, unfit.fit_error
     if not pod.may_preempt:
         return NEVER
     row = view.nodes.row_by_name.get(pod.nominated_node_name) if pod.nominated_node_name else None
@@ -31,7 +34,12 @@ def ineligibility(pod: Pod, fit_error: FitError, view: ClusterView) -> str | Non
         return None
     if fit_error.code_at(row) is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
-    return VICTIMS_ARE_ENDING if _has_ending_victims(row, pod.priority, view) else None
+    if _has_ending_victims(row, pod.priority, view):
+        return VICTIMS_ARE_ENDING
+    if fit_error.prefilter is not None:
+        return None
+    trial = unfit.trials.at(row, view.nominated_above_on(row, pod))
+    return DEVICES_ARE_RELEASED if trial.refusal() is None else None
 
 
 def group_ineligibility(members: Sequence[Pod], node_names: Collection[str], view: ClusterView) -> str | None:

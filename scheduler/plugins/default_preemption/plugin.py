@@ -58,7 +58,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
         """Return the nomination and its victims, or why preemption does not help. O(pods) at most."""
-        reason = ineligibility(unfit.context.pod, unfit.fit_error, view)
+        reason = ineligibility(unfit, view)
         if reason is not None:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = yield from find_candidates(unfit, view, self.args, rng)

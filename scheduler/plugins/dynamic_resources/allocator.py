@@ -7,6 +7,7 @@ Source: structured/internal/incubating/allocator_incubating.go (kubernetes 1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Final
 
 from scheduler.model.allocations import Allocation
@@ -14,6 +15,7 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import ResourceSlice
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks
 from scheduler.plugins.dynamic_resources.inputs import (
+    AllocatedView,
     Candidate,
     Inputs,
     Refusal,
@@ -84,6 +86,12 @@ class Allocator:
         if pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
+
+    def beside(self, allocated: AllocatedView) -> Allocator:
+        """Return this allocator, its budget and results included, as if other devices were allocated."""
+        other = copy(self)
+        other._inputs = Inputs(allocated, self._inputs.classes)
+        return other
 
     def may_take(self, claims: Sequence[ResourceClaim], slices: Iterable[ResourceSlice]) -> bool:
         """Return whether a request of the claims selects a device of the slices, or fails to select it."""

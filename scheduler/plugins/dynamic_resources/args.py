@@ -11,7 +11,11 @@ class DynamicResourcesArgs:
     How long a node's search for devices, and the binding conditions of a pod's devices, may take.
 
     The search is bounded in steps for all nodes together, so that its timeout is read and has no effect.
+
+    Attributes:
+        preempt_for_devices: whether pods are evicted for their devices; upstream's never are.
     """
 
     filter_timeout_s: float = 10.0
     binding_timeout_s: float = 600.0
+    preempt_for_devices: bool = True

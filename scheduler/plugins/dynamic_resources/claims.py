@@ -109,7 +109,7 @@ def checked(
                 return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
             claims.pending[claim.key] = shown
         if claim.allocation is None:
-            status = None if claim is special else _unknown_class(claim, devices)
+            status = None if claim is special else unknown_class(claim, devices)
             if status is not None:
                 return status
         elif claim.allocation.node_selector is not None:
@@ -120,7 +120,8 @@ def checked(
     return claims
 
 
-def _unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
+def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
+    """Return why devices cannot be searched for the claim: a request names no class, or one that does not exist."""
     for request in claim.requests:
         if request.exactly is None and not request.first_available:
             return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")

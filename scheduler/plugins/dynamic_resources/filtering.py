@@ -6,16 +6,17 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler.errors import PluginFailed
-from scheduler.framework.interface import NodeFilter
-from scheduler.framework.status import Code, NodeStatuses, Status, failed, unresolvable
+from scheduler.framework.interface import NodeFilter, PreFilterExtensions
+from scheduler.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.node_selection import NodeSelection
@@ -26,14 +27,16 @@ from scheduler.plugins.dynamic_resources.allocator import (
     INVALID_POOLS,
     Allocator,
 )
+from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.binding import has_timed_out, readiness
 from scheduler.plugins.dynamic_resources.claims import PodClaims
 from scheduler.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
-from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
+from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
 from scheduler.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
+from scheduler.plugins.dynamic_resources.trial import DeviceTrials, FixedTrial
 from scheduler.state.arrays import Mask, RowIndex
 from scheduler.state.cluster_view import ClusterView
 
@@ -45,6 +48,13 @@ _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.LIMIT: unresolvable(ENDED_AT_LIMIT),
     Answer.POSTPONED: unresolvable(ENDED_AT_LIMIT),
 }
+#: What a row says instead where pods of lower priority may release devices.
+_MENDED: Final[Mapping[int, Status]] = {
+    Answer.NO_DEVICES: unschedulable(CANNOT_ALLOCATE),
+    Answer.INVALID_POOLS: unschedulable(INVALID_POOLS),
+}
+#: Answers that no pod changes.
+_FIXED: Final = frozenset({Answer.LIMIT, Answer.POSTPONED, Answer.ERROR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class NodeAllocation:
 
 class DeviceFilter(NodeFilter):
     """
-    What every node says to the claims of a pod. No pod of a node gives devices to another, so there is no trial.
+    What every node says to the claims of a pod. There are trials if pods are evicted for their devices.
 
     A node is asked once it has to answer: a search on a node that another plugin refuses may fail.
     """
@@ -78,11 +88,16 @@ class DeviceFilter(NodeFilter):
         view: ClusterView,
         index: PoolIndex,
         allocator: Allocator,
-        binding_timeout_s: float,
+        args: DynamicResourcesArgs,
     ) -> None:
         self.pod, self.claims = pod, claims
         self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
-        self._binding_timeout_s = binding_timeout_s
+        self._binding_timeout_s = args.binding_timeout_s
+        self._trials = (
+            DeviceTrials(claims.all, allocator, view)
+            if args.preempt_for_devices and claims.unallocated
+            else None
+        )
         #: What rows get, of those for which it was worked out.
         self._answers: dict[int, NodeAllocation | Status] = {}
         #: By row, of those that were asked: whether there are devices for the unallocated claims.
@@ -98,6 +113,11 @@ class DeviceFilter(NodeFilter):
             for index, claim in enumerate(claims.all)
             if claim.key in claims.selections
         }
+
+    @property
+    def trial(self) -> Callable[[int], PreFilterExtensions] | None:
+        """Return the answer at a row while pods release its devices; None if no claim needs devices."""
+        return None if self._trials is None else partial(self._trial_at, self._trials)
 
     def mask(self) -> Mask:
         """Return the rows on which every claim is available or can be allocated."""
@@ -128,6 +148,20 @@ class DeviceFilter(NodeFilter):
         return NodeStatuses.by_row(
             {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
         )
+
+    def _trial_at(self, trials: DeviceTrials, row: int) -> PreFilterExtensions:
+        node = self._view.node_at(row)
+        if node is None or any(self._is_missing(index, row) for index in range(len(self.claims.all))):
+            return FixedTrial(UNAVAILABLE)
+        if self._has_devices.item(row) in _FIXED:
+            return FixedTrial(self._status(row))
+        claims = self._claims_at(node)
+        if isinstance(claims, Status):
+            return FixedTrial(claims)
+        pools = self._index.pools(TargetNode(node.name, node.labels))
+        if not claims or isinstance(pools, SearchError):
+            return FixedTrial(failed(pools.text) if isinstance(pools, SearchError) else None)
+        return trials.at(row, node, pools, claims)
 
     def unavailable(self) -> list[ResourceClaim]:
         """Return the allocated claims that are not available on a node that the cycle has asked about."""
@@ -220,11 +254,23 @@ class DeviceFilter(NodeFilter):
 
     def _status(self, row: int) -> Status:
         """Return why a row that was asked is refused."""
-        status = _STATUS_BY_ANSWER.get(self._has_devices.item(row))
+        answer = self._has_devices.item(row)
+        if answer in _MENDED and self._may_get_devices.item(row):
+            return _MENDED[answer]
+        status = _STATUS_BY_ANSWER.get(answer)
         if status is not None:
             return status
-        answer = self.answer(row)
-        return answer if isinstance(answer, Status) else UNAVAILABLE
+        allocation = self.answer(row)
+        return allocation if isinstance(allocation, Status) else UNAVAILABLE
+
+    @cached_property
+    def _may_get_devices(self) -> Mask:
+        """The rows where pods of lower priority may release devices, or where some did for which the pod waits."""
+        rows = self._view.has_lower(self.pod.priority) & (self._trials is not None)
+        row = self._view.row_of(self.pod.nominated_node_name) if self.pod.nominated_node_name else None
+        if row is not None:
+            rows[row] = self._trials is not None
+        return rows
 
     def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
         variant: Variant | None = None

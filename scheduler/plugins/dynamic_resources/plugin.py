@@ -131,8 +131,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
         allocator = Allocator(index, inputs, self._results, seed=seed)
-        timeout_s = self._args.binding_timeout_s
-        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, timeout_s)
+        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, self._args)
         context.cycle_state[NAME] = device_filter
         return device_filter
 
