@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import product
 
 import pytest
 import pytest_asyncio
@@ -46,22 +47,27 @@ async def _add_template(cluster: Cluster) -> None:
     await cluster.create(path, {"metadata": {"name": _TEMPLATE}, "spec": spec})
 
 
-@pytest.mark.parametrize("low_has_template", [True, False])
-@pytest.mark.parametrize("high_has_template", [True, False])
-async def test_a_pod_of_high_priority_takes_a_gpu(
-    cluster: Cluster, low_has_template: bool, high_has_template: bool
-) -> None:
+async def _holders(cluster: Cluster) -> list[str]:
+    path = cluster.api.in_namespace("resourceclaims", group="apis/resource.k8s.io/v1")
+    claims = (await cluster.api.get(path)).ok["items"]
+    return [each["name"] for claim in claims for each in claim.get("status", {}).get("reservedFor", ())]
+
+
+async def _take(cluster: Cluster, low: bool, high: bool) -> None:
+    """Let a pod of high priority take the GPU; `low`, `high`: whether the pod has a template, or else a resource."""
+    name = f"{low:d}{high:d}"
+    await _add_pod(cluster, f"low-{name}", template=low)
+    node = await cluster.node_of(f"low-{name}")
+    await _add_pod(cluster, f"high-{name}", template=high, priority_class="high")
+    assert await cluster.node_of(f"high-{name}") == node
+    assert [pod["metadata"]["name"] for pod in await cluster.pods()] == [f"high-{name}"]
+    assert await until(lambda: _holders(cluster), lambda names: names == [f"high-{name}"], what="the holder")
+    await cluster.delete_pod(f"high-{name}")
+    await until(lambda: _holders(cluster), lambda names: names == [], what="a free GPU")
+
+
+async def test_pods_of_high_priority_take_the_gpu_whichever_way_it_is_asked_for(cluster: Cluster) -> None:
     await cluster.add_priority_class("high", 1000)
     await _add_template(cluster)
-    await _add_pod(cluster, "low", template=low_has_template)
-    node = await cluster.node_of("low")
-    await _add_pod(cluster, "high", template=high_has_template, priority_class="high")
-    assert await cluster.node_of("high") == node
-    assert {pod["metadata"]["name"] for pod in await cluster.pods()} == {"high"}
-    path = cluster.api.in_namespace("resourceclaims", group="apis/resource.k8s.io/v1")
-
-    async def holders() -> list[str]:
-        claims = (await cluster.api.get(path)).ok["items"]
-        return [each["name"] for claim in claims for each in claim["status"].get("reservedFor", ())]
-
-    assert await until(holders, lambda names: names == ["high"], what="the GPU's holder")
+    for low, high in product((True, False), repeat=2):
+        await _take(cluster, low, high)
