@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.group_devices import claim_forms, is_first_fit_best
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
@@ -138,8 +139,8 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
     """
     Return whether as many pods of a kind find a place as there can be, in whatever order the nodes are taken.
 
-    So it is within one domain of their required affinity, if at most one other topology key keeps them apart, and no
-    volume tells nodes apart.
+    So it is within one domain of their required affinity, if at most one other topology key keeps them apart, no volume
+    tells nodes apart, and it does not matter which devices they get.
     """
     spec = kind.first.spec
     apart = {
@@ -150,7 +151,9 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
     apart |= {constraint.topology_key for constraint in spec.spread if constraint.hard}
     if view.has_limits:
         return False
-    return len(apart) <= 1 and len(kind.keys) <= 1 and not spec.claim_volumes and not spec.disks
+    if len(apart) > 1 or len(kind.keys) > 1 or spec.claim_volumes or spec.disks:
+        return False
+    return is_first_fit_best(kind.first, view)
 
 
 def _kind(pods: list[Pod]) -> Kind:
@@ -167,7 +170,7 @@ def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
     """Return what tells members apart: labels count only where a term of a member or of a placed pod reads them."""
     read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
     terms = frozenset(id(term) for term in view.existing_terms(view.label_set(pod)))
-    return pod.spec, read, terms, pod.nominated_node_name, pod.priority
+    return pod.spec, read, terms, pod.nominated_node_name, pod.priority, claim_forms(pod, view)
 
 
 def _label_keys(members: Sequence[Pod]) -> Iterator[str]:

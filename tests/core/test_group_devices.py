@@ -1,0 +1,132 @@
+"""Groups get devices as a whole: against brute force, on random small clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.model.instructions import Instruction, WriteReservation
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from tests.core.claim_cluster import ClaimCluster
+from tests.support import build
+from tests.support.build import Json
+from tests.support.device_documents import DRIVER, device_slice, resource_claim
+from tests.support.driving import NAME, attempt_of
+
+_FABRIC = f"{DRIVER}/fabric"
+
+
+class _Cluster(ClaimCluster):
+    """A cluster whose pods have claims that were made from a template."""
+
+    def __init__(self, nodes: dict[str, Sequence[int]], racks: dict[str, str] | None = None) -> None:
+        """`nodes`: the fabric of each device of each node."""
+        super().__init__(0, ())
+        for name, fabrics in nodes.items():
+            self.node(name, labels={"rack": (racks or {}).get(name, "r")})
+            document = device_slice(name, len(fabrics))
+            for device, fabric in zip(document["spec"]["devices"], fabrics, strict=True):
+                device["attributes"] = {"fabric": {"int": fabric}}
+            self.show(document)
+
+    def member(self, name: str, count: int, n_members: int, *, is_matched: bool = False, **more: Any) -> None:
+        """Show a pending member of the group, and its claim of this many devices."""
+        claim = resource_claim(f"of-{name}", count)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
+        claim["metadata"]["ownerReferences"] = [owner]
+        if is_matched:
+            claim["spec"]["devices"]["constraints"] = [{"matchAttribute": _FABRIC}]
+        self.store(claim)
+        self.watch()
+        spec: Json = {
+            "schedulerName": NAME,
+            "resourceClaims": [{"name": "c", "resourceClaimTemplateName": f"t-{count}-{is_matched}"}],
+        }
+        labels = {"app": "w", GROUP: "g", MIN_COUNT: str(n_members)}
+        status = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": f"of-{name}"}]}
+        document = build.pod(name, labels=labels, spec=spec, **more)
+        document["metadata"]["uid"] = f"uid-{name}"
+        document["status"].update(status)
+        self.create(self.decoded(document))
+
+    def places(self) -> dict[str, str]:
+        """Run all cycles; return the nodes of the members that are placed."""
+        instructions: list[Instruction] = []
+        while self.machine.has_work():
+            instructions += self.cycle()
+        return {each.pod.name: each.node_name for each in instructions if isinstance(each, WriteReservation)}
+
+
+def _exists(nodes: dict[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
+    """Return whether every member can have a node and devices of its own: all assignments, one after the other."""
+    options = [
+        [
+            (name, chosen)
+            for name, fabrics in nodes.items()
+            for chosen in combinations(range(len(fabrics)), count)
+            if not is_matched or len({fabrics[each] for each in chosen}) == 1
+        ]
+        for count, is_matched in members
+    ]
+    for assignment in product(*options):
+        taken = Counter((name, each) for name, chosen in assignment for each in chosen)
+        if max(taken.values(), default=0) <= 1:
+            return True
+    return False
+
+
+def _check(seed: int) -> bool:
+    """Compare one drawn case; return whether the group is placed."""
+    draw = Random(seed)
+    names = ("a", "b", "c")[: draw.choice((1, 2, 3))]
+    nodes = {name: [draw.randrange(2) for _ in range(draw.choice((1, 2, 3, 4)))] for name in names}
+    kinds = [(draw.choice((1, 1, 2, 3)), draw.random() < 0.5) for _ in range(draw.choice((1, 2)))]
+    members = [kinds[number % len(kinds)] for number in range(draw.choice((2, 3, 4)))]
+    cluster = _Cluster(nodes)
+    for number, (count, is_matched) in enumerate(members):
+        cluster.member(f"m{number}", count, len(members), is_matched=is_matched)
+    places = cluster.places()
+    exists = _exists(nodes, members)
+    assert (len(places) == len(members)) == exists, (seed, nodes, members, places)
+    if not exists:
+        assert not places, seed
+        assert not cluster.state.devices.allocated.dedicated, seed
+    cluster.audit()
+    return exists
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
+    n_placed = sum(_check(seed) for seed in range(50 * block, 50 * (block + 1)))
+    assert 10 < n_placed < 40
+
+
+def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:
+    """Of two racks one has a GPU too few."""
+    nodes = {f"{rack}{number}": (0,) * 4 for rack in "rs" for number in range(2)}
+    nodes["s1"] = (0,) * 3
+    cluster = _Cluster(nodes, {name: name[0] for name in nodes})
+    near = build.affinity(required=[build.term("rack", build.selector("app=w"))])
+    for number in range(8):
+        cluster.member(f"w{number}", 1, 8, affinity=near)
+    places = cluster.places()
+    assert len(places) == 8
+    assert {name[0] for name in places.values()} == {"r"}
+    assert len(cluster.state.devices.allocated.dedicated) == 8
+
+
+def test_a_group_that_does_not_fit_as_a_whole_takes_no_device() -> None:
+    cluster = _Cluster({"a": (0, 0), "b": (0,)})
+    for number in range(4):
+        cluster.member(f"m{number}", 1, 4)
+    message = attempt_of(instructions := cluster.cycle()).message
+    assert not [each for each in instructions if isinstance(each, WriteReservation)]
+    assert "3 found" in message
+    assert "may be places" not in message, "the search has proved that there are none"
+    cluster.holds_nothing()
+    assert not cluster.state.devices.allocated.dedicated
