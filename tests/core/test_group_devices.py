@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ _FABRIC = f"{DRIVER}/fabric"
 class _Cluster(ClaimCluster):
     """A cluster whose pods have claims that were made from a template."""
 
-    def __init__(self, nodes: dict[str, Sequence[int]], racks: dict[str, str] | None = None) -> None:
+    def __init__(self, nodes: Mapping[str, Sequence[int]], racks: Mapping[str, str] | None = None) -> None:
         """`nodes`: the fabric of each device of each node."""
         super().__init__(0, ())
         for name, fabrics in nodes.items():
@@ -62,7 +62,7 @@ class _Cluster(ClaimCluster):
         return {each.pod.name: each.node_name for each in instructions if isinstance(each, WriteReservation)}
 
 
-def _exists(nodes: dict[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
+def _exists(nodes: Mapping[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
     """Return whether every member can have a node and devices of its own: all assignments, one after the other."""
     options = [
         [
@@ -108,8 +108,8 @@ def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> N
 
 def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:
     """Of two racks one has a GPU too few."""
-    nodes = {f"{rack}{number}": (0,) * 4 for rack in "rs" for number in range(2)}
-    nodes["s1"] = (0,) * 3
+    nodes = {f"{rack}{number}": [0] * 4 for rack in "rs" for number in range(2)}
+    nodes["s1"] = [0] * 3
     cluster = _Cluster(nodes, {name: name[0] for name in nodes})
     near = build.affinity(required=[build.term("rack", build.selector("app=w"))])
     for number in range(8):
@@ -130,3 +130,26 @@ def test_a_group_that_does_not_fit_as_a_whole_takes_no_device() -> None:
     assert "may be places" not in message, "the search has proved that there are none"
     cluster.holds_nothing()
     assert not cluster.state.devices.allocated.dedicated
+
+
+def test_workers_share_a_claim_of_the_devices_of_one_fabric_of_their_rack() -> None:
+    """The fabric of rack r has a device too few; a fabric is reached from its rack alone."""
+    cluster = _Cluster({}, {})
+    for rack, n_devices in (("r", 7), ("s", 8)):
+        for number in range(4):
+            cluster.node(f"{rack}{number}", labels={"rack": rack})
+        document = device_slice(f"fabric-{rack}", n_devices, attributes={"fabric": {"string": rack}})
+        del document["spec"]["nodeName"]
+        term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
+        document["spec"]["nodeSelector"] = {"nodeSelectorTerms": [term]}
+        cluster.show(document)
+    claim = resource_claim("shared", 8)
+    claim["spec"]["devices"]["constraints"] = [{"matchAttribute": _FABRIC}]
+    cluster.store(claim)
+    cluster.watch()
+    for number in range(8):
+        cluster.using("shared", name=f"w{number}", labels={GROUP: "g", MIN_COUNT: "8"})
+    places = cluster.places()
+    assert len(places) == 8
+    assert {name[0] for name in places.values()} == {"s"}
+    assert len(cluster.state.devices.allocated.dedicated) == 8
