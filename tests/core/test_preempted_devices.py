@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,6 +17,7 @@ from scheduler.model.instructions import Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from scheduler.plugins.default_preemption.eligibility import DEVICES_ARE_RELEASED
+from scheduler.plugins.dynamic_resources.trial import DeviceTrials
 from scheduler.settings.loading import parse_settings
 from scheduler.settings.resolved import Settings
 from scheduler.state.cluster_view import ClusterView
@@ -42,9 +43,9 @@ def _claim(cluster: ClaimCluster, *names: str, count: int = 1) -> None:
     cluster.watch()
 
 
-def _run(cluster: ClaimCluster, *claims: str, name: str, priority: int = 0) -> Pod:
+def _run(cluster: ClaimCluster, *claims: str, name: str, priority: int = 0, **spec: Any) -> Pod:
     """Return a pod that runs with the claims."""
-    pod = cluster.using(*claims, name=name, priority=priority)
+    pod = cluster.using(*claims, name=name, priority=priority, **spec)
     instructions = cluster.cycle()
     if kinds(instructions) == ["WriteReservation"]:
         assert cluster.write(instructions[0]) == []  # type: ignore[arg-type]
@@ -274,3 +275,20 @@ def test_the_refusal_of_a_node_may_be_mended_only_if_pods_are_evicted_for_device
         is_on,
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
     ]
+
+
+def test_where_there_are_devices_no_search_decides_whether_pods_are_evicted_for_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search for the trial might end at the limit of the cycle, which the search before did not reach."""
+
+    def never(*_: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(DeviceTrials, "_search", never)
+    cluster = ClaimCluster(2, ("a",))
+    _claim(cluster, "c", "d")
+    spec = {"containers": [build.container(requests={"cpu": "20"})]}
+    _run(cluster, "c", name="low", **spec)
+    cluster.using("d", name="high", priority=9, **spec)
+    assert evictions(cluster.cycle()) == ["low"]

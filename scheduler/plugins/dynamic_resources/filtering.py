@@ -159,7 +159,8 @@ class DeviceFilter(NodeFilter):
         pools = self._index.pools(TargetNode(node.name, node.labels))
         if not claims or isinstance(pools, SearchError):
             return FixedTrial(failed(pools.text) if isinstance(pools, SearchError) else None)
-        return trials.at(row, node, pools, claims)
+        has_devices = self._has_devices.item(row) == Answer.DEVICES
+        return trials.at(row, node, pools, claims, has_devices=has_devices)
 
     def unavailable(self) -> list[ResourceClaim]:
         """Return the allocated claims that are not available on a node that the cycle has asked about."""

@@ -42,9 +42,16 @@ class DeviceTrials:
         self._holders: dict[NodePools, Mapping[str, ResourceClaim]] = {}
         self._answers: dict[tuple[int, frozenset[str], tuple[str, ...]], Status | None] = {}
 
-    def at(self, row: int, node: Node, pools: NodePools, claims: Sequence[ResourceClaim]) -> DeviceTrial:
-        """Return the trial of a row. `claims`: those of the pod that need devices there."""
-        return DeviceTrial(self, row, TargetNode(node.name, node.labels), pools, claims)
+    def at(
+        self, row: int, node: Node, pools: NodePools, claims: Sequence[ResourceClaim], *, has_devices: bool
+    ) -> DeviceTrial:
+        """
+        Return the trial of a row.
+
+        `claims`: those of the pod that need devices there. `has_devices`: whether there are some as it is.
+        """
+        target = TargetNode(node.name, node.labels)
+        return DeviceTrial(self, row, target, pools, claims, has_devices=has_devices)
 
     def holders(self, pools: NodePools) -> Mapping[str, ResourceClaim]:
         """Return by key the claims that have devices of the pools. O(devices of the pools) where not yet known."""
@@ -137,7 +144,7 @@ class DeviceTrial(PreFilterExtensions):
         holders: by key, the claims that have devices of the row's pools.
     """
 
-    __slots__ = ("_joined", "_left", "_trials", "claims", "holders", "node", "pools", "row")
+    __slots__ = ("_has_devices", "_joined", "_left", "_trials", "claims", "holders", "node", "pools", "row")
 
     def __init__(
         self,
@@ -146,8 +153,10 @@ class DeviceTrial(PreFilterExtensions):
         node: TargetNode,
         pools: NodePools,
         claims: Sequence[ResourceClaim],
+        *,
+        has_devices: bool,
     ) -> None:
-        self._trials = trials
+        self._trials, self._has_devices = trials, has_devices
         self.row, self.node, self.pools, self.claims = row, node, pools, claims
         self.holders = trials.holders(pools)
         self._left: set[str] = set()
@@ -167,6 +176,9 @@ class DeviceTrial(PreFilterExtensions):
 
     def refusal(self) -> Status | None:
         """Return why there are no devices for the claims."""
+        if self._has_devices and not self._joined:
+            # A claim that is released takes no device away. A search might end at the limit here.
+            return None
         released = frozenset(
             key for key, claim in self.holders.items() if self._trials.is_released(claim, self._left)
         )
