@@ -288,7 +288,7 @@ def test_where_there_are_devices_no_search_decides_whether_pods_are_evicted_for_
     monkeypatch.setattr(DeviceTrials, "_search", never)
     cluster = ClaimCluster(2, ("a",))
     _claim(cluster, "c", "d")
-    spec = {"containers": [build.container(requests={"cpu": "20"})]}
+    spec: dict[str, Any] = {"containers": [build.container(requests={"cpu": "20"})]}
     _run(cluster, "c", name="low", **spec)
     cluster.using("d", name="high", priority=9, **spec)
     assert evictions(cluster.cycle()) == ["low"]
