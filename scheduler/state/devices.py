@@ -172,7 +172,9 @@ class Devices:
         """See `ClusterState.assume_write`."""
         self._set_if_changed(self.assumed.assume(write, holder))
 
-    def settle(self, obj: StoredObject, version: str) -> tuple[StoredObject, StoredObject] | None:
+    def settle(
+        self, obj: StoredObject, version: str, holder: str
+    ) -> tuple[StoredObject, StoredObject] | None:
         """
         See `ClusterState.settle_write`. An object that is being created counts until its pod is done.
 
@@ -181,7 +183,7 @@ class Devices:
         if not obj.resource_version:
             return None
         was_pending = self.is_pending(obj.key)
-        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
         counted = self.get(obj.kind, obj.key)
         return (obj, counted) if was_pending and counted is not None else None
 
