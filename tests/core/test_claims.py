@@ -1,17 +1,15 @@
 """Pods with claims between Reserve and Bind: written, waited for, undone, and woken."""
 
-from typing import cast
-
 import pytest
 
-from scheduler.model.instructions import Bind, Instruction, WriteObjects, WriteReservation
+from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import device_slice, resource_claim
-from tests.support.driving import attempt_of, bind_of, event_of, kinds, only
+from tests.support.driving import attempt_of, bind_of, event_of, only
 
 
 def _undo(instructions: list[Instruction]) -> WriteObjects:
