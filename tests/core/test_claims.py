@@ -8,7 +8,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
-from tests.support.device_documents import device_slice, resource_claim
+from tests.support.device_documents import device_class, device_slice, resource_claim
 from tests.support.driving import attempt_of, bind_of, event_of, only
 
 
@@ -63,6 +63,20 @@ def test_devices_count_from_reserve_on_and_a_failed_write_gives_them_back() -> N
     cluster.now_s += 30
     cluster.watch()
     assert cluster.reserve().pod.name == "q"
+
+
+def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_are() -> None:
+    """As on a cluster whose administrator grants the right to read devices later."""
+    cluster = ClaimCluster(2, ("a",), is_served=False)
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.show(device_class("gpu", "example.com/gpu"))
+    cluster.using("c")
+    cluster.using(name="q", containers=[build.container(requests={"example.com/gpu": "1"})])
+    assert "affinity-scheduler does not support yet" in attempt_of(cluster.cycle()).message
+    assert "Insufficient example.com/gpu" in attempt_of(cluster.cycle()).message
+    cluster.serve_devices()
+    assert sorted(cluster.reserve().pod.name for _ in "pq") == ["p", "q"]
 
 
 def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
