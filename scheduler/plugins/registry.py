@@ -16,6 +16,7 @@ from scheduler.framework.out_of_tree_results import described
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
+from scheduler.model.semantics import Gate
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.gang_scheduling import GangScheduling
@@ -76,6 +77,9 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
     )
 }
 
+#: The plugins that upstream registers only with a feature gate.
+_GATE_BY_PLUGIN: Final[Mapping[str, Gate]] = {NodeDeclaredFeatures.name: Gate.NODE_DECLARED_FEATURES}
+
 
 def storage_kinds(
     names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
@@ -102,13 +106,15 @@ def build_profile(
     Return the profile that runs these plugins in this order, one instance of each.
 
     `filters` run at PreFilter and Filter, `prefilter_only` at PreFilter alone, `scorers`, which have weights, at
-    PreScore and Score. Plugins without an entry in `args_by_plugin` get their defaults. A
-    `percentage_of_nodes_to_score` of 0 scores all nodes.
+    PreScore and Score. A filter whose feature gate is off is left out. Plugins without an entry in `args_by_plugin` get
+    their defaults. A `percentage_of_nodes_to_score` of 0 scores all nodes.
 
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
     without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
     on its arguments.
     """
+    gates = _GATE_BY_PLUGIN
+    filters = [name for name in filters if name not in gates or context.semantics.enabled(gates[name])]
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}

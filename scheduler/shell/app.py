@@ -96,6 +96,7 @@ class Scheduler(daemon.Daemon):
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(connection.log, connection.elector)
+        options = options.at(connection.semantics)
         self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
         settings = options.settings
         self._state = new_state(settings)
@@ -182,11 +183,18 @@ class Scheduler(daemon.Daemon):
             explain=self._explainer.answer,
             is_synced=self._caches.is_synced,
             page=self._page,
-            zpages=ZPages(self._options.flags, product_version()),
+            zpages=ZPages(
+                self._options.flags, product_version(), str(self._options.settings.semantics.version)
+            ),
         )
 
     async def _begin(self) -> None:
-        self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        self._log.info(
+            0,
+            "Starting affinity-scheduler",
+            version=product_version(),
+            emulated=str(self._options.settings.semantics.version),
+        )
         for plugin in self._options.settings.out_of_tree.values():
             self._log.info(
                 0, "Plugin switched on", plugin=plugin.name, source=plugin.source, version=plugin.version
