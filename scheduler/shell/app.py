@@ -33,6 +33,7 @@ from scheduler.shell.concurrency_limit import MAX_LIMIT
 from scheduler.shell.connection import Connection, ConnectionOptions
 from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.informers import Informer
+from scheduler.shell.known_defects import DefectLog
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
@@ -130,6 +131,7 @@ class Scheduler(daemon.Daemon):
             now_s=now_s,
         )
         self._attempt_log = AttemptLog(self._log, now_s)
+        self._defect_log = DefectLog(self._log, self._state, settings.semantics)
         self._writers = Writers(
             connection, self._machine, self._inbox, metrics, leads=self._leads, clock_s=clock_s, now_s=now_s
         )
@@ -288,6 +290,7 @@ class Scheduler(daemon.Daemon):
         self._explainer.record(attempt)
         self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
+        self._defect_log.write(attempt)
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)
