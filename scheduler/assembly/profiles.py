@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from scheduler.core.profile_queue import queue_for
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
+from scheduler.model.devices import DeviceKind
 from scheduler.model.terms import SpreadConstraint
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
@@ -36,6 +37,9 @@ def build_profiles(settings: Settings, view: ClusterView) -> Mapping[str, Profil
         view.is_kept_apart,
         view.is_preempting,
         view.is_group_complete,
+        view.resource_claim,
+        view.serves_claims,
+        view.is_provided_by_class,
     )
     return {
         profile.scheduler_name: _build_profile(profile, settings, context) for profile in settings.profiles
@@ -114,8 +118,8 @@ def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint
     }
 
 
-def storage_kinds_read(settings: Settings) -> frozenset[StorageKind]:
-    """Return the kinds of which volumes are made that plugins of a profile read."""
+def storage_kinds_read(settings: Settings) -> frozenset[StorageKind | DeviceKind]:
+    """Return the kinds of volumes and of devices that plugins of a profile read."""
     points = (point for profile in settings.profiles for point in profile.plugins_by_point.values())
     return storage_kinds({name for point in points for name in point}, settings.out_of_tree)
 

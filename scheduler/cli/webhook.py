@@ -45,6 +45,19 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         "terms over all namespaces, or every term (default %(default)s)",
     )
     parser.add_argument(
+        "--schedulers",
+        default="all",
+        metavar="NAMES",
+        help="values of schedulerName, with commas between them, whose pods are looked at; all for every pod "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
+        "--report-only",
+        action="store_true",
+        help="refuse nothing: the client gets a warning, and "
+        'affinity_scheduler_webhook_requests_total{verdict="reported"} counts',
+    )
+    parser.add_argument(
         "--merge-fields",
         choices=("true", "false"),
         default="false",
@@ -100,8 +113,17 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(app.serve(_options(args, listening), os.environ))
 
 
+def _schedulers(text: str) -> frozenset[str] | None:
+    """Return the schedulers of the flag, None for all. Raises SettingsError for an empty name."""
+    names = frozenset(name.strip() for name in text.split(","))
+    if "" in names:
+        raise SettingsError("--schedulers", "", repr(text), "names with commas between them, or all")
+    return None if names == {"all"} else names
+
+
 def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
     from scheduler.webhook.app import Options
+    from scheduler.webhook.scope import Scope
     from scheduler.webhook.validating import AntiAffinity
 
     cert_file, key_file = serving_flags.certificate(args)
@@ -110,6 +132,7 @@ def _options(args: argparse.Namespace, listening: ServingOptions) -> Options:
         webhook_port=args.webhook_port,
         refused=AntiAffinity(args.refuse_anti_affinity),
         merges_fields=args.merge_fields == "true",
+        scope=Scope(_schedulers(args.schedulers), refuses=not args.report_only),
         namespace=args.namespace,
         name=args.name,
         host=args.host or f"{args.name}.{args.namespace}.svc",

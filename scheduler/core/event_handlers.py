@@ -25,6 +25,7 @@ from scheduler.model.instructions import Instruction
 from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.stimuli import (
+    DevicesServed,
     NodeGone,
     NodeSeen,
     ObjectGone,
@@ -75,6 +76,8 @@ class EventHandlers:
                 self._on_pod_group(group, now_s)
             case PodGroupsServed(group_kind):
                 self._state.groups.serve(group_kind)
+            case DevicesServed(device_kind):
+                self._state.devices.serve(device_kind)
             case PodGroupGone(key):
                 self._state.groups.remove(key)
                 self._groups.note(key, None, now_s)
@@ -93,8 +96,7 @@ class EventHandlers:
         self._groups.note(group.key, None, now_s)
         if old is not None and (old.min_count, old.topology_key) != (group.min_count, group.topology_key):
             # The new minimum or topology key may let members in that the old one refused.
-            for pod in list(groups.pending(group.key)):
-                self._queue.activate(pod.uid, now_s)
+            self._queue.activate_each((pod.uid for pod in groups.pending(group.key)), now_s)
 
     def _on_node(self, node: Node, now_s: float) -> None:
         old = self._state.node(node.name)

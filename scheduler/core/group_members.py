@@ -1,4 +1,8 @@
-"""The members of a group as the search for their places sees them: by kind, and by which kinds need each other."""
+"""
+The members of a group as the search for their places sees them: by kind, and by which kinds need each other.
+
+It takes milliseconds to compare a thousand members, so it comes in pieces.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
 from scheduler.model.terms import AffinityTerm, usable
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import PodMatcher, incoming_rule
 from scheduler.state.pod_groups import PodGroups
@@ -76,17 +81,19 @@ def has_minimum(groups: PodGroups, key: GroupKey) -> bool:
     return group is not None and groups.n_placed(key) >= group.min_count
 
 
-def kinds_of(members: Sequence[Pod], view: ClusterView) -> list[Kind]:
+def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[Kind]]:
     """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))
     by_identity: dict[object, list[Pod]] = {}
-    for pod in members:
-        by_identity.setdefault(_identity(pod, read_keys, view), []).append(pod)
+    for pods in batches(members):
+        for pod in pods:
+            by_identity.setdefault(_identity(pod, read_keys, view), []).append(pod)
+        yield
     kinds = [_kind(pods) for pods in by_identity.values()]
     return sorted(kinds, key=lambda kind: -_share(kind.first, view))
 
 
-def components_of(kinds: Sequence[Kind], view: ClusterView) -> list[Component]:
+def components_of(kinds: Sequence[Kind], view: ClusterView) -> Pieces[list[Component]]:
     """
     Return the components, the largest first.
 
@@ -104,6 +111,7 @@ def components_of(kinds: Sequence[Kind], view: ClusterView) -> list[Component]:
                 if (kind.needs is not None or other.needs is not None) and n_compared < _MOST_COMPARED:
                     n_compared += 1
                     shared = _shared_key(kind, other, view)
+                    yield
                 (near if shared else apart).append(other)
                 key = key or shared
             left = apart
@@ -112,9 +120,10 @@ def components_of(kinds: Sequence[Kind], view: ClusterView) -> list[Component]:
     return sorted(components, key=lambda component: (not component.key, -component.n_pods))
 
 
-def shared_key(members: Sequence[Pod], view: ClusterView) -> str:
+def shared_key(members: Sequence[Pod], view: ClusterView) -> Pieces[str]:
     """Return the topology key of the component of all members; empty if there are several, or it has none."""
-    components = components_of(kinds_of(members, view), view)
+    kinds = yield from kinds_of(members, view)
+    components = yield from components_of(kinds, view)
     return components[0].key if len(components) == 1 else ""
 
 

@@ -22,6 +22,7 @@ from scheduler.core.group_preemption import Nominations, make_room
 from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
 from scheduler.model.pod_groups import GroupKey
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -56,7 +57,7 @@ class GroupNominations:
         before: Mapping[str, str],
         trial: GroupTrial,
         now_s: float,
-    ) -> Nominations:
+    ) -> Pieces[Nominations]:
         """
         Return the next step for a group that has no places.
 
@@ -71,7 +72,7 @@ class GroupNominations:
         priority = min(pod.priority for pod in members)
         reason = preemptor.group_ineligibility(members, set(before.values()), self._view)
         if reason is None:
-            room = make_room(request, priority, self._state, preemptor, trial)
+            room = yield from make_room(request, priority, self._state, preemptor, trial)
             if room is not None:
                 return room
             if (self._view.has_lower(priority) & request.rows).any():
@@ -81,7 +82,7 @@ class GroupNominations:
             if before and self._hold is None:
                 return Nominations(before, None, note=note)
         if self._hold is None and self._may_hold(key, now_s):
-            room = make_room(request, priority + 1, self._state, preemptor, trial)
+            room = yield from make_room(request, priority + 1, self._state, preemptor, trial)
             if room is not None:
                 self._hold = _Hold(key, now_s + HOLD_FOR_S)
                 return Nominations(room.nodes, note=HELD)

@@ -20,6 +20,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -126,22 +127,34 @@ class GroupTrial:
         self.state.forget(place.pod.uid)
         return place.pod
 
-    def take_all_back(self) -> None:
-        """Forget every place."""
+    def take_all_back(self) -> Pieces[None]:
+        """Forget every place; yield after each."""
         while self.places:
             self.take_back()
+            yield
 
-    def is_settled(self) -> bool:
-        """Return whether every pod that required affinity waits for has come. One decision per member that waited."""
-        return all(self._has_company(place) for place in self.places if place.is_owed)
+    def is_settled(self) -> Pieces[bool]:
+        """Return whether every pod that required affinity waits for has come; yield after a decision on each member."""
+        for place in self.places:
+            if place.is_owed:
+                has_company = self._has_company(place)
+                yield
+                if not has_company:
+                    return False
+        return True
 
     def _has_company(self, place: Place) -> bool:
         """Return whether the plugins that let it wait for siblings take it where it is, now that all are there."""
         return self._takes(place, tuple(plugin for plugin in self.profile.filters if plugin.reads_siblings))
 
-    def still_takes(self, place: Place) -> bool:
-        """Return whether the node takes the member beside everything that is there now. One decision."""
-        return self._takes(place, self.profile.filters)
+    def still_take(self, places: Sequence[Place]) -> Pieces[bool]:
+        """Return whether the nodes take the members beside everything that is there now; yield after each decision."""
+        for place in places:
+            takes = self._takes(place, self.profile.filters)
+            yield
+            if not takes:
+                return False
+        return True
 
     def _takes(self, place: Place, filters: tuple[FilterPlugin, ...]) -> bool:
         row = self.view.nodes.row_by_name[place.node_name]

@@ -34,9 +34,8 @@ class IncompleteGroups:
         """Let the members be tried if the group had too few. O(1) unless it had, then O(members)."""
         if key in self._since_s or key in self._reported:
             self.forget(key)
-            for pod in self._groups.pending(key):
-                if self._waits_for_group(pod):
-                    self._queue.activate(pod.uid, now_s)
+            waiting = (pod.uid for pod in self._groups.pending(key) if self._waits_for_group(pod))
+            self._queue.activate_each(waiting, now_s)
 
     def forget(self, key: GroupKey) -> None:
         """Note that no member is pending, or that the group is complete."""

@@ -3,7 +3,7 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
 
     handle(stimulus, now_s):
         PodSeen, NodeSeen, ...   update ClusterState, then notify the queue of the event: `core.event_handlers`
-        CycleDue                 pop -> decide -> assume and Bind, or put back and report
+        CycleDue                 pop -> decide -> assume and Bind, or put back and report; of a group, begin that
         CycleEnded               note the time that the pod's namespace has used
         ReservationWritten       let the pod wait for what is reserved for it: `core.reservations`
         EvictionDue              say whether the victim is still in the way; changes nothing: `core.unfit_pods`
@@ -11,7 +11,9 @@ The scheduler as a pure state machine: stimuli in, instructions out. It owns the
         BindDone, BindFailed     report the bound pod; or forget the assumed pod and put it back
 
 Invariants:
- 1. A cycle is one stimulus: no other stimulus comes between pop and assume, or between failure and putting back.
+ 1. A cycle is one stimulus: no other stimulus comes between pop and assume, or between failure and putting back. The
+    cycle of a group may be left in the middle: `step` goes on with it, and the next stimulus first finishes it. So what
+    it decides does not depend on when `step` is called.
  2. Every assume ends in exactly one of: confirmed by PodSeen; forgotten by BindFailed or when the pod terminates;
     removed by PodGone.
  3. The same stimuli at the same seconds with the same seed give the same instructions.
@@ -26,7 +28,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.audit import differences
-from scheduler.core.decide import CycleError, ScheduleResult, decide
+from scheduler.core.decide import CycleError, ScheduleResult, deciding
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks
@@ -60,9 +62,11 @@ from scheduler.model.stimuli import (
     TimePassed,
     WatchInterrupted,
 )
+from scheduler.queueing.incremental_work import IncrementalWork
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.queueing.rule_clocks import RuleClocks
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -80,6 +84,7 @@ class Machine:
         observer: Observer | None = None,
         records_decisions: bool = False,
         semantics: Semantics = DEFAULT_SEMANTICS,
+        epoch_s: float = 0.0,
     ) -> None:
         """
         Args:
@@ -90,12 +95,14 @@ class Machine:
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
             semantics: of the version of Kubernetes whose decisions these are.
+            epoch_s: the time of day, in seconds since 1970, at the second 0 of the clock that stimuli are handled by.
         """
         self.state = state
         self.queue = queue
         self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
+        self._epoch_s = epoch_s
         self._observer = Unobserved() if observer is None else observer
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
@@ -134,6 +141,18 @@ class Machine:
         self._handlers = EventHandlers(state, queue, self._lifecycle, self._groups, self._unfit)
         #: The rest of a sweep that has begun.
         self._sweeping: Iterator[None] | None = None
+        #: The rest of a cycle that has begun, and what it has ordered so far.
+        self._cycle = IncrementalWork(units_per_step=1)
+        self._ordered: list[Instruction] = []
+
+    @property
+    def is_in_cycle(self) -> bool:
+        """
+        Whether a cycle has begun, which `step` goes on with: of a group, or of a pod that may preempt others.
+
+        The queue does not hold its pods meanwhile. See also `ClusterState.is_on_trial`.
+        """
+        return bool(self._cycle)
 
     @property
     def is_sweeping(self) -> bool:
@@ -147,11 +166,17 @@ class Machine:
 
     @property
     def n_unconfirmed(self) -> int:
-        """Lower bound of the pods whose bind has a result and that no watch has shown bound."""
-        return max(0, self.state.n_assumed - self.records.n_unanswered)
+        """Lower bound of the pods whose bind has a result and that no watch has shown bound; 0 while `is_in_cycle`."""
+        return 0 if self.is_in_cycle else max(0, self.state.n_assumed - self.records.n_unanswered)
 
     def observed_node_name(self, uid: str) -> str | None:
-        """Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown."""
+        """
+        Return the node on which a watch has shown the pod; empty if shown unbound, None if not shown.
+
+        Empty too while `is_in_cycle`: pods that a group may evict are not in the state then.
+        """
+        if self.is_in_cycle:
+            return ""
         placed = self.state.placed.get(uid)
         if placed is not None and not placed.assumed:
             return self.state.nodes.name_of(placed.row)
@@ -164,16 +189,22 @@ class Machine:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the queue has not finished with the events of past stimuli."""
-        return self.queue.has_backlog
+        """Whether the queue has not finished with the events of past stimuli, or a cycle is not over."""
+        return self.is_in_cycle or self.queue.has_backlog
 
-    def step(self) -> None:
-        """Process a bounded part of the backlog, about 1 ms. `handle` processes the rest."""
-        self.queue.step()
+    def step(self) -> list[Instruction]:
+        """Process a bounded part of the backlog, about 1 ms; return what it orders. `handle` processes the rest."""
+        if self.queue.has_backlog:
+            self.queue.step()
+        else:
+            self._cycle.step()
+        return self._take_ordered()
 
     def has_work(self) -> bool:
         """Return whether CycleDue would bind a pod that has waited for it, pop a pod or process backlog."""
-        return self._reservations.has_ready or (not self._unfit.holds_all and self.queue.can_pop())
+        if self.is_in_cycle or self._reservations.has_ready:
+            return True
+        return not self._unfit.holds_all and self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
         """Return when TimePassed is next due, None if nothing waits for time."""
@@ -188,7 +219,21 @@ class Machine:
         return max(now_s, min(known_s)) if known_s else None
 
     def handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
-        """Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock."""
+        """
+        Apply the stimulus and return the resulting instructions. `now_s`: seconds of a monotonic clock.
+
+        A cycle that has begun is finished before, and what that orders comes first.
+        """
+        if not self._cycle:
+            return self._handle(stimulus, now_s)
+        self._cycle.finish()
+        return [*self._take_ordered(), *self._handle(stimulus, now_s)]
+
+    def _take_ordered(self) -> list[Instruction]:
+        ordered, self._ordered = self._ordered, []
+        return ordered
+
+    def _handle(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         instructions: list[Instruction] = []
         match stimulus:
             case BindDone(uid):
@@ -197,7 +242,7 @@ class Machine:
                 text = f'running Bind plugin "DefaultBinder": {message}'
                 return self._lifecycle.on_bind_failed(uid, text, now_s)
             case ReservationWritten():
-                pass
+                instructions = self._on_reservation_written(stimulus, now_s)
             case EvictionDue():
                 return self._unfit.on_eviction_due(stimulus)
             case EvictionEnded():
@@ -250,6 +295,7 @@ class Machine:
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
+        self.state.devices.epoch_s = self._epoch_s + now_s
         if queued is None:
             return []
         pod = queued.pod
@@ -258,47 +304,58 @@ class Machine:
         profile = self._profiles[pod.scheduler_name]
         key = None if pod.group is None else self.state.groups.key_of(pod)
         if key is not None and not self._groups.is_alone(queued, key):
-            return self._schedule_group(queued, key, profile, now_s)
-        decision = decide(
-            self.state.nominated.applied_to(pod), self._view, profile, self._rng, self._observer
-        )
+            self._cycle.add(self._scheduling_group(queued, key, profile, now_s))
+        else:
+            self._cycle.add(self._scheduling_pod(queued, profile, now_s))
+        return self._take_ordered()
+
+    def _scheduling_pod(self, queued: QueuedPod, profile: Profile, now_s: float) -> Pieces[None]:
+        """Bind the pod, or put it back."""
+        pod = self.state.nominated.applied_to(queued.pod)
+        self.state.is_on_trial = True
+        decision = yield from deciding(pod, self._view, profile, self._rng, self._observer)
+        self.state.is_on_trial = False
         match decision:
             case ScheduleResult():
-                return self._assume_and_bind(queued, decision, now_s)
+                self._ordered += self._assume_and_bind(queued, decision, now_s)
             case FitError():
-                return self._try_relaxed(queued, decision, profile, now_s)
+                self._ordered += yield from self._trying_relaxed(queued, decision, profile, now_s)
             case CycleError(message, unschedulable):
-                return self._fail(queued, message, now_s, unschedulable=unschedulable)
+                self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
 
-    def _try_relaxed(
+    def _trying_relaxed(
         self, queued: QueuedPod, error: FitError, profile: Profile, now_s: float
-    ) -> list[Instruction]:
+    ) -> Pieces[list[Instruction]]:
         """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
         relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
         if relaxation is not None:
-            decision = decide(relaxation.pod, self._view, profile, self._rng, self._observer)
+            self.state.is_on_trial = True
+            decision = yield from deciding(relaxation.pod, self._view, profile, self._rng, self._observer)
+            self.state.is_on_trial = False
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
         return [*self._unfit.on_unfit(queued, error, now_s), *reports]
 
-    def _schedule_group(
+    def _scheduling_group(
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
-    ) -> list[Instruction]:
-        """Bind every member of the group that has a place, and report the others."""
-        result = self._groups.run(queued, key, profile, now_s)
-        instructions: list[Instruction] = []
-        for member, place in result.placed:
-            binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
-            is_reserved = place.instruction is not place.bind
-            self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
-            instructions.append(place.instruction)
-        instructions += result.reports
+    ) -> Pieces[None]:
+        """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
+        self.state.is_on_trial = True
+        result = yield from self._groups.run(queued, key, profile, now_s)
+        for few in batches(result.placed):
+            for member, place in few:
+                binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
+                is_reserved = place.instruction is not place.bind
+                self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
+                self._ordered.append(place.instruction)
+            yield
+        self._ordered += result.reports
         if result.preemptor is not None:
-            instructions += self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        return instructions
+            self._ordered += self._unfit.preempt_for_group(result, result.preemptor, now_s)
+        self.state.is_on_trial = False
 
     def _assume_and_bind(
         self,
@@ -359,6 +416,11 @@ class Machine:
                 note = f"plugin {plugin.name} of profile {failing.profile} is shut off, and {effect}: {failing.why}"
                 return [EmitEvent(failing.pod, "Warning", "PluginShutOff", "Scheduling", note)]
         return []
+
+    def _on_reservation_written(self, answer: ReservationWritten, now_s: float) -> list[Instruction]:
+        written = self._reservations.note_written(answer, now_s)
+        self._lifecycle.notify_of_objects(written.changes, now_s)
+        return [*([] if written.undo is None else [written.undo]), *written.events]
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""

@@ -63,7 +63,7 @@ class Nominator:
         pods = list(self._state.nominated.on(node_name))
         for pod in pods:
             self._state.nominate(pod, "")
-            self._queue.activate(pod.uid, now_s)
+        self._queue.activate_each((pod.uid for pod in pods), now_s)
         return pods
 
     def wake_kept_out(self, pod: Pod, before: str, now_s: float, *, but: str = "") -> None:

@@ -19,7 +19,7 @@ Source: pkg/scheduler/eventhandlers.go and schedule_one.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -40,7 +40,8 @@ from scheduler.framework.events import (
     pod_update_actions,
 )
 from scheduler.framework.kinds import event_of
-from scheduler.model.instructions import Evicted, Instruction
+from scheduler.model.instructions import Evicted, Instruction, WriteObjects
+from scheduler.model.object_writes import StoredObject
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, as_relaxed
 from scheduler.queueing.pod_queue import PodQueue
@@ -145,6 +146,7 @@ class PodLifecycle:
         record, binding = self._answered(uid)
         if record is None or binding is None:
             return []
+        self._reservations.on_bound(uid)
         self._follow(record, Sign.BIND_DONE, binding.bind.pod, now_s)
         return [*report_bound(binding), *self._groups.on_bound(binding.bind.pod)]
 
@@ -157,17 +159,23 @@ class PodLifecycle:
         if record.shown is not None:
             queued.pod = record.shown
             self._queue.put_back(queued, frozenset(), now_s)
-        for old, new in self._reservations.release(uid):
-            # Upstream lets pods that wait for the object wait for its next change.
-            event = event_of(new.kind, Action.UPDATE)
-            if event is not None:
-                self._queue.on_event(event, old, new, now_s)
+        undo = self._reservations.take_undo(uid)
+        # Upstream lets pods that wait for the object wait for its next change.
+        self.notify_of_objects(self._reservations.release(uid), now_s)
         self._follow(record, Sign.BIND_FAILED, queued.pod, now_s)
         # Reported even if the pod is gone or bound elsewhere by now, as upstream does (handleSchedulingFailure).
         return [
             attempted(queued, "error", binding.started_s, message=text),
             *report_failure(queued.pod, text, unschedulable=False),
+            *([WriteObjects(binding.bind.pod, undo)] if undo else []),
         ]
+
+    def notify_of_objects(self, changes: Iterable[tuple[StoredObject, StoredObject]], now_s: float) -> None:
+        """Wake the pods that the changes of objects may help; each is given as it was and as it is."""
+        for old, new in changes:
+            event = event_of(new.kind, Action.UPDATE)
+            if event is not None:
+                self._queue.on_event(event, old, new, now_s)
 
     def _follow(self, record: PodRecord, sign: Sign, pod: Pod, now_s: float) -> None:
         """Take the pod to the phase that follows, and do what this needs."""

@@ -199,7 +199,7 @@ class Preemptions:
         # Not by an answer that is late: its victim is seen to end.
         for waiting_uid in preemption.waiting:
             self._records.release(waiting_uid, uid)
-            self._queue.let_through(waiting_uid, now_s)
+        self._queue.let_through_each(preemption.waiting, now_s)
         if preemption.unanswered:
             return
         record = self._records.at(uid)

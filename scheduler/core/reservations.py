@@ -8,7 +8,8 @@ The pods between Reserve and Bind: what plugins reserve for them is written, and
 A waiting pod fails when a plugin says so after a change of an object that the pod waits for, when the pod or its node
 is gone, or when the time is over. It is looked at when a stimulus is about one of these, and costs nothing otherwise.
 
-A write is not undone, as upstream. So a restart needs no memory: the filters lead the pod to the same node and objects.
+A write is undone only where its plugin says so, also if the bind fails in the end. A restart needs no memory: the
+filters lead the pod to the same node and objects.
 
 Source: framework/runtime/framework.go, RunReservePluginsReserve, RunPreBindPlugins (kubernetes 1.36). Differences:
 stimuli instead of a plugin's poll each second; a pod that is being deleted ends the wait at once.
@@ -19,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final, Literal, NamedTuple
 
 from scheduler.core.pod_records import PodRecords
-from scheduler.framework.reserving import ObjectKey, Reservation
-from scheduler.model.instructions import Bind, WriteReservation
+from scheduler.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
+from scheduler.model.instructions import Bind, EmitEvent, WriteObjects, WriteReservation
+from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.stimuli import (
     NodeGone,
     NodeSeen,
@@ -35,11 +37,15 @@ from scheduler.model.stimuli import (
     Stimulus,
     TimePassed,
 )
-from scheduler.model.volumes import StorageObject
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
-_TIME_IS_OVER: Final = "context deadline exceeded"
+#: The event of a pod that waits.
+_PENDING: Final[tuple[Literal["Normal"], Literal["BindingConditionsPending"], Literal["Scheduling"]]] = (
+    "Normal",
+    "BindingConditionsPending",
+    "Scheduling",
+)
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class _ReservedPod:
         versions: what the writes have made, in their order; None before the answer.
         problem: why a write failed; empty if none did.
         timed_out_s: the longest timeout that is over; negative before the first.
+        objects: the newest state of objects that were written.
     """
 
     bind: Bind
@@ -60,6 +67,11 @@ class _ReservedPod:
     versions: tuple[str, ...] | None = None
     problem: str = ""
     timed_out_s: float = -1.0
+    objects: tuple[StoredObject, ...] = ()
+
+    def undo(self) -> tuple[ObjectWrite[Any], ...]:
+        """Return what is written if the pod is not bound."""
+        return tuple(write for reservation in self.reservations for write in reservation.undo(self.objects))
 
     def with_versions(self) -> Iterator[tuple[Reservation, tuple[str, ...]]]:
         """Yield each reservation with the versions of its writes; fewer than its writes if one failed."""
@@ -77,6 +89,18 @@ class _ReservedPod:
             yield from reservation.waits_for
 
 
+class Written(NamedTuple):
+    """
+    What follows an answer to writes.
+
+    `undo`: of a pod that had failed before. `changes`: objects for which pods may wait, as they were and are.
+    """
+
+    undo: WriteObjects | None = None
+    changes: Sequence[tuple[StoredObject, StoredObject]] = ()
+    events: Sequence[EmitEvent] = ()
+
+
 class Reservations:
     """Every pod for which something is reserved and that is not bound yet. Changes only what is assumed of objects."""
 
@@ -89,6 +113,10 @@ class Reservations:
         #: By timeout: when the time of each pod is over, the earliest first.
         self._ends_s: dict[float, dict[str, float]] = {}
         self._ready: dict[str, None] = {}
+        #: What is written if the bind of a pod fails; pods without such writes are left out.
+        self._undo_by_bind: dict[str, tuple[ObjectWrite[Any], ...]] = {}
+        #: By number: pods that failed before the answer to their writes.
+        self._unanswered: dict[int, _ReservedPod] = {}
         self._n_reserved = 0
         #: Pods whose writes were answered.
         self.n_waiting = 0
@@ -119,7 +147,7 @@ class Reservations:
         self._pods[bind.pod.uid] = _ReservedPod(bind, reservations, self._n_reserved)
         return WriteReservation(bind.pod, bind.node_name, writes, self._n_reserved)
 
-    def release(self, uid: str) -> list[tuple[StorageObject, StorageObject]]:
+    def release(self, uid: str) -> list[tuple[StoredObject, StoredObject]]:
         """
         End the pod's reservations. Return each object that counts otherwise from now on, as it did and as it does.
 
@@ -134,12 +162,70 @@ class Reservations:
         changes = (self._state.release_write(write.obj, uid) for write in writes)
         return [change for change in changes if change is not None]
 
+    def take_undo(self, uid: str) -> tuple[ObjectWrite[Any], ...]:
+        """
+        Return what is written because the pod is not bound, before its reservations are released.
+
+        Writes in flight are undone once they are answered.
+        """
+        reserved = self._pods.get(uid)
+        if reserved is None:
+            return self._undo_by_bind.pop(uid, ())
+        if reserved.versions is None:
+            self._unanswered[reserved.number] = reserved
+            return ()
+        return reserved.undo()
+
+    def on_bound(self, uid: str) -> None:
+        """Note that the pod is bound, so that nothing is undone."""
+        self._undo_by_bind.pop(uid, None)
+
     def next_ready(self) -> Bind:
-        """Return the bind of a pod for which all is done, and forget the pod."""
+        """Return the bind of a pod for which all is done, and forget what is reserved for the pod."""
         uid = next(iter(self._ready))
-        bind = self._pods[uid].bind
+        reserved = self._pods[uid]
+        if undo := reserved.undo():
+            self._undo_by_bind[uid] = undo
         self.release(uid)
-        return bind
+        return reserved.bind
+
+    def note_written(self, answer: ReservationWritten, now_s: float) -> Written:
+        """Let the pod wait for what was written, or fail at the next look; return what follows at once."""
+        uid, reserved = answer.uid, self._pods.get(answer.uid)
+        if reserved is None or reserved.number != answer.number:
+            return Written(self._late_undo(answer))
+        reserved.versions, reserved.problem, reserved.objects = (
+            answer.versions,
+            answer.problem,
+            answer.objects,
+        )
+        self.n_waiting += 1
+        changes: list[tuple[StoredObject, StoredObject]] = []
+        for reservation, versions in reserved.with_versions():
+            for write, version in zip(reservation.writes, versions, strict=False):
+                change = self._state.settle_write(write.obj, version)
+                if change is not None:
+                    changes.append(change)
+            timeout_s = reservation.timeout_s
+            self._ends_s.setdefault(timeout_s, {})[uid] = now_s + timeout_s
+        for key in reserved.concerns():
+            self._waiting_for.setdefault(key, {})[uid] = None
+        notes = [] if reserved.problem else self._waiting_notes(reserved)
+        return Written(None, changes, [EmitEvent(reserved.bind.pod, *_PENDING, note) for note in notes])
+
+    def _waiting_notes(self, reserved: _ReservedPod) -> list[str]:
+        node_name = reserved.bind.node_name
+        notes = (reservation.waiting_note(node_name, self._view) for reservation in reserved.reservations)
+        return [note for note in notes if note]
+
+    def _late_undo(self, answer: ReservationWritten) -> WriteObjects | None:
+        """Return what undoes the writes of a pod that failed before the answer, unless it is reserved for anew."""
+        late = self._unanswered.pop(answer.number, None)
+        if late is None or answer.uid in self._pods or answer.uid in self._undo_by_bind:
+            return None
+        late.objects = answer.objects
+        writes = late.undo()
+        return WriteObjects(late.bind.pod, writes) if writes else None
 
     def _concerned(self, stimulus: Stimulus, now_s: float) -> Iterable[str]:
         """Return the pods, by UID, that may be ready or have failed after the stimulus. O(these)."""
@@ -156,9 +242,8 @@ class Reservations:
                 return self._waiting_for_any(*stimulus.concerns)
             case ObjectGone(kind, key):
                 return self._waiting_for_any((kind, key))
-            case ReservationWritten():
-                self._note_written(stimulus, now_s)
-                return (stimulus.uid,)
+            case ReservationWritten(uid):
+                return (uid,)
             case TimePassed():
                 return self._timed_out(now_s)
             case _:
@@ -166,21 +251,6 @@ class Reservations:
 
     def _waiting_for_any(self, *keys: ObjectKey) -> Iterable[str]:
         return dict.fromkeys(uid for key in keys for uid in self._waiting_for.get(key, ()))
-
-    def _note_written(self, answer: ReservationWritten, now_s: float) -> None:
-        """Let the pod wait for the objects of these versions, or fail."""
-        uid, reserved = answer.uid, self._pods.get(answer.uid)
-        if reserved is None or reserved.number != answer.number:
-            return
-        reserved.versions, reserved.problem = answer.versions, answer.problem
-        self.n_waiting += 1
-        for reservation, versions in reserved.with_versions():
-            for write, version in zip(reservation.writes, versions, strict=False):
-                self._state.settle_write(write.obj, version)
-            timeout_s = reservation.timeout_s
-            self._ends_s.setdefault(timeout_s, {})[uid] = now_s + timeout_s
-        for key in reserved.concerns():
-            self._waiting_for.setdefault(key, {})[uid] = None
 
     def _timed_out(self, now_s: float) -> Iterable[str]:
         timed_out: dict[str, None] = {}
@@ -233,9 +303,9 @@ class Reservations:
         for reservation, versions in reserved.with_versions():
             checked = problem if node is None or problem else reservation.is_done(versions, node, self._view)
             if checked is False and reservation.timeout_s <= reserved.timed_out_s:
-                checked = _TIME_IS_OVER
+                checked = TIME_IS_OVER
             if isinstance(checked, str):
-                return _failure(reservation, f"{reservation.activity}: {checked}")
+                return _failure(reservation, reservation.failure(checked))
             all_done &= checked
         return all_done
 

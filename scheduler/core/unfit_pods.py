@@ -25,7 +25,13 @@ from scheduler.errors import PluginFailed
 from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import failed
-from scheduler.model.instructions import ClearNomination, Instruction, ProceedWithEviction, SpareVictim
+from scheduler.model.instructions import (
+    ClearNomination,
+    Instruction,
+    ProceedWithEviction,
+    SpareVictim,
+    WriteObjects,
+)
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionDue, EvictionEnded, EvictionStep
 from scheduler.queueing.pod_queue import PodQueue
@@ -71,6 +77,12 @@ class UnfitPods:
         attempt = UnfitAttempt(queued, self._state.nominated.applied_to(queued.pod), error, now_s)
         self._queue.put_back(queued, error.rejecting, now_s)
         result = error.postfilter
+        writes = () if result is None else result.writes
+        return [*([WriteObjects(queued.pod, writes)] if writes else []), *self._follow_up(attempt, now_s)]
+
+    def _follow_up(self, attempt: UnfitAttempt, now_s: float) -> list[Instruction]:
+        """Nominate the pod, evict pods for it, and report the attempt."""
+        queued, result = attempt.queued, attempt.error.postfilter
         are_terminating = result is not None and all(map(self._preemptions.is_terminating, result.victims))
         if result is None or not result.victims or (are_terminating and self._preemptions.is_async):
             # No victims, or all end already: the pod waits, and pods nominated to the node keep their nomination.

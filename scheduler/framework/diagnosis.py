@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from scheduler.framework.status import Code, NodeStatuses, Status
+from scheduler.model.object_writes import ObjectWrite
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
 
@@ -38,13 +40,14 @@ class PostFiltered:
 
     `status`: a success, or the reasons that end the message. `nominated_node_name`: the node that the pod is nominated
     to from now on, empty for none; None leaves its nomination as it is. `victims`: the pods to remove from that node,
-    the most important first.
+    the most important first. `writes`: what is written now to help the pod.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: tuple[Pod, ...] = ()
     n_violations: int = 0
+    writes: tuple[ObjectWrite[Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
 
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod, PodSpec
+from scheduler.model.pods import Pod
 from scheduler.model.requests import pod_requests
 from scheduler.model.terms import usable
 from scheduler.model.volumes import PersistentVolumeClaim
@@ -43,6 +43,9 @@ class Resource(StrEnum):
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     WILDCARD = "*"
 
 
@@ -107,15 +110,15 @@ class Hint(Enum):
 
 #: Called with the pending pod and the object before and after the change (None before an add and after a delete). The
 #: object's type follows from the registered resource, which a Callable cannot express. A hint may read only spec,
-#: labels, owner and profile of the pending pod, and its UID to recognise the pod's own update: its result for one pod
-#: is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
+#: labels, owner, generated claims and profile of the pending pod, and its UID to recognise the pod's own update: its
+#: result for one pod is used for all pods that are equal in these. It never raises: in doubt it returns QUEUE.
 HintFn: TypeAlias = Callable[[Any, Any, Any], Hint]
 #: Called with a hint's arguments. Returns whether the hint's result for this change depends on the pending pod's labels
 #: or owner. If not, the result for one pod is used for all pods of its spec and profile, of which thousands may wait.
 #: It must not read labels or owner itself.
 ReadsLabels: TypeAlias = Callable[[Any, Any, Any], bool]
-#: A claim that a pod uses, `namespace/name`; or a label that another pod must have to be selected by a required term of
-#: its affinity or anti-affinity.
+#: A claim that a pod uses, `namespace/name`; a label that another pod must have to be selected by a required term of
+#: its affinity or anti-affinity; or a ResourceClaim that a pod uses, as `resource_claim_need` returns it.
 Need: TypeAlias = str | tuple[str, str]
 #: The need of a pod with a required term that selects pods without any one label.
 ANY_POD: Final[Need] = ("", "")
@@ -126,8 +129,9 @@ _MAX_VALUES: Final = 16
 NeedsFn: TypeAlias = Callable[[Any, Any], frozenset[Need] | None]
 
 
-def needs_of(spec: PodSpec) -> set[Need]:
+def needs_of(pod: Pod) -> set[Need]:
     """Return the needs; a claim of an ephemeral volume is named after its pod, which may be any pod of the spec."""
+    spec = pod.spec
     needs: set[Need] = {
         _any_claim_of(spec.namespace) if volume.is_ephemeral else f"{spec.namespace}/{volume.name}"
         for volume in spec.claim_volumes
@@ -135,11 +139,21 @@ def needs_of(spec: PodSpec) -> set[Need]:
     for term in (*usable(spec.affinity.required), *usable(spec.affinity.required_anti)):
         key, values = term.selector.anchor() or ("", ())
         needs.update([(key, value) for value in values] if 0 < len(values) <= _MAX_VALUES else [ANY_POD])
+    names = (
+        *(claim.claim_name for claim in spec.resource_claims),
+        *(name for _, name in pod.generated_claims),
+    )
+    needs.update(resource_claim_need(f"{spec.namespace}/{name}") for name in names if name)
     return needs
 
 
+def resource_claim_need(key: str) -> Need:
+    """Return the need of the pods that use the ResourceClaim of `namespace/name`; no label has a slash in its value."""
+    return "ResourceClaim", key
+
+
 def shared_needs(need: Need) -> tuple[Need, ...]:
-    """Return the needs in `needs_of` of the specs whose pods may have the need."""
+    """Return the needs in `needs_of` of the pods that may have the need."""
     return (need, _any_claim_of(need.partition("/")[0])) if isinstance(need, str) else (need,)
 
 
@@ -243,8 +257,6 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
     """
     Return the actions of a pod update, in upstream's order; [UPDATE] if it changed no specific property.
 
-    UPDATE_POD_GENERATED_RESOURCE_CLAIM is never returned: pods that use resource claims are not scheduled.
-
     Cost: O(labels), and O(containers x resources) where the spec or a resize changed.
     Source: pkg/scheduler/framework/events.go, PodSchedulingPropertiesChange (kubernetes 1.36).
     """
@@ -254,6 +266,7 @@ def pod_update_actions(old: Pod, new: Pod) -> list[Action]:
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(old.gates) and not new.gates,
         # Tolerations can only be added, so comparing their number is enough.
         Action.UPDATE_POD_TOLERATION: len(old.spec.tolerations) != len(new.spec.tolerations),
+        Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: old.generated_claims != new.generated_claims,
     }
     return [action for action, is_changed in changed.items() if is_changed] or [Action.UPDATE]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -66,9 +66,25 @@ class ExplainContext:
         selected = self._state.label_sets.selected(matcher)
         return ((p.pod, p.row) for p in self._state.placed.values() if selected[p.label_set.number])
 
+    def selected_on(self, matcher: PodMatcher, row: int) -> Iterator[Pod]:
+        """Return the pods on the row that the matcher selects. O(pods on the row)."""
+        matches = self._state.label_sets.matches
+        return (p.pod for p in self._state.placed_on(row) if matches(matcher, p.label_set))
+
+    def declaring_on(self, term: ExistingPodTerm, row: int) -> Iterator[Pod]:
+        """Return the pods on the row that declare the term. O(pods on the row)."""
+        return (p.pod for p in self._state.placed_on(row) if term in p.terms)
+
     def declaring_pods(self, term: ExistingPodTerm) -> Iterator[tuple[Pod, int]]:
         """Return the placed pods that declare the term, and their rows."""
         return ((p.pod, p.row) for p in self._state.placed.values() if term in p.terms)
+
+
+class PodsPerRow(NamedTuple):
+    """How many pods each row has, and a function that returns the pods of a row."""
+
+    counts: Amounts
+    on: Callable[[int], Iterable[Pod]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +113,14 @@ class BlockingRule:
     n_to_remove: Amounts
     #: Returns the pods that the rule selects, and their rows.
     find_pods: Callable[[], Iterable[tuple[Pod, int]]]
+    #: The same pods row by row; without it, an explanation looks at all of them to name five.
+    pods_per_row: PodsPerRow | None = None
     #: The most pods that a domain may already have; None for a rule that requires pods.
     max_existing: int | None = None
     #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
     find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
+    #: As `pods_per_row`.
+    declaring_per_row: PodsPerRow | None = None
     #: Matches the pods that the rule requires; None for other rules.
     required_pods: PodMatcher | None = None
     #: The numbers of a rule that compares domains; None for other rules.

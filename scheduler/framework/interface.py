@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -21,6 +21,7 @@ from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses, Skip, Status
+from scheduler.model.devices import DeviceKind
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
@@ -39,6 +40,8 @@ class PodContext:
     pod: Pod
     label_set: LabelSet
     siblings: Sequence[Pod] = ()
+    #: What a plugin's points of one cycle hand on to each other, by plugin name.
+    cycle_state: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 class PreFilterExtensions(ABC):
@@ -113,6 +116,15 @@ class NodeFilter(ABC):
     @abstractmethod
     def mask(self) -> Mask:
         """Return the rows that the plugin accepts: bool array of shape (n_rows,). Dead rows may be either."""
+
+    def mask_within(self, rows: Mask) -> Mask:
+        """
+        Return a mask that is right within `rows`, the only rows that are asked about.
+
+        Raises PluginFailed if the plugin fails at one of them, which ends the cycle.
+        """
+        del rows
+        return self.mask()
 
     @abstractmethod
     def statuses(self) -> NodeStatuses:
@@ -278,13 +290,13 @@ class Plugin:
         name: the name by which a configuration and messages call it.
         extension_points: upstream's names of the points at which it can run.
         args_type: the type of its arguments, None if it takes none.
-        storage_kinds: the kinds of which volumes are made that it reads.
+        storage_kinds: the kinds of volumes and of devices that it reads.
     """
 
     name: str
     extension_points: ClassVar[Sequence[str]] = ()
     args_type: ClassVar[type[Any] | None] = None
-    storage_kinds: ClassVar[Sequence[StorageKind]] = ()
+    storage_kinds: ClassVar[Sequence[StorageKind | DeviceKind]] = ()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the events that may lift the plugin's rejections, each with an optional hint."""

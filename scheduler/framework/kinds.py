@@ -18,6 +18,8 @@ import msgspec
 from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.model import read_fields as fields
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
@@ -26,6 +28,7 @@ from scheduler.model.pods import term_problem
 from scheduler.model.read_fields import FieldTree
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
+    DevicesServed,
     NodeGone,
     NodeSeen,
     ObjectGone,
@@ -84,6 +87,11 @@ _VOLUMES: Final = Store(
     lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
     ClusterState.upsert_storage,
     lambda state, kind, key: state.remove_storage(StorageKind(kind), key),
+)
+_DEVICES: Final = Store(
+    lambda state, kind, key: state.devices.get(kind, key),
+    ClusterState.upsert_device_object,
+    ClusterState.remove_device_object,
 )
 _BUDGETS: Final = Store(
     lambda state, _, key: state.budgets.get(key),
@@ -149,6 +157,9 @@ _CORE: Final = "/api/v1"
 _APPS: Final = "/apis/apps/v1"
 _POLICY: Final = "/apis/policy/v1"
 _STORAGE: Final = "/apis/storage.k8s.io/v1"
+_RESOURCE: Final = "/apis/resource.k8s.io/v1"
+#: The API groups that a server can do without.
+_OPTIONAL: Final = frozenset({_STORAGE, _RESOURCE})
 #: By kind the resource of its events, whose value may begin with the API group.
 _RESOURCES: Final = {resource.rpartition("/")[2]: resource for resource in Resource}
 
@@ -167,6 +178,12 @@ _STORAGE_ROWS: Final = (
     (StorageKind.CAPACITY, _STORAGE, "csiStorageCapacities", fields.CAPACITY),
     (StorageKind.ATTACHMENT, _STORAGE, "volumeAttachments", fields.ATTACHMENT),
 )
+#: Claims come last: once they are all seen, pods with claims are placed.
+_DEVICE_ROWS: Final = (
+    (DeviceKind.CLASS, _RESOURCE, "deviceClasses", fields.DEVICE_CLASS),
+    (DeviceKind.SLICE, _RESOURCE, "resourceSlices", fields.RESOURCE_SLICE),
+    (DeviceKind.CLAIM, _RESOURCE, "resourceClaims", fields.RESOURCE_CLAIM),
+)
 
 
 def _stored(
@@ -177,6 +194,7 @@ def _stored(
     asked_by: Asker,
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
+    on_served: WatchEvent | None = None,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
@@ -189,7 +207,9 @@ def _stored(
         on_delete=lambda namespace, name, _: ObjectGone(kind, f"{namespace}/{name}" if namespace else name),
         store=store,
         resource=_RESOURCES.get(kind),
-        is_optional=api == _STORAGE,
+        is_optional=api in _OPTIONAL,
+        may_be_forbidden=api == _RESOURCE,
+        on_served=on_served,
     )
 
 
@@ -256,7 +276,7 @@ def kinds(
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage = StorageDecoder().decode
+    decode_storage, decode_device = StorageDecoder().decode, DeviceDecoder().decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),
@@ -266,6 +286,10 @@ def kinds(
             for row in _WORKLOAD_ROWS
         ),
         *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
+        *(
+            _stored(*row, Asker.PLUGINS, partial(decode_device, row[0]), _DEVICES, DevicesServed(row[0]))
+            for row in _DEVICE_ROWS
+        ),
         _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.syntax.selectors import Selector
@@ -26,6 +27,18 @@ def _no_labels(_namespace: str) -> Mapping[str, str] | None:
     return None
 
 
+def _no_claim(_key: str) -> ResourceClaim | None:
+    return None
+
+
+def _serves_none() -> bool:
+    return False
+
+
+def _provides_none(_resource: str) -> bool:
+    return False
+
+
 def _kept_apart_by_none(_pod: Pod, _keys: Collection[str]) -> bool:
     return False
 
@@ -40,6 +53,9 @@ class PluginContext:
     `is_kept_apart`: returns whether a running pod's required anti-affinity by one of these topology keys selects a pod.
     `is_preempting`: returns whether pods are being evicted for a pod.
     `is_group_complete`: returns whether as many members exist as a pod's group needs.
+    `resource_claim`: returns the claim of `namespace/name`, None if it is not known.
+    `serves_claims`: returns whether the API server has ResourceClaims, and all have been seen.
+    `is_provided_by_class`: returns whether a device class provides an extended resource.
     """
 
     semantics: Semantics = DEFAULT_SEMANTICS
@@ -48,3 +64,6 @@ class PluginContext:
     is_kept_apart: Callable[[Pod, Collection[str]], bool] = _kept_apart_by_none
     is_preempting: Callable[[Pod], bool] = _never
     is_group_complete: Callable[[Pod], bool] = _always
+    resource_claim: Callable[[str], ResourceClaim | None] = _no_claim
+    serves_claims: Callable[[], bool] = _serves_none
+    is_provided_by_class: Callable[[str], bool] = _provides_none

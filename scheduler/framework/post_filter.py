@@ -11,6 +11,7 @@ from scheduler.framework.diagnosis import FitError, PostFiltered
 from scheduler.framework.interface import Plugin, PodContext, Rng
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.model.pods import Pod
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import PlacedPod
 from scheduler.state.cluster_view import ClusterView
 
@@ -46,8 +47,12 @@ class PostFilterPlugin(Plugin, ABC):
     """A plugin of the PostFilter point."""
 
     @abstractmethod
-    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
-        """Return a nomination, or why there is none. It changes no state: the machine acts on the result."""
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """
+        Return a nomination, or why there is none; yield after each piece of a few milliseconds.
+
+        It changes no state: the machine acts on the result. Nor does the state change between two pieces.
+        """
 
     @property
     def group_preemptor(self) -> GroupPreemptor | None:

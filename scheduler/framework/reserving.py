@@ -10,11 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from scheduler.model.nodes import Node
-from scheduler.model.object_writes import ObjectWrite
+from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.state.cluster_view import ClusterView
+
+#: The problem of a wait that took longer than it may.
+TIME_IS_OVER: Final = "context deadline exceeded"
 
 #: The kind of an object, and its name, behind its namespace and a slash if it has one.
 ObjectKey: TypeAlias = tuple[str, str]
@@ -27,8 +30,10 @@ class Reservation(ABC):
 
     Attributes:
         plugin: the plugin's name.
-        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it.
-        writes: made in this order. Each object counts as written from Reserve on. What was written is not undone.
+        activity: what the plugin does once all writes are made; the message of a wait that fails begins with it,
+            unless `failure` says otherwise.
+        writes: made in this order. Each object counts as written from Reserve on. What was written stays written if
+            the pod is not bound, unless `undo` says how it is undone.
         timeout_s: how long the pod may wait once all writes are made.
         waits_for: objects after whose changes the plugin is asked again, besides the pod, its node and what is written.
     """
@@ -48,6 +53,24 @@ class Reservation(ABC):
         `versions`: the resourceVersion that each write has made. The answer is about objects as watches show them,
         whatever is assumed of them.
         """
+
+    def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
+        """
+        Return what is written if the pod is not bound after all.
+
+        `objects`: the newest state of the objects that were changed, of kinds whose reservations are undone.
+        """
+        del objects
+        return ()
+
+    def failure(self, problem: str) -> str:
+        """Return the message of a wait that ends because of the problem."""
+        return f"{self.activity}: {problem}"
+
+    def waiting_note(self, node_name: str, view: ClusterView) -> str:
+        """Return the note of an event that tells what the pod waits for, once all is written; empty for no event."""
+        del node_name, view
+        return ""
 
     def notes(self) -> Sequence[str]:
         """Return what the pod would wait for, for an explanation."""

@@ -35,6 +35,18 @@ class WriteReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteObjects:
+    """
+    Make each of these writes, which help the pod or undo what was reserved for it; not answered: watches show them.
+
+    What is reserved for the pod later is written after them.
+    """
+
+    pod: Pod
+    writes: tuple[ObjectWrite[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PatchCondition:
     """Set PodScheduled=False on the pod, and status.nominatedNodeName: None leaves it, empty clears it."""
 
@@ -116,6 +128,7 @@ class EmitEvent:
         "RuleRelaxed",
         "KeptByAnnotations",
         "PodGroupNotWhole",
+        "BindingConditionsPending",
     ]
     action: Literal["Binding", "Scheduling", "Preempting"]
     note: str
@@ -198,6 +211,7 @@ class GroupAttempted:
 Instruction = (
     Bind
     | WriteReservation
+    | WriteObjects
     | PatchCondition
     | SaveWaits
     | FindScaleUpEvents

@@ -5,17 +5,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from scheduler.model.volumes import (
-    ClaimReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageObject,
-)
+from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim
+
+
+class StoredObject(Protocol):
+    """An object of any kind at one resourceVersion; empty before it is created."""
+
+    @property
+    def kind(self) -> str:
+        """The kind as the table of kinds has it."""
+
+    @property
+    def key(self) -> str:
+        """Its name, behind its namespace and a slash if it has one."""
+
+    @property
+    def resource_version(self) -> str:
+        """Its version."""
+
 
 #: The type of the written object.
-_T = TypeVar("_T", bound=StorageObject)
+_T = TypeVar("_T", bound=StoredObject)
 
 
 class ObjectWrite(ABC, Generic[_T]):
@@ -33,7 +45,11 @@ class ObjectWrite(ABC, Generic[_T]):
     @property
     @abstractmethod
     def value(self) -> Hashable:
-        """Return what counts as written until a watch shows it: the same for all pods that share the object."""
+        """
+        Return what counts as written until a watch shows it: the same for all pods that share the object.
+
+        None: nothing counts before.
+        """
 
     @abstractmethod
     def applied_to(self, seen: _T) -> _T:

@@ -162,6 +162,21 @@ class ContainerStatus(Wire, frozen=True):
     allocated_resources: Raw = Raw()
 
 
+class PodResourceClaim(Wire, frozen=True):
+    """spec.resourceClaims[]."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class ResourceClaimStatus(Wire, frozen=True):
+    """status.resourceClaimStatuses[]."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Wire, frozen=True):
     """status of a pod."""
 
@@ -175,6 +190,7 @@ class PodStatus(Wire, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resources: Raw = Raw()
     allocated_resources: Raw = Raw()
+    resource_claim_statuses: tuple[ResourceClaimStatus, ...] | None = None
 
 
 class Pod(Wire, frozen=True):
@@ -281,7 +297,7 @@ TOLERATIONS: Final = msgspec.json.Decoder(tuple[Toleration, ...] | None)
 QUANTITIES: Final = msgspec.json.Decoder(dict[str, QuantityText] | None)
 RESOURCES: Final = msgspec.json.Decoder(Resources | None)
 PORTS: Final = msgspec.json.Decoder(tuple[ContainerPort, ...] | None)
-NAMED: Final = msgspec.json.Decoder(tuple[Named, ...] | None)
+RESOURCE_CLAIMS: Final = msgspec.json.Decoder(tuple[PodResourceClaim, ...] | None)
 
 
 def decode_part(decoder: msgspec.json.Decoder[_T | None], raw: Raw) -> _T | None:

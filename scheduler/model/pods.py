@@ -92,6 +92,15 @@ class ClaimVolume:
         return f"{pod_name}-{self.name}" if self.is_ephemeral else self.name
 
 
+@dataclass(frozen=True, slots=True)
+class PodResourceClaim:
+    """An entry of `spec.resourceClaims`, which names a ResourceClaim, or a template from which one is made."""
+
+    name: str
+    claim_name: str | None = None
+    template_name: str | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodSpec:
     """
@@ -117,7 +126,7 @@ class PodSpec:
     disks: tuple[Disk, ...]
     #: Drivers of inline `csi` volumes.
     csi_drivers: tuple[str, ...]
-    resource_claims: tuple[str, ...]
+    resource_claims: tuple[PodResourceClaim, ...]
     #: Why an annotation about affinity does not parse, in which case it counts as absent; None if all parse.
     annotation_problem: str | None
     host_network: bool
@@ -206,6 +215,9 @@ class Pod:
     relaxed: tuple[RelaxedRule, ...] = ()
     #: The group with which it is placed; None if it names none.
     group: GroupReference | None = None
+    #: `status.resourceClaimStatuses`: entries of `spec.resourceClaims`, each with the claim that was made for it; None
+    #: where none is needed.
+    generated_claims: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def key(self) -> str:

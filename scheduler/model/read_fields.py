@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from scheduler.model.annotations import AFFINITY, MODE
+from scheduler.model.device_requests import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.volumes import (
@@ -113,7 +114,7 @@ POD: Final[FieldTree] = {
         "initContainers": _CONTAINER,
         "overhead": True,
         "resources": _RESOURCES,
-        "resourceClaims": {"name": True},
+        "resourceClaims": {"name": True, "resourceClaimName": True, "resourceClaimTemplateName": True},
         "volumes": {"name": True, **VOLUME_SOURCES},
         "schedulingGates": {"name": True},
         "hostNetwork": True,
@@ -129,6 +130,7 @@ POD: Final[FieldTree] = {
         "initContainerStatuses": _CONTAINER_STATUS,
         "resources": _RESOURCES,
         "allocatedResources": True,
+        "resourceClaimStatuses": {"name": True, "resourceClaimName": True},
     },
 }
 _CLAIM_META: Final[FieldTree] = {
@@ -211,6 +213,31 @@ CAPACITY: Final[FieldTree] = {
 ATTACHMENT: Final[FieldTree] = {
     "metadata": _META,
     "spec": {"attacher": True, "nodeName": True, "source": {"persistentVolumeName": True}},
+}
+DEVICE_CLASS: Final[FieldTree] = {
+    "metadata": {**_META, "creationTimestamp": True},
+    "spec": {"selectors": True, "config": True, "extendedResourceName": True},
+}
+RESOURCE_SLICE: Final[FieldTree] = {"metadata": _META, "spec": True}
+RESOURCE_CLAIM: Final[FieldTree] = {
+    "metadata": {
+        **_META,
+        "deletionTimestamp": True,
+        "finalizers": True,
+        "annotations": {EXTENDED_RESOURCE_CLAIM: True},
+        "ownerReferences": {"name": True, "uid": True, "controller": True},
+    },
+    "spec": {"devices": True},
+    "status": {
+        "allocation": True,
+        "reservedFor": True,
+        "devices": {
+            "driver": True,
+            "pool": True,
+            "device": True,
+            "conditions": {"type": True, "status": True, "reason": True},
+        },
+    },
 }
 DISRUPTION_BUDGET: Final[FieldTree] = {
     "metadata": _META,

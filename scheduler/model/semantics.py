@@ -193,7 +193,6 @@ GATE_DEPENDENCIES: Final[Mapping[Gate, tuple[Gate, ...]]] = MappingProxyType(
 WITHOUT_EFFECT: Final = frozenset(
     {
         *(gate for gate in Gate if gate.startswith("DRA")),
-        Gate.DYNAMIC_RESOURCE_ALLOCATION,
         Gate.GANG_SCHEDULING,
         Gate.GENERIC_WORKLOAD,
         Gate.IN_PLACE_POD_VERTICAL_SCALING,

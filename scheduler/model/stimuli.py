@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from scheduler.model.device_requests import ResourceClaim, special_key
+from scheduler.model.devices import DeviceKind
 from scheduler.model.nodes import Node
+from scheduler.model.object_writes import StoredObject
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import PersistentVolume, StorageKind
@@ -64,8 +67,16 @@ class ObjectSeen:
 
     @property
     def concerns(self) -> tuple[tuple[str, str], ...]:
-        """The kind and key of each object about which the change says something: the object, and a volume's claim."""
+        """
+        The kind and key of each object about which the change says something.
+
+        These are the object, a volume's claim, and what a claim was before it was created.
+        """
         own = (self.object.kind, self.object.key)
+        if isinstance(self.object, ResourceClaim) and self.object.is_special:
+            owner = self.object.controller
+            key = special_key(self.object.namespace, "" if owner is None else owner.uid)
+            return own, (DeviceKind.CLAIM, key)
         if isinstance(self.object, PersistentVolume) and self.object.claim is not None:
             return own, (StorageKind.CLAIM, self.object.claim.key)
         return (own,)
@@ -119,12 +130,15 @@ class ReservationWritten:
         versions: of the written objects, in the order of the instruction; fewer than its writes if one failed.
         problem: why the next write failed and will not take effect; empty if all writes were made.
         number: of the instruction; the answer to a reservation that has ended may come after the pod's next one.
+        objects: the newest state of objects that were changed, also by a write that failed later; of a kind whose
+            reservations are undone.
     """
 
     uid: str
     versions: tuple[str, ...]
     problem: str = ""
     number: int = 0
+    objects: tuple[StoredObject, ...] = ()
 
 
 class EvictionStep(StrEnum):
@@ -192,6 +206,13 @@ class PodGroupsServed:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesServed:
+    """The API server has this kind of resource.k8s.io/v1, whose objects have all been seen."""
+
+    kind: DeviceKind
+
+
+@dataclass(frozen=True, slots=True)
 class PodGroupGone:
     """The PodGroup was deleted."""
 
@@ -235,6 +256,7 @@ WatchEvent = (
     | PodGroupSeen
     | PodGroupGone
     | PodGroupsServed
+    | DevicesServed
 )
 
 Stimulus = (

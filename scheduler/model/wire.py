@@ -86,7 +86,7 @@ class Named(Wire, frozen=True):
     name: str = ""
 
 
-class Expression(Wire, frozen=True):
+class Expression(Wire, frozen=True, omit_defaults=True):
     """matchExpressions[] of label and node selectors."""
 
     key: str = ""
@@ -101,14 +101,14 @@ class LabelSelector(Wire, frozen=True):
     match_expressions: tuple[Expression, ...] | None = None
 
 
-class NodeTerm(Wire, frozen=True):
+class NodeTerm(Wire, frozen=True, omit_defaults=True):
     """A node selector term."""
 
     match_expressions: tuple[Expression, ...] | None = None
     match_fields: tuple[Expression, ...] | None = None
 
 
-class NodeSelector(Wire, frozen=True):
+class NodeSelector(Wire, frozen=True, omit_defaults=True):
     """Required node affinity."""
 
     node_selector_terms: tuple[NodeTerm, ...] | None = None

@@ -177,6 +177,10 @@ EVICTIONS_IN_VAIN: Final = Family(
     "Number of pods evicted for a pod that did not run on their node, by the cause.",
     ("cause",),
 )
+ALLOCATED_TWICE: Final = Family(
+    "affinity_scheduler_claims_allocated_twice_total",
+    "Number of ResourceClaims that were allocated with a device that another claim had.",
+)
 PLUGIN_FAILURES: Final = Family(
     "affinity_scheduler_plugin_failures_total",
     'Number of calls of a plugin of the user\'s that raised, returned something wrong (reason="error") or took too '
@@ -238,6 +242,7 @@ class Metrics(ControllerMetrics):
         self._callback(NAMESPACES_OVER_SHARE, lambda: {_NO_LABELS: queue.n_namespaces_deprioritized})
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
+        self._callback(ALLOCATED_TWICE, lambda: {_NO_LABELS: state.devices.n_allocated_twice})
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
 
     def cycle_observer(

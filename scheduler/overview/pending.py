@@ -18,8 +18,12 @@ from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 MAX_GROUPS: Final = 200
 MAX_SHOWN: Final = 100
 _PODS_PER_PIECE: Final = 200
-#: Begins the part of PostFilter in the message of a pod that fits nowhere.
-_POSTFILTER: Final = " preemption: "
+#: The part of PostFilter in the message of a pod that fits nowhere: what is done with its claims, then preemption.
+_POSTFILTER: Final = re.compile(
+    r" (?:(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed)"
+    r"(?:, |$)|preemption: ).*",
+    re.DOTALL,
+)
 #: Begins the message of a member of a pod group that waits.
 GROUP_WAITS: Final = "pod group "
 #: A count of nodes in the message of a FitError.
@@ -144,7 +148,7 @@ def reason_of(queued: QueuedPod, message: str) -> str:
 
     Pods that wait for the same reason have the same text then. The message of a pod group is the same for its members.
     """
-    refusals = message.partition(_POSTFILTER)[0]
+    refusals = _POSTFILTER.sub("", message)
     if refusals.startswith(GROUP_WAITS):
         return refusals.rstrip(".")
     if queued.sub_queue is SubQueue.GATED and queued.gating_plugin == GANG_SCHEDULING and queued.pod.group:

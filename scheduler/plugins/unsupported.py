@@ -2,8 +2,9 @@
 Unsupported: a pod that needs an unsupported feature, or whose spec is too large, is rejected with a clear message
 instead of being placed wrongly or blocking other pods.
 
-Unsupported are resource claims. Not an upstream plugin: there DynamicResources handles such a pod. `model.limits` has
-the limits of a spec. It is the first plugin of every profile, so that its reason is the whole message.
+Unsupported are resource claims where the API server does not have resource.k8s.io/v1, or no plugin of the
+configuration reads it. Not an upstream plugin. `model.limits` has the limits of a spec. It is the first plugin of every
+profile, so that its reason is the whole message.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ class Unsupported(FilterPlugin):
     name = "Unsupported"
     extension_points: ClassVar = ("preFilter",)
 
-    def prefilter(self, context: PodContext, _view: ClusterView) -> PreFiltered:
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod that needs only supported features."""
-        return rejection(context.pod.spec) or SKIP
+        return rejection(context.pod.spec, serves_claims=view.serves_claims()) or SKIP
 
 
-def rejection(spec: PodSpec) -> Status | None:
+def rejection(spec: PodSpec, *, serves_claims: bool) -> Status | None:
     """Return a status that names everything unsupported that the pod needs; None if there is nothing."""
     if spec.exceeded_limits is not None:
         return unresolvable(
             f"pod has {spec.exceeded_limits}, which is more than affinity-scheduler decides on"
         )
-    needs = [f'resourceClaim "{name}"' for name in spec.resource_claims]
+    needs = [] if serves_claims else [f'resourceClaim "{claim.name}"' for claim in spec.resource_claims]
     if not needs:
         return None
     listed = " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))

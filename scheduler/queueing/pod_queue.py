@@ -24,7 +24,8 @@ Rules:
  2. Fields that sort or index a pod change only while no sub-queue holds it.
  3. `pop` increments attempts; `put_back` increments one failure count and starts a new timestamp.
  4. What may move thousands of pods moves at most 100 at once; while `has_backlog`, `step` moves the next. Every
-    method that changes the queue first finishes the backlog, so the result does not depend on when `step` is called.
+    method that changes the queue joins the backlog or first finishes it, so the result does not depend on when `step`
+    is called.
  5. While a namespace is over its share of the time (`namespace_shares`), its active pods come after others of equal
     priority. Otherwise the order is upstream's.
 
@@ -36,7 +37,7 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import Final
@@ -166,16 +167,19 @@ class PodQueue:
     def activate(self, uid: str, now_s: float) -> None:
         """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
         self._backlog.finish()
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
-            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+        self._activate(uid, now_s)
+
+    def activate_each(self, uids: Iterable[str], now_s: float) -> None:
+        """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
+        self._backlog.add(self._each(self._activate, list(uids), now_s))
 
     def wake(self, uid: str, now_s: float) -> None:
-        """Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows."""
-        self._backlog.finish()
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue.waits_for_event:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
+        """
+        Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
+
+        It joins the backlog: thousands of pods may have been woken right before.
+        """
+        self._backlog.add(self._each(self._wake, (uid,), now_s))
 
     def let_through(self, uid: str, now_s: float) -> None:
         """
@@ -184,9 +188,11 @@ class PodQueue:
         Otherwise it hears only of events of the plugin that kept it.
         """
         self._backlog.finish()
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is SubQueue.GATED:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
+        self._let_through(uid, now_s)
+
+    def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
+        """Do as `let_through` for each of these pods, of which there may be thousands; they join the backlog."""
+        self._backlog.add(self._each(self._let_through, list(uids), now_s))
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
@@ -347,6 +353,27 @@ class PodQueue:
             tick = floor(self._timeout_s(longest) / UNSCHEDULABLE_FLUSH_PERIOD_S) + 1
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
+
+    def _activate(self, uid: str, now_s: float) -> None:
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+
+    def _wake(self, uid: str, now_s: float) -> None:
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue.waits_for_event:
+            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
+
+    def _let_through(self, uid: str, now_s: float) -> None:
+        queued = self._pods.get(uid)
+        if queued is not None and queued.sub_queue is SubQueue.GATED:
+            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
+
+    @staticmethod
+    def _each(act: Callable[[str, float], None], uids: Sequence[str], now_s: float) -> Iterator[None]:
+        for uid in uids:
+            act(uid, now_s)
+            yield
 
     def _timeout_s(self, queued: QueuedPod) -> float:
         return queued.timestamp_s + self._max_in_unschedulable_s

@@ -97,11 +97,17 @@ class UnschedulablePods:
 def _keys(queued: QueuedPod) -> tuple[_Signature, _LabelsAndOwner]:
     pod = queued.pod
     # Equal specs are one object, so comparing them is cheap.
-    signature = (queued.profile, queued.gating_plugin, queued.unschedulable_plugins, pod.spec)
+    signature = (
+        queued.profile,
+        queued.gating_plugin,
+        queued.unschedulable_plugins,
+        pod.spec,
+        pod.generated_claims,
+    )
     return signature, (pod.owner, frozenset(pod.labels.items()))
 
 
 def _index_keys(queued: QueuedPod) -> Iterator[_IndexKey]:
     for plugin in (queued.gating_plugin,) if queued.gating_plugin else queued.unschedulable_plugins:
         yield (plugin,)
-    yield from needs_of(queued.pod.spec)
+    yield from needs_of(queued.pod)

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 #: Returns JSON about the pod of this namespace and name, or about all pods if both are ''; None without such a pod.
-Explain = Callable[[str, str], bytes | None]
+Explain = Callable[[str, str], Awaitable[bytes | None]]
 
 PATH: Final = "/debug/explain"
 #: Longest name or namespace of an object.
@@ -49,6 +49,7 @@ class DebugExplain:
         self._is_plain_http = is_plain_http
         self._now_s = now_s
         self._paused_until_s = -math.inf
+        self._is_answering = False
 
     async def handle(self, request: web.Request) -> web.Response:
         """Return the explanation, or 400, 403, 404, 429 or 503 with a line of text."""
@@ -62,13 +63,17 @@ class DebugExplain:
             response.headers["Retry-After"] = "1"
             return response
         started_s = self._now_s()
-        if started_s < self._paused_until_s:
+        if self._is_answering or started_s < self._paused_until_s:
             response = _text(429, "another question was just answered, please try again later")
-            response.headers["Retry-After"] = str(math.ceil(self._paused_until_s - started_s))
+            response.headers["Retry-After"] = str(math.ceil(max(1.0, self._paused_until_s - started_s)))
             return response
-        body = self._explain(namespace, pod)
-        answered_s = self._now_s()
-        self._paused_until_s = answered_s + _PAUSE_FACTOR * (answered_s - started_s)
+        self._is_answering = True
+        try:
+            body = await self._explain(namespace, pod)
+        finally:
+            self._is_answering = False
+            answered_s = self._now_s()
+            self._paused_until_s = answered_s + _PAUSE_FACTOR * (answered_s - started_s)
         if body is None:
             return _text(404, "this scheduler has no such pending pod")
         return web.Response(

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, get_args
 
 from scheduler.model.annotations import MARKED_NAMESPACES
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
@@ -286,8 +287,9 @@ def read_gang_scheduling(reader: ObjectReader) -> GangSchedulingArgs:
     return GangSchedulingArgs(most)
 
 
-def check_dynamic_resources(reader: ObjectReader) -> None:
-    """Validate the arguments of DynamicResources, which is not built."""
+def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:
+    """Return DynamicResourcesArgs, complete."""
+    given: list[float | None] = []
     for name, least_s, detail in (
         ("filterTimeout", 0, "must be zero or positive"),
         ("bindingTimeout", 1, "must be at least 1 second"),
@@ -295,11 +297,19 @@ def check_dynamic_resources(reader: ObjectReader) -> None:
         timeout_s = reader.duration_s(name)
         if timeout_s is not None and timeout_s < least_s:
             reader.problems.invalid(reader.at(name), reader.raw(name), detail)
+        given.append(timeout_s)
+    defaults = DynamicResourcesArgs()
+    filter_timeout_s, binding_timeout_s = given
+    return DynamicResourcesArgs(
+        defaults.filter_timeout_s if filter_timeout_s is None else filter_timeout_s,
+        defaults.binding_timeout_s if binding_timeout_s is None else binding_timeout_s,
+    )
 
 
 READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
         "DefaultPreemption": read_default_preemption,
+        "DynamicResources": read_dynamic_resources,
         "GangScheduling": read_gang_scheduling,
         "InterPodAffinity": read_inter_pod_affinity,
         "NodeAffinity": read_node_affinity,
@@ -307,10 +317,5 @@ READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyT
         "NodeResourcesFit": read_node_resources_fit,
         "PodTopologySpread": read_pod_topology_spread,
         "VolumeBinding": read_volume_binding,
-    }
-)
-CHECK_ARGS_OF_NOT_BUILT: Final[Mapping[str, Callable[[ObjectReader], None]]] = MappingProxyType(
-    {
-        "DynamicResources": check_dynamic_resources,
     }
 )

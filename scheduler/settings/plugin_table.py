@@ -59,7 +59,6 @@ def _plugin(name: str, points: str, weight: int = 0, missing: str = "") -> InTre
     return InTreePlugin(name, frozenset(points.split()), weight, missing)
 
 
-_CLAIMS: Final = "resource claims are not supported yet"
 GROUPS_MISSING: Final = "groups are placed by a search that calls no plugin there"
 
 #: Enabled through multiPoint by default, in this order.
@@ -78,7 +77,7 @@ DEFAULT_PLUGINS: Final = (
     _built("VolumeZone"),
     _built("PodTopologySpread"),
     _built("InterPodAffinity"),
-    _plugin("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", 2, _CLAIMS),
+    _built("DynamicResources"),
     _built("DefaultPreemption"),
     _built("NodeResourcesBalancedAllocation"),
     _built("ImageLocality"),

@@ -16,7 +16,7 @@ from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINI
 from scheduler.plugins.registry import NO_OUT_OF_TREE
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
-from scheduler.settings.plugin_arguments import CHECK_ARGS_OF_NOT_BUILT, DEFAULT_ARGS, READ_ARGS
+from scheduler.settings.plugin_arguments import DEFAULT_ARGS, READ_ARGS
 from scheduler.settings.plugin_lists import (
     API_VERSION,
     PluginLists,
@@ -137,14 +137,14 @@ def _read_plugin_config(
             args_by_plugin[name] = read_out_of_tree_args(item.child("args"), out_of_tree[name], kind)
         elif name not in IN_TREE_BY_NAME and name not in out_of_tree:
             reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
-        elif name in READ_ARGS or name in CHECK_ARGS_OF_NOT_BUILT:
-            _read_args(name, item.child("args"), args_by_plugin, notes)
+        elif name in READ_ARGS:
+            _read_args(name, item.child("args"), args_by_plugin)
         elif raw is not None:
             notes.append(f"{item.path}.args: {name} takes no arguments, so these have no effect")
     return MappingProxyType(args_by_plugin)
 
 
-def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object], notes: list[str]) -> None:
+def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object]) -> None:
     expected = f"{name}Args"
     version = reader.text("apiVersion") or API_VERSION
     kind = reader.text("kind") or expected
@@ -152,13 +152,7 @@ def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object
         reader.problems.invalid(reader.path, f"{version}, Kind={kind}", "has to match plugin args")
         return
     with reader:
-        if name in READ_ARGS:
-            args_by_plugin[name] = READ_ARGS[name](reader)
-            return
-        CHECK_ARGS_OF_NOT_BUILT[name](reader)
-    notes.append(
-        f"{reader.path}: {name} is not built ({IN_TREE_BY_NAME[name].missing}), so this has no effect"
-    )
+        args_by_plugin[name] = READ_ARGS[name](reader)
 
 
 def _check_lists(path: str, scheduler_name: str, lists: PluginLists, problems: Problems) -> None:

@@ -38,6 +38,7 @@ from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.shell.slices import off_trial
 from scheduler.shell.writers import Writers
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -102,7 +103,7 @@ class Scheduler(daemon.Daemon):
         settings = options.settings
         self._state = new_state(settings)
         self._profiles = build_profiles(settings, ClusterView(self._state))
-        self._machine = self._new_machine()
+        self._machine = self._new_machine(clock_s() - now_s())
         queue = self._machine.queue
         metrics.register_state(
             queue,
@@ -144,7 +145,7 @@ class Scheduler(daemon.Daemon):
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
 
-    def _new_machine(self) -> Machine:
+    def _new_machine(self, epoch_s: float) -> Machine:
         options, profiles = self._options, self._profiles
         queue = build_queue(
             profiles,
@@ -161,6 +162,7 @@ class Scheduler(daemon.Daemon):
             observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
             semantics=options.settings.semantics,
+            epoch_s=epoch_s,
         )
 
     def stop(self) -> None:
@@ -182,13 +184,17 @@ class Scheduler(daemon.Daemon):
                 "caches-fresh": self._caches.is_fresh,
                 "shutdown": self._is_running,
             },
-            explain=self._explainer.answer,
+            explain=self._explain,
             is_synced=self._caches.is_synced,
             page=self._page,
             zpages=ZPages(
                 self._options.flags, product_version(), str(self._options.settings.semantics.version)
             ),
         )
+
+    async def _explain(self, namespace: str, name: str) -> bytes | None:
+        await off_trial(self._state)
+        return self._explainer.answer(namespace, name)
 
     async def _begin(self) -> None:
         self._log.info(

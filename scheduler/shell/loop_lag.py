@@ -10,9 +10,11 @@ from typing import Final
 _PERIOD_S: Final = 5.0
 
 
-async def measure_loop_lag(on_lag: Callable[[float], None], now_s: Callable[[], float]) -> None:
-    """Pass the seconds by which a sleep ended late to `on_lag`, every `_PERIOD_S`, until cancelled."""
+async def measure_loop_lag(
+    on_lag: Callable[[float], None], now_s: Callable[[], float], period_s: float = _PERIOD_S
+) -> None:
+    """Pass the seconds by which a sleep of `period_s` ended late to `on_lag`, again and again, until cancelled."""
     while True:
-        due_s = now_s() + _PERIOD_S
-        await asyncio.sleep(_PERIOD_S)
+        due_s = now_s() + period_s
+        await asyncio.sleep(period_s)
         on_lag(max(0.0, now_s() - due_s))

@@ -22,6 +22,7 @@ from scheduler.model.instructions import (
     ProceedWithEviction,
     SaveWaits,
     SpareVictim,
+    WriteObjects,
     WriteReservation,
 )
 from scheduler.model.pods import Pod
@@ -56,6 +57,7 @@ class ClusterOutbox:
         on_attempt: Callable[[Attempted], None],
         on_evicted: Callable[[Pod], None],
         on_group_attempt: Callable[[GroupAttempted], None] = lambda _: None,
+        on_write_failed: Callable[[Pod, str], None] = lambda _pod, _problem: None,
     ) -> None:
         self._binds = binds
         self._binder = binder
@@ -71,6 +73,7 @@ class ClusterOutbox:
         self._on_attempt = on_attempt
         self._on_evicted = on_evicted
         self._on_group_attempt = on_group_attempt
+        self._on_write_failed = on_write_failed
         #: Binds, writes of reservations and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
 
@@ -81,6 +84,8 @@ class ClusterOutbox:
                 self._start("bind", self._bind(instruction), instruction.pod.key)
             case WriteReservation():
                 self._start("reservation", self._reserve(instruction), instruction.pod.key)
+            case WriteObjects():
+                self._start("writes", self._write_objects(instruction), instruction.pod.key)
             case EvictVictim():
                 self._start("eviction", self._evict(instruction), instruction.victim.key)
             case ProceedWithEviction() | SpareVictim():
@@ -146,6 +151,10 @@ class ClusterOutbox:
 
     async def _reserve(self, instruction: WriteReservation) -> None:
         self._inbox.put_now(await self._reservations.write(instruction))
+
+    async def _write_objects(self, instruction: WriteObjects) -> None:
+        for problem in await self._reservations.write_all(instruction):
+            self._on_write_failed(instruction.pod, problem)
 
     async def _evict(self, instruction: EvictVictim) -> None:
         async with self._eviction_turns.turn(instruction.preemptor.priority, instruction.number):

@@ -31,7 +31,7 @@ from scheduler.settings.resolved import Settings
 from scheduler.shell.informers import Informer
 from scheduler.shell.leader_election import LeaderElector
 from scheduler.shell.pending_pods import PendingPodExplainer
-from scheduler.shell.slices import in_slices
+from scheduler.shell.slices import in_slices, off_trial
 from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
 from scheduler.version import product_version
@@ -131,10 +131,10 @@ class ClusterPage:
         return self._feed.newest
 
     def now(self) -> Now:
-        """Return the state of the scheduler, at most `_NOW_S` old. 2 ms."""
+        """Return the state of the scheduler, at most `_NOW_S` old, or as before a group was on trial. 2 ms."""
         now_s = self._now_s()
         self._note_asked()
-        if self._now is None or now_s - self._now[0] > _NOW_S:
+        if self._now is None or (now_s - self._now[0] > _NOW_S and not self._state.is_on_trial):
             self._now = (now_s, self._new_now(now_s))
         return self._now[1]
 
@@ -158,11 +158,12 @@ class ClusterPage:
         if record is None:
             return None
         pieces = domain_map_pieces(identifier, record, self._state, group_by)
-        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
 
     async def cell(self, identifier: str, domain: str, may_see: Visible) -> Cell | None:
         """Return the pods of a domain, None if there is no such rule or domain."""
         record = await self._record(identifier)
+        await off_trial(self._state)
         return None if record is None else cell_of(record, self._state, self._machine.queue, domain, may_see)
 
     def weights(self) -> Weights:
@@ -178,15 +179,17 @@ class ClusterPage:
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods that the search finds, in groups."""
         pieces = grouped(self._explainer.pending(), self._explainer.messages(), search, may_see)
-        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
 
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
     ) -> Explanation | None:
         """Return the explanation of a pod, None if there is none. Raises BusyError."""
+        await off_trial(self._state)
         queued = self._explainer.find(namespace, name)
         if queued is not None and not tries_changes:
             async with self._what_if_service.turn():
+                await off_trial(self._state)
                 return self._redacted(self._explainer.explain(queued), queued, may_see)
         pod = await self._pod(namespace, name)
         if pod is None:
@@ -285,7 +288,9 @@ class ClusterPage:
             pieces = survey_pieces(
                 self._state, self._explainer.pending(), self._exempt_namespaces, self._defaults
             )
-            self._survey = await in_slices(pieces, pause_factor=self._survey_pause, now_s=self._now_s)
+            self._survey = await in_slices(
+                pieces, self._state, pause_factor=self._survey_pause, now_s=self._now_s
+            )
             self._surveyed_at_s = self._now_s()
             return self._survey
 
@@ -297,7 +302,7 @@ class ClusterPage:
         if (queued := self._explainer.find(namespace, name)) is not None:
             return queued.pod
         pieces = _find_placed(self._state, namespace, name)
-        return await in_slices(pieces, pause_factor=_on_request, now_s=self._now_s)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
 
 
 def _on_request() -> float:

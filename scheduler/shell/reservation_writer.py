@@ -13,20 +13,34 @@ A write that was given up and takes effect later does no harm: watches will show
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Throttled, Unreachable
+from scheduler.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    InvariantViolation,
+    NotFound,
+    Throttled,
+    Unreachable,
+)
 from scheduler.kube import requests
 from scheduler.kube.client import KubeClient
 from scheduler.kube.requests import Request
 from scheduler.kube.responses import WrittenVolume, decode_written_volume
-from scheduler.model.instructions import WriteReservation
-from scheduler.model.object_writes import NodeSelection, ObjectWrite, VolumePromise
+from scheduler.model.claim_writes import ClaimDeallocation, ClaimDeletion, ClaimRelease, ClaimReservation
+from scheduler.model.instructions import WriteObjects, WriteReservation
+from scheduler.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
 from scheduler.model.stimuli import ReservationWritten
 from scheduler.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
+from scheduler.shell.claim_writer import ClaimWriter
 
 NOT_LEADING: Final = "this instance does not hold the Lease"
 
@@ -46,7 +60,7 @@ class ReservationWriter:
     Writes to the API server.
 
     `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
-    called before a write and after the rate limit.
+    called before a write and after the rate limit. `clock_s`: the time since the epoch.
     """
 
     def __init__(
@@ -55,20 +69,69 @@ class ReservationWriter:
         *,
         pause: Callable[[int, ApiError], Awaitable[None]],
         may_write: Callable[[], bool] = lambda: True,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
+        self._claims = ClaimWriter(client, pause=pause, may_write=may_write, clock_s=clock_s)
+        #: By UID of a pod: set once the last of its writes is made.
+        self._turns: dict[str, asyncio.Event] = {}
 
     async def write(self, instruction: WriteReservation) -> ReservationWritten:
         """Make the writes in order up to the first that fails, and return their versions."""
         versions: list[str] = []
+        objects: list[StoredObject] = []
         problem = ""
-        for write in instruction.writes:
-            written = await self._make(_WRITER_BY_TYPE[type(write)](write))
-            if isinstance(written, ApiError):
-                problem = written.message
-                break
-            versions.append(written)
-        return ReservationWritten(instruction.pod.uid, tuple(versions), problem, instruction.number)
+        async with self._turn(instruction.pod.uid):
+            for write in instruction.writes:
+                if isinstance(write, ClaimReservation):
+                    outcome = await self._claims.reserve(write)
+                    objects += [] if outcome.claim is None else [outcome.claim]
+                    version, problem = (
+                        "" if outcome.claim is None else outcome.claim.resource_version,
+                        outcome.problem,
+                    )
+                else:
+                    written = await self._make(_WRITER_BY_TYPE[type(write)](write))
+                    version, problem = (
+                        ("", written.message) if isinstance(written, ApiError) else (written, "")
+                    )
+                if problem:
+                    break
+                versions.append(version)
+        uid, number = instruction.pod.uid, instruction.number
+        return ReservationWritten(uid, tuple(versions), problem, number, tuple(objects))
+
+    async def write_all(self, instruction: WriteObjects) -> list[str]:
+        """Make each of the writes, and return what failed, one line each."""
+        problems: list[str] = []
+        async with self._turn(instruction.pod.uid):
+            for write in instruction.writes:
+                match write:
+                    case ClaimRelease():
+                        problem = await self._claims.release(write)
+                    case ClaimDeallocation():
+                        problem = await self._claims.deallocate(write)
+                    case ClaimDeletion():
+                        problem = await self._claims.delete(write)
+                    case _:
+                        raise InvariantViolation(f"nothing writes {write} but a reservation")
+                if problem:
+                    problems.append(f"{write.obj.kind} {write.obj.key}: {problem}")
+        return problems
+
+    @asynccontextmanager
+    async def _turn(self, uid: str) -> AsyncIterator[None]:
+        """Let the writes for a pod follow each other: what is undone must not undo what comes later."""
+        before, own = self._turns.get(uid), asyncio.Event()
+        self._turns[uid] = own
+        try:
+            if before is not None:
+                await before.wait()
+            yield
+        finally:
+            own.set()
+            if self._turns.get(uid) is own:
+                del self._turns[uid]
 
     async def _make(self, write: _Write) -> str | ApiError:
         """Return the written version, or the error of a write that is given up."""

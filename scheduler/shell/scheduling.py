@@ -74,6 +74,8 @@ class SchedulingLoop:
         #: When to stop waiting for the watch to show the binds.
         self._confirmed_by_s = 0.0
         self._sweep_at_s = now_s() + SWEEP_PERIOD_S
+        #: The time that a cycle in pieces has taken so far.
+        self._cycle_s = 0.0
         #: When the last iteration of `run` began; there is at least one per sweep period.
         self._iteration_began_s = now_s()
 
@@ -96,16 +98,17 @@ class SchedulingLoop:
         """Handle stimuli and run cycles until `stop` is called and binds and evictions are answered."""
         while True:
             self._iteration_began_s = self._now_s()
-            if self._machine.has_backlog:
+            goes_on = self._machine.has_backlog
+            if goes_on:
                 # Stimuli wait until the machine has finished the last one.
-                self._machine.step()
-                self._young_collector.count(UNITS_PER_STEP)
+                self._go_on()
             else:
                 self._handle_stimuli()
                 self._handle_timers()
             if self._is_finished():
                 return
-            if self._machine.has_backlog:
+            if goes_on or self._machine.has_backlog:
+                # After a cycle in pieces too: others have waited for its end.
                 await asyncio.sleep(0)
             elif self._may_cycle():
                 self._run_cycles()
@@ -119,10 +122,32 @@ class SchedulingLoop:
     def _is_finished(self) -> bool:
         if self._give_up_at_s is None:
             return False
-        now_s = self._now_s()
-        is_writing = self._machine.n_binding > 0 or self._machine.preemptions.is_evicting
-        is_late = self._machine.n_unconfirmed > 0 and now_s < self._confirmed_by_s
+        now_s, machine = self._now_s(), self._machine
+        # Of a group, all members are bound or none.
+        is_writing = machine.n_binding > 0 or machine.preemptions.is_evicting or machine.is_in_cycle
+        is_late = machine.n_unconfirmed > 0 and now_s < self._confirmed_by_s
         return not (is_writing or is_late) or now_s >= self._give_up_at_s
+
+    def _go_on(self) -> None:
+        """Do a step of the machine's backlog, or a slice of a cycle in pieces."""
+        is_in_cycle = self._machine.is_in_cycle
+        if not is_in_cycle:
+            self._machine.step()
+            self._young_collector.count(UNITS_PER_STEP)
+            return
+        began_s = now_s = self._now_s()
+        while is_in_cycle and now_s < began_s + _SLICE_S:
+            for instruction in self._machine.step():
+                self._execute(instruction)
+            self._young_collector.count()
+            now_s, is_in_cycle = self._now_s(), self._machine.is_in_cycle
+        self._cycle_s += now_s - began_s
+        if not is_in_cycle:
+            self._end_cycle(self._cycle_s, now_s)
+
+    def _end_cycle(self, used_s: float, now_s: float) -> None:
+        self._on_cycle(used_s)
+        self._machine.handle(CycleEnded(used_s), now_s)
 
     def _handle_stimuli(self) -> None:
         started_s = self._now_s()
@@ -150,9 +175,10 @@ class SchedulingLoop:
         for _ in range(_CYCLES_PER_BURST):
             instructions = self._machine.handle(CycleDue(), started_s)
             decided_s = self._now_s()
-            if instructions:
-                self._on_cycle(decided_s - started_s)
-                self._machine.handle(CycleEnded(decided_s - started_s), decided_s)
+            if self._machine.is_in_cycle:
+                self._cycle_s = decided_s - started_s
+            elif instructions:
+                self._end_cycle(decided_s - started_s, decided_s)
             for instruction in instructions:
                 if isinstance(instruction, Bind | WriteReservation):
                     binds.append(instruction)

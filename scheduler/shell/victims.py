@@ -40,8 +40,8 @@ class VictimEvictor:
         client: sends the requests.
         clock_s: the time since the epoch.
         pause: waits after the failed attempt of this number.
-        put: puts EvictionDue to the machine, and returns its instruction. The disruption controller takes back a
-            condition that no DELETE follows within two minutes.
+        put: puts EvictionDue to the machine, once no group is on trial, and returns its instruction at once. The
+            disruption controller takes back a condition that no DELETE follows within two minutes.
         may_write: returns True while this instance may write; called before a write and after the rate limit.
         on_failed: called with the victim and the error of an eviction that is given up.
         on_deleted: called with the eviction of a pod that this deleted.
@@ -53,7 +53,7 @@ class VictimEvictor:
         *,
         clock_s: Callable[[], float],
         pause: Callable[[int, ApiError], Awaitable[None]],
-        put: Callable[[EvictionDue], list[Instruction]],
+        put: Callable[[EvictionDue], Awaitable[list[Instruction]]],
         may_write: Callable[[], bool] = lambda: True,
         on_failed: Callable[[Pod, str], None] = lambda _pod, _why: None,
         on_deleted: Callable[[EvictVictim], None] = lambda _instruction: None,
@@ -74,7 +74,7 @@ class VictimEvictor:
         deletion = delete_pod(victim.namespace, victim.name, victim.uid)
         condition = self._condition(preemptor, victim)
         for request, step in ((condition, EvictionStep.CONDITION), (deletion, EvictionStep.DELETION)):
-            if not self._may_write() or not self._is_needed(instruction, step):
+            if not self._may_write() or not await self._is_needed(instruction, step):
                 return EvictionEnded(preemptor.uid, victim.uid, VictimFate.SPARED)
             problem, in_doubt = await self._send(request, instruction)
             if problem is None:
@@ -88,8 +88,8 @@ class VictimEvictor:
             return EvictionEnded(preemptor.uid, victim.uid, VictimFate.FAILED, problem.message)
         return EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED)
 
-    def _is_needed(self, instruction: EvictVictim, step: EvictionStep) -> bool:
-        answer = self._put(EvictionDue(instruction.preemptor.uid, instruction.victim.uid, step))
+    async def _is_needed(self, instruction: EvictVictim, step: EvictionStep) -> bool:
+        answer = await self._put(EvictionDue(instruction.preemptor.uid, instruction.victim.uid, step))
         return any(isinstance(each, ProceedWithEviction) for each in answer)
 
     async def _send(
@@ -115,7 +115,7 @@ class VictimEvictor:
                 in_doubt |= error.took_effect_unknown
                 if attempt < MAX_POSTS:
                     await self._pause(attempt, error)
-                if not in_doubt and not self._is_needed(instruction, EvictionStep.DELETION):
+                if not in_doubt and not await self._is_needed(instruction, EvictionStep.DELETION):
                     return VictimFate.SPARED, False
             else:
                 return None, False

@@ -122,7 +122,7 @@ class WhatIfService:
     async def _copied(self) -> ClusterState:
         copy = self._state.empty_copy()
         pieces = self._state.copy_pieces(copy)
-        await in_slices(pieces, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
+        await in_slices(pieces, self._state, pause_factor=lambda: _COPY_PAUSE, now_s=self._now_s)
         return copy
 
     def _profile_name(self, pod: Pod) -> str:

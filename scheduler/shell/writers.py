@@ -8,8 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from scheduler.core.machine import Machine
-from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted
+from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import EvictionDue
 from scheduler.observe.metrics import Metrics
 from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
@@ -21,6 +22,7 @@ from scheduler.shell.outbox import ClusterOutbox
 from scheduler.shell.pod_group_status import PodGroupStatusWriter
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.reservation_writer import ReservationWriter
+from scheduler.shell.slices import off_trial
 from scheduler.shell.victims import VictimEvictor
 
 
@@ -59,12 +61,19 @@ class Writers:
             on_unreadable=self._on_unreadable_bind,
             now_s=now_s,
         )
-        self._reservations = ReservationWriter(client, pause=self._binder.pause, may_write=leads)
+        self._reservations = ReservationWriter(
+            client, pause=self._binder.pause, may_write=leads, clock_s=clock_s
+        )
+
+        async def put(due: EvictionDue) -> list[Instruction]:
+            await off_trial(machine.state)
+            return machine.handle(due, now_s())
+
         self._victims = VictimEvictor(
             client,
             clock_s=clock_s,
             pause=self._binder.pause,
-            put=lambda due: machine.handle(due, now_s()),
+            put=put,
             may_write=leads,
             on_failed=self._on_eviction_failed,
             on_deleted=self._on_evicted,
@@ -108,6 +117,7 @@ class Writers:
             on_attempt=on_attempt,
             on_evicted=on_evicted,
             on_group_attempt=on_group_attempt,
+            on_write_failed=self._on_write_failed,
         )
 
     def _on_throttled(self, pause_s: float) -> None:
@@ -116,6 +126,9 @@ class Writers:
 
     def _on_eviction_failed(self, victim: Pod, message: str) -> None:
         self._log.error("Failed to evict a pod for one of higher priority", pod=victim.key, err=message)
+
+    def _on_write_failed(self, pod: Pod, problem: str) -> None:
+        self._log.error("Failed to release or deallocate a claim of a pod", pod=pod.key, err=problem)
 
     def _on_evicted(self, done: EvictVictim) -> None:
         # In upstream's words (framework/preemption/executor.go, kubernetes 1.36).

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from scheduler.framework.kinds import STORES
 from scheduler.model.stimuli import (
+    DevicesServed,
     NodeGone,
     NodeSeen,
     ObjectGone,
@@ -47,6 +48,8 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
             state.groups.remove(group_key)
         case PodGroupsServed(group_kind):
             state.groups.serve(group_kind)
+        case DevicesServed(device_kind):
+            state.devices.serve(device_kind)
         case _:
             assert_never(event)
 

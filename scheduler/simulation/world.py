@@ -22,6 +22,8 @@ from scheduler.core.profile_queue import queue_for
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
+from scheduler.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.fallback import read_mark
 from scheduler.model.instructions import (
     Attempted,
@@ -38,6 +40,7 @@ from scheduler.model.instructions import (
     ProceedWithEviction,
     SaveWaits,
     SpareVictim,
+    WriteObjects,
     WriteReservation,
 )
 from scheduler.model.object_writes import NodeSelection, VolumePromise
@@ -50,6 +53,7 @@ from scheduler.model.stimuli import (
     EvictionDue,
     EvictionEnded,
     EvictionStep,
+    ObjectGone,
     ObjectSeen,
     PodGone,
     PodGroupSeen,
@@ -165,7 +169,10 @@ class World:
                 self.unbound.pop(pod.uid, None)
             case PodGone(uid):
                 self.unbound.pop(uid, None)
-        return self.machine.handle(stimulus, self.now_s)
+        instructions = self.machine.handle(stimulus, self.now_s)
+        while self.machine.is_in_cycle:
+            instructions += self.machine.step()
+        return instructions
 
     def run(self, limit_s: float = 0.0) -> None:
         """
@@ -245,6 +252,8 @@ class World:
                 return self._bind(pod, instruction)
             case WriteReservation():
                 return self._write(instruction)
+            case WriteObjects():
+                return self._write_all(instruction)
             case EvictVictim(preemptor, victim):
                 return self._handle_all(EvictionDue(preemptor.uid, victim.uid, EvictionStep.DELETION))
             case ProceedWithEviction(preemptor_uid, victim_uid):
@@ -317,6 +326,9 @@ class World:
         shown: list[ObjectSeen] = []
         for write in reservation.writes:
             match write:
+                case ClaimReservation():
+                    shown.append(ObjectSeen(_written_claim(write, version)))
+                    continue
                 case VolumePromise(volume, claim):
                     made = bound_to(claim, volume)
                 case NodeSelection():
@@ -332,10 +344,40 @@ class World:
         written = ReservationWritten(reservation.pod.uid, versions, number=reservation.number)
         return self._handle_all(written, *shown)
 
+    def _write_all(self, instruction: WriteObjects) -> list[Instruction]:
+        """Undo or give up what the writes name, each of which is of a claim."""
+        shown: list[Stimulus] = []
+        for write in instruction.writes:
+            claim = self.state.devices.claim(write.obj.key)
+            if claim is None:
+                continue
+            self._note_reversal(ObjectSeen(claim))
+            version = self._next_version()
+            match write:
+                case ClaimRelease(pod=pod):
+                    left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
+                    shown.append(ObjectSeen(replace(claim, reserved_for=left, resource_version=version)))
+                case ClaimDeallocation():
+                    freed = replace(
+                        claim, allocation=None, reserved_for=(), devices=(), resource_version=version
+                    )
+                    shown.append(ObjectSeen(freed))
+                case _:
+                    shown.append(ObjectGone(claim.kind, claim.key))
+        return self._handle_all(*shown)
+
     def _next_version(self) -> str:
         """Return a resourceVersion later than all that an API server has given."""
         self._n_versions += 1
         return f"{10**30 + self._n_versions}"
+
+
+def _written_claim(write: ClaimReservation, version: str) -> ResourceClaim:
+    """Return the claim as a watch shows it once it is written; a created one has a name of its own."""
+    claim = replace(write.applied_to(write.obj), resource_version=version)
+    if write.mappings is None:
+        return claim
+    return replace(claim, key=f"{write.pod.namespace}/{claim.generate_name}{version[-5:]}")
 
 
 def with_stand_ins(profiles: Mapping[str, Profile], scheduler_names: Iterable[str]) -> dict[str, Profile]:

@@ -29,7 +29,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 def grown(array: npt.NDArray[_Scalar], capacity: int, fill: Any = 0) -> npt.NDArray[_Scalar]:  # noqa: ANN401  (a fill value of any dtype)
     """Return a copy whose last axis has `capacity` entries, the new ones set to `fill`."""
-    wider = np.full((*array.shape[:-1], capacity), fill, dtype=array.dtype)
+    shape = (*array.shape[:-1], capacity)
+    # The system clears the pages of zeros when they are first used.
+    wider = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     wider[..., : array.shape[-1]] = array
     return wider
 

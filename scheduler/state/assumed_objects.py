@@ -11,15 +11,15 @@ upstream gives an assumption up with any newer version, and when the first of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from scheduler.errors import InvariantViolation
-from scheduler.model.object_writes import ObjectWrite
-from scheduler.model.volumes import StorageKind, StorageObject, is_older
+from scheduler.model.object_writes import ObjectWrite, StoredObject
+from scheduler.model.volumes import is_older
 
-_Key: TypeAlias = tuple[StorageKind, str]
+_Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -32,14 +32,13 @@ class _Assumption:
         version: of the written object; empty before the write.
     """
 
-    seen: StorageObject
+    seen: StoredObject
     write: ObjectWrite[Any]
     holders: set[str] = field(default_factory=set)
     version: str = ""
 
-    def assumed(self) -> StorageObject:
-        obj: StorageObject = self.write.applied_to(self.seen)
-        return obj
+    def assumed(self) -> Any:  # noqa: ANN401
+        return self.write.applied_to(self.seen)
 
     def is_over(self) -> bool:
         """Return whether a watch shows the written version, the object is taken, or no pod holds it."""
@@ -52,7 +51,7 @@ class _Assumption:
 
 
 class AssumedObjects:
-    """The assumptions, by kind and key."""
+    """The assumptions, by kind and key. An object that is returned has the type that its kind names."""
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, _Assumption] = {}
@@ -70,12 +69,22 @@ class AssumedObjects:
         """Return the number of objects that are assumed."""
         return len(self._by_key)
 
-    def seen(self, kind: StorageKind, key: str) -> StorageObject | None:
+    def seen(self, kind: str, key: str) -> Any | None:  # noqa: ANN401
         """Return the assumed object as watches show it, None if it is not assumed."""
         assumption = self._by_key.get((kind, key))
         return None if assumption is None else assumption.seen
 
-    def over(self, obj: StorageObject) -> StorageObject:
+    def is_unwritten(self, kind: str, key: str) -> bool:
+        """Return whether the object is assumed, and the write has no answer yet."""
+        assumption = self._by_key.get((kind, key))
+        return assumption is not None and not assumption.version
+
+    def holders_of(self, kind: str, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that assume the object."""
+        assumption = self._by_key.get((kind, key))
+        return () if assumption is None else assumption.holders
+
+    def over(self, obj: StoredObject) -> Any:  # noqa: ANN401
         """Return the object that a watch shows, with the value that is assumed of it."""
         assumption = self._by_key.get((obj.kind, obj.key))
         if assumption is None:
@@ -86,18 +95,20 @@ class AssumedObjects:
             return obj
         return assumption.assumed()
 
-    def drop(self, kind: StorageKind, key: str) -> None:
+    def drop(self, kind: str, key: str) -> None:
         """Forget the object, which was deleted."""
         self._by_key.pop((kind, key), None)
 
-    def assume(self, write: ObjectWrite[Any], holder: str) -> StorageObject | None:
+    def assume(self, write: ObjectWrite[Any], holder: str) -> Any | None:  # noqa: ANN401
         """
         Assume the write for the pod. Return the object as it counts from now on, None if it counts as before.
 
         Raises InvariantViolation if another value is assumed: a volume, say, would be promised to two claims.
         """
-        obj: StorageObject = write.obj
+        obj: StoredObject = write.obj
         known = self._by_key.get((obj.kind, obj.key))
+        if write.value is None:
+            return None
         if known is not None:
             if known.write.value != write.value:
                 raise InvariantViolation(
@@ -111,7 +122,7 @@ class AssumedObjects:
         self._by_key[obj.kind, obj.key] = assumption
         return assumption.assumed()
 
-    def settle(self, kind: StorageKind, key: str, version: str) -> StorageObject | None:
+    def settle(self, kind: str, key: str, version: str) -> Any | None:  # noqa: ANN401
         """Note the written version. Return the object as watches show it if it counts so from now on, else None."""
         assumption = self._by_key.get((kind, key))
         if assumption is None:
@@ -119,7 +130,7 @@ class AssumedObjects:
         assumption.version = version
         return self._ended(assumption)
 
-    def release(self, kind: StorageKind, key: str, holder: str) -> StorageObject | None:
+    def release(self, kind: str, key: str, holder: str) -> Any | None:  # noqa: ANN401
         """End the pod's part. Return the object as watches show it if it counts so from now on, else None."""
         assumption = self._by_key.get((kind, key))
         if assumption is None:
@@ -127,12 +138,12 @@ class AssumedObjects:
         assumption.holders.discard(holder)
         return self._ended(assumption)
 
-    def holders(self) -> Iterator[tuple[StorageKind, str, frozenset[str]]]:
+    def holders(self) -> Iterator[tuple[str, str, frozenset[str]]]:
         """Yield each assumed object and the UIDs of its pods; for tests."""
         for (kind, key), assumption in self._by_key.items():
             yield kind, key, frozenset(assumption.holders)
 
-    def differences(self, counted: Callable[[StorageKind, str], StorageObject | None]) -> Iterator[str]:
+    def differences(self, counted: Callable[[Any, str], object]) -> Iterator[str]:
         """Yield the assumptions that should have ended, or that do not count; for the audit."""
         for (kind, key), assumption in self._by_key.items():
             if assumption.is_over():
@@ -140,7 +151,7 @@ class AssumedObjects:
             if counted(kind, key) != assumption.assumed():
                 yield f"{kind} {key} is assumed as {assumption.write.value}, and counts otherwise"
 
-    def _ended(self, assumption: _Assumption) -> StorageObject | None:
+    def _ended(self, assumption: _Assumption) -> Any | None:  # noqa: ANN401
         if not assumption.is_over():
             return None
         seen = assumption.seen

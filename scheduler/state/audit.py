@@ -32,8 +32,9 @@ _ROW_COST: Final = 6
 _VALUE_COST: Final = 100
 #: The same of a term that a pod declares: 4 µs for its key.
 _TERM_COST: Final = 2
-#: Label sets that a selector is tried on in one comparison, 2 µs each; to find those it selects costs a quarter of it.
-_LABEL_SETS_AT_ONCE: Final = 500
+#: Parts of a matcher that are tried on label sets in one comparison, 2 µs each; to find the label sets that it selects
+#: costs a quarter of it.
+_TRIED_AT_ONCE: Final = 500
 _LABEL_SETS_PER_POD: Final = 4
 
 #: Terms, and derived values, that a round holds at a time. It may take an hour, and ones that are gone may be large.
@@ -47,7 +48,12 @@ _Comparison = tuple[int, list[str]]
 
 def differences(state: ClusterState) -> list[str]:
     """Return where counts and a recount differ, one line each; empty if they are equal. O(pods x derived values)."""
-    return [*(text for _, texts in _comparisons(state) for text in texts), *_disks(state), *_volumes(state)]
+    return [
+        *(text for _, texts in _comparisons(state) for text in texts),
+        *_disks(state),
+        *_volumes(state),
+        *state.devices.differences(),
+    ]
 
 
 class Audit:
@@ -84,8 +90,9 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
     yield nodes.n_rows // 10, list(_totals(state))
     for row in range(nodes.n_rows):
         pods = state.placed_on(row)
-        n_terms = sum(len(placed.terms) for placed in pods)
-        yield _ROW_COST + 2 * len(pods) + _TERM_COST * n_terms, list(_row(state, row))
+        yield _ROW_COST + 2 * len(pods), list(_row(state, row))
+        for placed in list(pods):
+            yield 1 + _TERM_COST * len(placed.terms), list(_declared(state, placed))
     for term in _few_at_a_time(lambda: state.terms):
         for row in list(term.pods_by_row):
             yield 1 + len(state.placed_on(row)), list(_term(state, term, row))
@@ -96,11 +103,13 @@ def _comparisons(state: ClusterState) -> Iterator[_Comparison]:
         if isinstance(key, OutOfTreeKey):
             continue  # computed by code that is not ours, which may raise or answer differently each time
         matcher = key[0] if isinstance(key, tuple) and isinstance(key[0], PodMatcher) else None
-        cost = _VALUE_COST + (len(state.label_sets) // _LABEL_SETS_PER_POD if matcher else 0)
+        n_parts = len(matcher.parts) if matcher else 0
+        cost = _VALUE_COST + n_parts + (len(state.label_sets) // _LABEL_SETS_PER_POD if matcher else 0)
         yield cost, [f"{key}: the derived value differs"] if state.derived.differs(key) else []
-        if matcher is not None:
-            for first in range(0, len(state.label_sets), _LABEL_SETS_AT_ONCE):
-                yield cost + _LABEL_SETS_AT_ONCE, list(_selection(state, matcher, first))
+        if matcher is not None and n_parts:
+            n_label_sets = max(1, _TRIED_AT_ONCE // n_parts)
+            for first in range(0, len(state.label_sets), n_label_sets):
+                yield cost + n_label_sets * n_parts, list(_selection(state, matcher, first, n_label_sets))
 
 
 def _few_at_a_time(them: Callable[[], Iterable[T]]) -> Iterator[T]:
@@ -167,9 +176,6 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
         counted = (placed.label_set.number, row, pod.priority, pod.start_rank, taken, not pod.terminating)
         if columns != counted:
             yield f"{name}: {placed.pod.key} differs from its columns"
-        declared = tuple(state.terms.keys(placed.label_set, placed.pod.spec))
-        if tuple(term.key for term in placed.terms) != declared:
-            yield f"{name}: {placed.pod.key} declares other terms than it is counted with"
     if nodes.pod_count[row] != len(pods):
         yield f"{name}: {nodes.pod_count[row]} pods kept, {len(pods)} recounted"
     if nodes.non_zero[:, row].tolist() != non_zero:
@@ -181,6 +187,15 @@ def _row(state: ClusterState, row: int) -> Iterator[str]:
     for term, n_pods in Counter(term for placed in pods for term in placed.terms).items():
         if state.terms.get(term.key) is not term or term.pods_by_row.get(row, 0) != n_pods:
             yield f"{term.key} on {name}: declared {n_pods} times, kept otherwise"
+
+
+def _declared(state: ClusterState, placed: PlacedPod) -> Iterator[str]:
+    """Compare the terms that the pod is counted with and those that it declares, unless it has left meanwhile."""
+    if state.placed.get(placed.pod.uid) is placed:
+        declared = tuple(state.terms.keys(placed.label_set, placed.pod.spec))
+        if tuple(term.key for term in placed.terms) != declared:
+            name = state.nodes.name_of(placed.row)
+            yield f"{name}: {placed.pod.key} declares other terms than it is counted with"
 
 
 def _group(state: ClusterState, key: GroupKey) -> Iterator[str]:
@@ -223,9 +238,9 @@ def _term(state: ClusterState, term: ExistingPodTerm, row: int) -> Iterator[str]
         yield f"{term.key} on {state.nodes.name_of(row)}: declared {kept} times kept, {recounted} recounted"
 
 
-def _selection(state: ClusterState, matcher: PodMatcher, first: int) -> Iterator[str]:
+def _selection(state: ClusterState, matcher: PodMatcher, first: int, n_label_sets: int) -> Iterator[str]:
     """Compare, for some label sets from the `first` on, what the index finds with what a match of each one finds."""
     selected = state.label_sets.selected(matcher)
-    for label_set in islice(state.label_sets, first, first + _LABEL_SETS_AT_ONCE):
+    for label_set in islice(state.label_sets, first, first + n_label_sets):
         if state.label_sets.matches(matcher, label_set) != selected[label_set.number]:
             yield f"{matcher}: {label_set.namespace} {dict(label_set.labels)} is wrongly in or out"

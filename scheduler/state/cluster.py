@@ -21,10 +21,12 @@ from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
 from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.model.device_decoder import DeviceObject
+from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.nodes import Namespace, Node, Workload
-from scheduler.model.object_writes import ObjectWrite
+from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.pods import HostPort, Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
 from scheduler.model.volumes import StorageKind, StorageObject
@@ -32,6 +34,7 @@ from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
 from scheduler.state.derived import MAX_BYTES, DerivedValues
+from scheduler.state.devices import Devices
 from scheduler.state.disks import MountedDisks
 from scheduler.state.disruption_budgets import DisruptionBudgets
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
@@ -71,12 +74,12 @@ _TAKEN_OVER: Final = frozenset({"workloads", "kubelet_refusals", "budgets", "gro
 #: Attributes that a copy counts anew from the nodes, namespaces, volumes and pods that are added to it.
 _COUNTED: Final = frozenset(
     {
-        *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "nominated"),
+        *("nodes", "label_sets", "terms", "pods", "disks", "volumes", "devices", "nominated"),
         *("placed", "_on_row", "n_assumed"),
     }
 )
 #: Attributes that a copy computes when they are needed, and its configuration.
-_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options"})
+_DERIVED: Final = frozenset({"log", "derived", "counts", "_usage_by_spec", "_options", "is_on_trial"})
 
 
 class ClusterState:
@@ -113,6 +116,7 @@ class ClusterState:
         self.kubelet_refusals = KubeletRefusals()
         self.disks = MountedDisks()
         self.volumes = Volumes(self.nodes, self.log)
+        self.devices = Devices()
         self.budgets = DisruptionBudgets()
         self.nominated = NominatedPods()
         self.groups = PodGroups()
@@ -124,6 +128,9 @@ class ClusterState:
         self._on_row: dict[int, dict[str, PlacedPod]] = {}
         #: Pods in `placed` that no watch has confirmed yet.
         self.n_assumed = 0
+        #: Whether a cycle is not over: members of a group may be on trial, which was never so, and the queue does not
+        #: hold the pods of the cycle. Only the machine may read the state meanwhile.
+        self.is_on_trial = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
     def copy(self) -> ClusterState:
@@ -157,6 +164,7 @@ class ClusterState:
             for pod in pods:
                 copy.nominate(pod, node_name)
         yield from self.volumes.copy_pieces(copy.volumes)
+        yield from self.devices.copy_pieces(copy.devices)
         for nodes in batches(list(self.nodes.nodes)):
             for node in nodes:
                 if node is not None:
@@ -265,6 +273,14 @@ class ClusterState:
         finally:
             self.nominated = nominated
 
+    def upsert_device_object(self, obj: DeviceObject) -> None:
+        """Take over a ResourceClaim, ResourceSlice or DeviceClass."""
+        self.devices.upsert(obj)
+
+    def remove_device_object(self, kind: str, key: str) -> None:
+        """Forget a ResourceClaim, ResourceSlice or DeviceClass."""
+        self.devices.remove(kind, key)
+
     def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """
         Let the object count as written, before the API server confirms it.
@@ -272,19 +288,28 @@ class ClusterState:
         `settle_write` and `release_write` of the `holder`, a pod's UID, end the assumption, or a watch that shows the
         value. Raises InvariantViolation if another value is assumed.
         """
-        self.volumes.assume(write, holder)
+        self._written(write.obj).assume(write, holder)
 
-    def settle_write(self, obj: StorageObject, version: str) -> None:
-        """Keep the assumption until a watch shows this version of the object, which was written."""
-        self.volumes.settle(obj, version)
+    def settle_write(self, obj: StoredObject, version: str) -> tuple[StoredObject, StoredObject] | None:
+        """
+        Keep the assumption until a watch shows this version of the object, which was written.
 
-    def release_write(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
+        Return the object as it was and as it counts from now on, if pods may have waited for the answer; else None.
+        """
+        change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version)
+        return change
+
+    def release_write(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:
         """
         End the pod's part in an assumption.
 
         Return the object as it counted, and as it counts from now on, if it counts otherwise; else None.
         """
-        return self.volumes.release(obj, holder)
+        change: tuple[StoredObject, StoredObject] | None = self._written(obj).release(obj, holder)
+        return change
+
+    def _written(self, obj: StoredObject) -> Any:  # noqa: ANN401 - it takes objects of its kinds alone
+        return self.devices if isinstance(obj.kind, DeviceKind) else self.volumes
 
     def upsert_pod(self, pod: Pod) -> None:
         """
@@ -363,6 +388,7 @@ class ClusterState:
         """Do what `sweep` does, and yield after every few milliseconds; the state may change meanwhile."""
         self.nodes.sweep()
         self.log.sweep()
+        self.terms.sweep()
         yield from self.derived.sweeping()
         yield from self.label_sets.sweeping()
 

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.disks import Disk
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
@@ -21,20 +22,24 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.change_log import Change
+from scheduler.state.class_devices import class_devices
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts, TermSums
+from scheduler.state.derived import Sized
+from scheduler.state.devices import Devices
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.label_sets import LabelSet
-from scheduler.state.matching import PodMatcher
+from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.node_masks import NodeMasks
 from scheduler.state.node_table import NodeTable, Usage
 from scheduler.state.pod_columns import PodsByRow
 from scheduler.state.topology_rows import TopologyRows
 from scheduler.state.volumes import Volumes
-from scheduler.syntax.selectors import Selector
+from scheduler.syntax.selectors import NOTHING, Selector
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_Kept = TypeVar("_Kept", bound=Sized)
 
 #: More volumes than any node attaches.
 UNLIMITED: Final = 1 << 40
@@ -92,6 +97,23 @@ class ClusterView(NodeMasks):
     def node_at(self, row: int) -> Node | None:
         """Return the node of a row, None if the row is dead."""
         return self._state.nodes.nodes[row]
+
+    def row_of(self, name: str) -> int | None:
+        """Return the row of the node of that name, None without one."""
+        return self._state.nodes.row_by_name.get(name)
+
+    @property
+    def version(self) -> int:
+        """Of the last change of a node or of a placed pod."""
+        return self._state.log.version
+
+    def rows_changed_after(self, version: int) -> Mask:
+        """Return the rows whose node, or its pods, changed after the version: bool array of shape (n_rows,)."""
+        return self._state.log.changed_after(version, self.n_rows)
+
+    def kept(self, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
+        """Return the value of the key, which its reader brings up to date; made where there is none."""
+        return self._state.derived.kept(key, make)
 
     def column(self, key: str) -> LabelColumn:
         """Return a node label as a column."""
@@ -184,6 +206,10 @@ class ClusterView(NodeMasks):
         """Return the pods of a lower priority on the wanted rows. O(pods)."""
         return self._state.pods.below(priority, wanted)
 
+    def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
+        """Yield these pods, some thousands at a time and in any order."""
+        return self._state.pods.below_in_pieces(priority, wanted)
+
     def usage_of(self, pod: Pod) -> Usage:
         """Return what the pod takes from a node."""
         return self._state.usage_of(pod)
@@ -239,15 +265,25 @@ class ClusterView(NodeMasks):
             if not budget.selector.is_empty and budget.selector.matches(label_set.labels)
         ]
 
-    def budgets_of_each(self, numbers: Rows) -> Iterator[Sequence[DisruptionBudget]]:
-        """Yield the budgets that select each of the label sets, given by number. 1 µs each."""
-        by_number = self._state.label_sets.by_number
-        return (self.budgets_of(by_number[number]) for number in numbers.tolist())
+    @property
+    def n_label_sets(self) -> int:
+        """Length of arrays by the number of a label set."""
+        return self._state.label_sets.n_numbers
 
     @property
-    def has_budgets(self) -> bool:
-        """Whether there is a PodDisruptionBudget."""
-        return bool(self._state.budgets)
+    def budgets(self) -> Iterator[DisruptionBudget]:
+        """Every PodDisruptionBudget."""
+        return iter(self._state.budgets)
+
+    def label_sets_of(self, budget: DisruptionBudget) -> Rows:
+        """Return the numbers of the label sets that the budget selects, as `budgets_of`. See `LabelSets.selected`."""
+        label_sets, rule = self._state.label_sets, NamespaceRule(frozenset({budget.namespace}), NOTHING)
+        if budget.selector.is_empty:
+            return np.zeros(0, dtype=np.intp)
+        is_selected = label_sets.selected(PodMatcher(((rule, budget.selector),)))
+        if (without_labels := label_sets.get(budget.namespace, {})) is not None:
+            is_selected[without_labels.number] = False
+        return is_selected.nonzero()[0]
 
     def with_conflicting_disks(self, disks: Iterable[Disk]) -> Collection[int]:
         """Return the rows with a pod that uses one of the disks and may not share it."""
@@ -259,6 +295,41 @@ class ClusterView(NodeMasks):
     def volumes(self) -> Volumes:
         """The volumes, claims and classes; a plugin calls no method that changes them."""
         return self._state.volumes
+
+    @property
+    def devices(self) -> Devices:
+        """The claims, slices and classes of devices; a plugin calls no method that changes them."""
+        return self._state.devices
+
+    def are_of_its_group(self, uids: Collection[str], pod: Pod) -> bool:
+        """Return whether all these placed pods are of the pod's group; False if it has none."""
+        placed = [self._state.placed.get(uid) for uid in uids]
+        return pod.group is not None and all(
+            other is not None and other.pod.group is not None and other.pod.group.key == pod.group.key
+            for other in placed
+        )
+
+    def resource_claim(self, key: str) -> ResourceClaim | None:
+        """Return the ResourceClaim of `namespace/name`, None if it is not known."""
+        return self._state.devices.claim(key)
+
+    def serves_claims(self) -> bool:
+        """Return whether the API server has ResourceClaims, and all have been seen."""
+        return self._state.devices.is_served
+
+    def is_provided_by_class(self, resource: str) -> bool:
+        """Return whether a device class provides the extended resource."""
+        return self._state.devices.provides(resource)
+
+    def class_devices(self, resource: str) -> tuple[Amounts, Amounts] | None:
+        """
+        Return how many devices of the class that provides the resource each row reaches, and how many are allocated.
+
+        None if no class provides it. O(devices of the cluster).
+        """
+        devices = self._state.devices
+        provider = devices.extended_resources.class_of(resource) if devices.is_served else None
+        return None if provider is None else class_devices(provider, devices, self._state.nodes, self)
 
     def topology_rows(self) -> TopologyRows:
         """Return the rows that reach the topologies of volumes, each kept until nodes change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from scheduler.model.disruption_budgets import DisruptionBudget
@@ -19,6 +19,9 @@ class DisruptionBudgets:
 
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
+
+    def __iter__(self) -> Iterator[DisruptionBudget]:
+        return (budget for budgets in self._by_namespace.values() for budget in budgets.values())
 
     def copy(self) -> DisruptionBudgets:
         """Return a copy that changes on its own. O(budgets)."""

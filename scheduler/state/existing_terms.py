@@ -58,6 +58,10 @@ class TermKey(NamedTuple):
 MAX_ANCHORS = 1024
 #: How many terms `keeps_apart` looks at, so that one tenant's terms do not slow down every change of a node.
 MAX_ASKED = 1024
+#: The index is made anew, which takes 10 µs for each term, if so few are left of so many times as many.
+_FEW_LEFT: Final = 500
+_SHRINKS_AT: Final = 8
+_NOWHERE: Final[dict[int, int]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +71,8 @@ class ExistingPodTerm:
     key: TermKey
     #: Its id in the `TermTable`, which limiting terms are not in.
     number: int = -1
-    pods_by_row: dict[int, int] = field(default_factory=dict)
+    #: Not to be written to, since terms share it: most are declared by a single pod.
+    pods_by_row: dict[int, int] = field(default_factory=lambda: _NOWHERE)
 
     @property
     def is_forbidding(self) -> bool:
@@ -101,6 +106,8 @@ class ExistingTerms:
         self._annotating = annotating
         self._exempt_namespaces = exempt_namespaces
         self._terms: dict[TermKey, ExistingPodTerm] = {}
+        #: By row: one pod there and none elsewhere.
+        self._alone_on: dict[int, dict[int, int]] = {}
         #: Terms by anchor, which a label set must have to be selected: a (key, value) label, else a namespace, else
         #: None for terms that require neither. Those with maxPodsPerDomain above 1 are kept apart.
         self._by_anchor: _ByAnchor = {}
@@ -142,7 +149,7 @@ class ExistingTerms:
             if not has_limits(spec):
                 self._by_spec[spec] = declared
         for term in declared:
-            add_count(term.pods_by_row, row, 1)
+            term.pods_by_row = self._counted(term.pods_by_row, row, 1)
         self._declare(declared, row, 1)
         return declared
 
@@ -154,9 +161,22 @@ class ExistingTerms:
         """Subtract a pod that declared these terms and left the row."""
         self._declare(declared, row, -1)
         for term in declared:
-            add_count(term.pods_by_row, row, -1)
+            term.pods_by_row = self._counted(term.pods_by_row, row, -1)
             if not term.pods_by_row and self._terms.pop(term.key, None) is not None:
                 self._drop(term)
+
+    def sweep(self) -> None:
+        """Make the index anew if few terms are left of many, which gives their memory back. At most 5 ms."""
+        n_terms = len(self._terms)
+        if n_terms > _FEW_LEFT or self._table.n_ids <= _SHRINKS_AT * _FEW_LEFT:
+            return
+        self._table, terms = TermTable(), self._terms
+        self._terms, self._by_anchor, self._limiting_by_anchor = {}, {}, {}
+        for key, term in terms.items():
+            self._terms[key] = term
+            self._enter(term)
+            for row, n_pods in term.pods_by_row.items():
+                self._declare((term,), row, n_pods)
 
     def selecting(self, label_set: LabelSet) -> Iterator[ExistingPodTerm]:
         """Yield the terms that select pods of the label set. O(terms that may), 2 µs each."""
@@ -256,6 +276,14 @@ class ExistingTerms:
                 if (existing := self._terms.get(known_key)) is not None:
                     yield existing
 
+    def _counted(self, pods_by_row: dict[int, int], row: int, delta: int) -> dict[int, int]:
+        """Return the counts with `delta` more at the row: changed in place if they are of several rows, else a copy."""
+        counts = pods_by_row if len(pods_by_row) > 1 else {**pods_by_row}
+        if not add_count(counts, row, delta) and not counts:
+            return _NOWHERE
+        is_alone = len(counts) == 1 and 1 in counts.values()
+        return self._alone_on.setdefault(next(iter(counts)), counts) if is_alone else counts
+
     def _anti_key(self, term: AffinityTerm) -> TermKey:
         return TermKey(
             TermKind.REQUIRED_ANTI,
@@ -272,13 +300,18 @@ class ExistingTerms:
             term = self._terms[key] = ExistingPodTerm(key)
             self.n_limiting += term.is_limiting
             self.n_by_annotation += key.by_annotation
-            if not term.is_limiting:
-                ((rule, selector),) = key.matcher.parts
-                term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
-            by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
-            for anchor in _anchors(key.matcher):
-                by_anchor.setdefault(anchor, {})[term] = None
+            self._enter(term)
         return term
+
+    def _enter(self, term: ExistingPodTerm) -> None:
+        """Enter the term into the table and under its anchors."""
+        key = term.key
+        if not term.is_limiting:
+            ((rule, selector),) = key.matcher.parts
+            term.number = self._table.add(rule, selector, key.topology_key, self._effect(key))
+        by_anchor = self._limiting_by_anchor if term.is_limiting else self._by_anchor
+        for anchor in _anchors(key.matcher):
+            by_anchor.setdefault(anchor, {})[term] = None
 
     def _drop(self, term: ExistingPodTerm) -> None:
         self.n_limiting -= term.is_limiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,6 +11,10 @@ from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.state.arrays import Amounts, Counts, Mask, Rows, grown
 
 _FIRST_CAPACITY: Final = 64
+#: Of one piece of a pass over all pods.
+_SLOTS_PER_PIECE: Final = 10_000
+#: Arrays are doubled at different numbers of pods: at 131,072 all of them at once took 8 to 20 ms.
+_FIRST_TAKEN: Final = 96
 #: The label set number of a free slot; label sets are numbered from 1.
 _FREE: Final = 0
 
@@ -46,7 +50,7 @@ class PodColumns:
         self._live: Mask = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self._priority: Amounts = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
         self._start_rank: Amounts = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
-        self._taken: Amounts = np.ones((1 + len(COUNTED), _FIRST_CAPACITY), dtype=np.int64)
+        self._taken: Amounts = np.zeros((1 + len(COUNTED), _FIRST_TAKEN), dtype=np.int64)
 
     def add(
         self,
@@ -71,9 +75,11 @@ class PodColumns:
                 self._live = grown(self._live, capacity)
                 self._priority = grown(self._priority, capacity)
                 self._start_rank = grown(self._start_rank, capacity)
-                self._taken = grown(self._taken, capacity, fill=1)
+            if slot == self._taken.shape[1]:
+                self._taken = grown(self._taken, 2 * slot)
         self._label_set[slot], self._row[slot], self._live[slot] = label_set, row, live
         self._priority[slot], self._start_rank[slot] = priority, start_rank
+        self._taken[0, slot] = 1
         for index, resource in enumerate(COUNTED, 1):
             self._taken[index, slot] = requested.get(resource, 0)
         return slot
@@ -111,11 +117,22 @@ class PodColumns:
 
         O(pods): 0.5 ms for 150,000, and 0.1 µs for each pod that is returned.
         """
-        n = self._n_slots
-        is_lower = (self._priority[:n] < priority) & (self._label_set[:n] != _FREE)
-        slots = np.flatnonzero(is_lower & wanted.take(self._row[:n]))
+        slots = self._slots_below(priority, wanted, slice(self._n_slots))
         by_importance = (self._start_rank[slots], -self._priority[slots], self._row[slots])
-        slots = slots[np.lexsort(by_importance)]
+        return self._pods_in(slots[np.lexsort(by_importance)])
+
+    def below_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
+        """Yield the pods that `below` returns, in any order, some thousands at a time: 0.3 ms each."""
+        for start in range(0, self._n_slots, _SLOTS_PER_PIECE):
+            part = slice(start, min(start + _SLOTS_PER_PIECE, self._n_slots))
+            yield self._pods_in(start + self._slots_below(priority, wanted, part))
+
+    def _slots_below(self, priority: int, wanted: Mask, part: slice) -> Rows:
+        """Return where in the part of the columns these pods are."""
+        is_lower = (self._priority[part] < priority) & (self._label_set[part] != _FREE)
+        return np.flatnonzero(is_lower & wanted.take(self._row[part]))
+
+    def _pods_in(self, slots: Rows) -> PodsByRow:
         return PodsByRow(
             self._row[slots],
             self._priority[slots],

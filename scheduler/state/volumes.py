@@ -194,7 +194,7 @@ class Volumes:
         self._set_if_changed(self.assumed.assume(write, holder))
 
     def settle(self, obj: StorageObject, version: str) -> None:
-        """See `ClusterState.settle_write`."""
+        """See `ClusterState.settle_write`. No pod waits for an answer to a write: all count it from Reserve on."""
         self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
 
     def release(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:

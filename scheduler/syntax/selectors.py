@@ -12,15 +12,21 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeGuard
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
 
 from scheduler.syntax.names import label_key_faults, label_value_faults
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
-_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+#: The operators, each as the one text that all requirements share.
+_OPERATORS: Final[Mapping[str, Operator]] = {
+    "In": "In", "NotIn": "NotIn", "Exists": "Exists", "DoesNotExist": "DoesNotExist",
+}  # fmt: skip
 #: Up to this many values a linear scan is faster than a binary search.
 _LINEAR_SCAN_LIMIT: Final = 16
+#: Requirements of at most so many characters are kept for the next selector: 2 MiB for the 4,096 used last.
+_SHARED_CHARACTERS: Final = 128
 
 
 class SelectorError(ValueError):
@@ -74,7 +80,10 @@ class Selector:
     is_nothing: bool = False
 
     def __post_init__(self) -> None:
-        unique = {Requirement(r.key, r.operator, tuple(sorted(set(r.values)))) for r in self.requirements}
+        unique = {
+            r if len(r.values) <= 1 else Requirement(r.key, r.operator, tuple(sorted(set(r.values))))
+            for r in self.requirements
+        }
         object.__setattr__(self, "requirements", () if self.is_nothing else tuple(sorted(unique)))
 
     @property
@@ -131,9 +140,10 @@ def parse_selector(
     Source: meta/v1/helpers.go, LabelSelectorAsSelector; labels.NewRequirement (kubernetes 1.36).
     """
     requirements = [_requirement(key, "In", (value,)) for key, value in sorted((match_labels or {}).items())]
-    for key, operator, values in match_expressions or ():
-        if not _is_operator(operator):
-            raise SelectorError(f"{_quoted(operator)} is not a valid label selector operator")
+    for key, named, values in match_expressions or ():
+        operator = _OPERATORS.get(named)
+        if operator is None:
+            raise SelectorError(f"{_quoted(named)} is not a valid label selector operator")
         requirements.append(_requirement(key, operator, values))
     return Selector(tuple(requirements)) if requirements else EVERYTHING
 
@@ -156,6 +166,17 @@ def merge_requirements(first: Selector, second: Selector) -> Selector:
 
 
 def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
+    """Return the requirement; raise SelectorError. Equal ones of a few characters are shared by the selectors."""
+    is_short = len(values) <= 1 and len(key) + len("".join(values)) <= _SHARED_CHARACTERS
+    return _shared_requirement(key, operator, values) if is_short else _checked(key, operator, values)
+
+
+@lru_cache(maxsize=4096)
+def _shared_requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
+    return _checked(key, operator, values)
+
+
+def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
     problems = []
     if key_faults := label_key_faults(key):
         problems.append(f"key: Invalid value: {_quoted(key)}: {'; '.join(key_faults)}")
@@ -173,10 +194,6 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     if problems:
         raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return Requirement(key, operator, values)
-
-
-def _is_operator(text: str) -> TypeGuard[Operator]:
-    return text in _OPERATORS
 
 
 def _quoted(text: str) -> str:

@@ -31,6 +31,7 @@ from scheduler.webhook.certificate_rotation import CertificateRotation
 from scheduler.webhook.certificate_store import SecretStore
 from scheduler.webhook.metrics import WebhookMetrics
 from scheduler.webhook.mutating import mutate
+from scheduler.webhook.scope import Scope
 from scheduler.webhook.server import Endpoint, Listener
 from scheduler.webhook.validating import AntiAffinity, validate, validate_reach
 
@@ -46,6 +47,7 @@ class Options:
     webhook_port: int
     refused: AntiAffinity
     merges_fields: bool
+    scope: Scope
     namespace: str
     name: str
     host: str
@@ -63,9 +65,9 @@ async def serve(options: Options, environ: Mapping[str, str]) -> int:
     metrics = WebhookMetrics(version=product_version())
     endpoint = Endpoint(
         {
-            "mutate": partial(mutate, merges_fields=options.merges_fields),
-            "validate": partial(validate, refused=options.refused),
-            "validate-reach": validate_reach,
+            "mutate": options.scope.applied_to(partial(mutate, merges_fields=options.merges_fields)),
+            "validate": options.scope.applied_to(partial(validate, refused=options.refused)),
+            "validate-reach": options.scope.applied_to(validate_reach),
         },
         metrics=metrics,
         log=log,

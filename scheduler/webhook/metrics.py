@@ -10,8 +10,8 @@ from scheduler.observe.series import Family, exponential_bounds
 
 REQUESTS: Final = Family(
     "affinity_scheduler_webhook_requests_total",
-    "Number of admission requests, by webhook and verdict: allowed, patched, refused, or malformed, too_large, "
-    "too_slow for requests that were not answered.",
+    "Number of admission requests, by webhook and verdict: allowed, patched, refused, reported for those that "
+    "--report-only allows, or malformed, too_large, too_slow for requests that were not answered.",
     ("webhook", "verdict"),
 )
 DURATION: Final = Family(

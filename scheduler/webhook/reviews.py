@@ -18,6 +18,8 @@ from scheduler.webhook.refusals import Json
 from scheduler.webhook.term_json import DECODE_ERRORS, with_json_path
 
 API_VERSION: Final = "admission.k8s.io/v1"
+#: The scheduler of a pod that names none.
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 _KIND: Final = "AdmissionReview"
 #: Longer warnings are cut or dropped by some API servers.
 _MAX_WARNING: Final = 256
@@ -32,6 +34,7 @@ class _Metadata(Wire, frozen=True):
 
 
 class _Spec(Wire, frozen=True):
+    scheduler_name: str | None = None
     affinity: Json | None = None
     topology_spread_constraints: list[object] | None = None
 
@@ -73,6 +76,7 @@ class ReviewedPod:
     annotations: dict[str, str]
     affinity: Json | None
     constraints: list[object] | None
+    scheduler_name: str = DEFAULT_SCHEDULER
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,14 @@ class Denied:
     status: Json
 
 
-Response = Allowed | Denied
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The pod is allowed, with the warning that it would be denied for `why`."""
+
+    why: str
+
+
+Response = Allowed | Denied | Reported
 
 _REVIEWS: Final = msgspec.json.Decoder(_Review)
 _PODS: Final = msgspec.json.Decoder(_Pod | None)
@@ -147,6 +158,8 @@ def encode_response(uid: str, verdict: Response) -> bytes:
                 response |= {"patchType": "JSONPatch", "patch": msgspec.json.encode(patch)}
             if warnings:
                 response["warnings"] = _shortened(warnings)
+        case Reported(why):
+            response |= {"allowed": True, "warnings": _shortened([f"would be refused: {why}"])}
         case Denied(status):
             response |= {"allowed": False, "status": status}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": _KIND, "response": response})
@@ -170,6 +183,7 @@ def _pod(raw: msgspec.Raw, namespace: str | None) -> ReviewedPod | None:
         annotations=meta.annotations or {},
         affinity=pod.spec.affinity,
         constraints=pod.spec.topology_spread_constraints,
+        scheduler_name=pod.spec.scheduler_name or DEFAULT_SCHEDULER,
     )
 
 

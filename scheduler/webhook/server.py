@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -27,11 +27,12 @@ from scheduler.webhook.reviews import (
     Allowed,
     Denied,
     MalformedReviewError,
+    Reported,
     Response,
-    Review,
     decode_review,
     encode_response,
 )
+from scheduler.webhook.scope import Reviewer
 
 #: An update has two pods. etcd takes a pod of 1.5 MiB, which is up to six times as long as JSON, since the API server
 #: escapes `<` and the like. With failurePolicy Ignore, a pod that is too large would not be validated.
@@ -44,8 +45,6 @@ BODY_TIMEOUT_S: Final = 30.0
 MAX_BODIES: Final = 64
 #: An API server keeps 25 idle connections, and opens more for more requests at a time.
 MAX_CONNECTIONS: Final = 512
-
-Reviewer = Callable[[Review], Response]
 
 
 class _TooLargeError(Exception):
@@ -171,5 +170,7 @@ def _label(verdict: Response) -> tuple[str, int]:
     match verdict:
         case Denied():
             return "refused", 0
+        case Reported():
+            return "reported", 0
         case Allowed(patch):
             return ("patched" if patch else "allowed"), len(patch)

@@ -9,9 +9,11 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.framework.interface import FilterPlugin
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
 from scheduler.model.terms import Taint
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
@@ -77,11 +79,17 @@ def test_the_queue_has_the_gates_of_its_version(version: Version, *, pops_early:
     assert pops_early or queue.pop(60.0) is not None
 
 
-@pytest.mark.parametrize(("version", "is_there"), [(Version(1, 35), False), (NOW, True)])
-def test_a_profile_has_the_plugins_of_its_version(version: Version, *, is_there: bool) -> None:
-    settings = emulated(version)
-    profile = build_profiles(settings, ClusterView(new_state(settings)))[PROFILE]
-    assert (NodeDeclaredFeatures.name in {each.name for each in profile.filters}) is is_there
+@pytest.mark.parametrize(
+    ("plugin", "version"), [(NodeDeclaredFeatures, Version(1, 36)), (DynamicResources, Version(1, 34))]
+)
+def test_a_profile_has_the_plugins_of_its_version(plugin: type[FilterPlugin], version: Version) -> None:
+    """At every point; there are others before."""
+    for each, is_there in ((version, True), (Version(1, version.minor - 1), False)):
+        settings = emulated(each)
+        profile = build_profiles(settings, ClusterView(new_state(settings)))[PROFILE]
+        scorers = [weighted.plugin for weighted in profile.scorers]
+        plugins = (*profile.filters, *profile.post_filters, *profile.pre_enqueue, *scorers)
+        assert any(isinstance(each, plugin) for each in plugins) is is_there
 
 
 @pytest.mark.parametrize(("version", "held"), [(Version(1, 35), None), (NOW, ["cpu"])])

@@ -1,8 +1,9 @@
 """
-`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP; or beside attacks.
+`python -m tests.bench`: the cost of scheduling by shape, in the core, from bytes, and over HTTP; or beside attacks; or
+how long the event loop is held.
 
-Prints one table; writes JSON to build/bench/. `--check` compares ratios with the committed ones.
-Exit code: 0; 1 if a run fails or a ratio has grown by more than 25 %; 2 on bad input.
+Prints one table; writes JSON to build/bench/. `--check` compares ratios with the committed ones, and holds with 10 ms.
+Exit code: 0; 1 if a run fails, a ratio has grown by more than 25 % or a hold is too long; 2 on bad input.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Final
 from scheduler.errors import SettingsError
 from tests.bench import ratios, report, results
 from tests.bench.attacks import ATTACK_BY_NAME, Attack
+from tests.bench.hold_situations import SITUATION_BY_NAME, Situation
+from tests.bench.holds import MOST_MS, too_long
 from tests.bench.results import Results
 from tests.bench.runs import Asked, check_sizes, run
 from tests.bench.servers import beside_servers
@@ -45,7 +48,9 @@ def main(argv: list[str]) -> int:
         results.write(measured, args.json)
         if args.write_ratios:
             ratios.write(ratios.ratios_of(measured))
-        return _checked(measured, asked) if args.check else 0
+        if not args.check:
+            return 0
+        return _checked(measured, asked) if asked.situations is None else _checked_holds(measured)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
@@ -59,6 +64,16 @@ def _checked(measured: Results, asked: Asked) -> int:
         found = ratios.lower(found, ratios.ratios_of(run(asked, _say)))
     lines = ratios.regressions(found, committed)
     print("\n".join(["", *(f"regression {line}" for line in lines)]) if lines else "\nno ratio has grown")
+    return 1 if lines else 0
+
+
+def _checked_holds(measured: Results) -> int:
+    """Return the exit code for the holds, after a line for each situation with one that is too long."""
+    lines = [
+        f"hold of {hold.longest_ms:.1f} ms in {hold.situation}, at most {MOST_MS:g} allowed"
+        for hold in too_long(measured.holds)
+    ]
+    print("\n".join(["", *(lines or ["no hold is too long"])]))
     return 1 if lines else 0
 
 
@@ -85,7 +100,14 @@ def _asked(args: argparse.Namespace) -> Asked:
         n_rounds=args.rounds or (1 if args.full else 3),
         starts=args.start,
         attacks=None if args.hostile is None else tuple(_attack(name) for name in args.hostile),
+        situations=None if args.holds is None else tuple(_situation(name) for name in args.holds),
     )
+
+
+def _situation(name: str) -> Situation:
+    if name not in SITUATION_BY_NAME:
+        raise SettingsError("--holds", "", name, f"one of {', '.join(SITUATION_BY_NAME)}")
+    return SITUATION_BY_NAME[name]
 
 
 def _attack(name: str) -> Attack:
@@ -140,7 +162,9 @@ def _parser() -> argparse.ArgumentParser:
         "--json", type=Path, default=_BUILD / "bench.json", metavar="FILE", help="%(default)s"
     )
     parser.add_argument(
-        "--check", action="store_true", help="fail where a ratio has grown by more than 25 %%"
+        "--check",
+        action="store_true",
+        help="fail where a ratio has grown by more than 25 %%, or a hold takes more than 10 ms",
     )
     parser.add_argument(
         "--hostile",
@@ -150,6 +174,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--start", action="store_true", help="only this: starts of commands, of a scheduler and of a standby"
+    )
+    parser.add_argument(
+        "--holds",
+        nargs="*",
+        metavar="SITUATION",
+        help="only this: the longest holds of the event loop, by default in all situations, 30 pods on each node",
     )
     parser.add_argument("--write-ratios", action="store_true", help="commit this run's ratios to ratios.json")
     return parser

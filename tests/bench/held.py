@@ -1,35 +1,28 @@
-"""
-`python -m tests.bench.held FILE ARGUMENT...`: run `affinity-scheduler ARGUMENT...` and time each event loop callback.
-
-At its end FILE has a JSON list of `Hold`: callbacks that took 1 ms of CPU or 5 ms of wall time or more.
-"""
+"""Times every callback of the event loop of this thread, and has another thread measure how late the loop answers."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import sys
+import threading
 import time
 from asyncio import events
-from pathlib import Path
-from typing import Any, Final
-
-import msgspec
-
-from scheduler.cli.main import main
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 _NOTED_FROM_CPU_S: Final = 0.001
 _NOTED_FROM_S: Final = 0.005
 _MAX_NOTED: Final = 200_000
+#: Between two questions of the other thread.
+_ASKED_EVERY_S: Final = 0.002
 
 
-class Hold(msgspec.Struct, array_like=True):
+class Hold(NamedTuple):
     """
-    One callback: its start by the monotonic clock, wall time, the thread's CPU time, the part of that in the garbage
-    collector (`gc_s`), and its task.
+    One callback: its wall time, the thread's CPU time, the part of that in the garbage collector (`gc_s`), its task.
     """
 
-    at_s: float
     wall_s: float
     cpu_s: float
     gc_s: float
@@ -50,21 +43,32 @@ class _Collections:
             self.total_s += time.thread_time() - self._began_s
 
 
-def _time_callbacks(noted: list[Hold]) -> None:
-    """Time every callback from now on, at 1 µs each; asyncio's debug mode would slow all of them."""
+@contextmanager
+def timed_callbacks() -> Iterator[list[Hold]]:
+    """
+    Yield a list that gets the callbacks of 1 ms of CPU or 5 ms of wall time or more.
+
+    Every callback is timed, at 1 µs each; asyncio's debug mode would slow all of them.
+    """
+    noted: list[Hold] = []
     handle_class: Any = events.Handle  # asyncio's internals have no types
     original = handle_class._run
     collections = _Collections()
-    gc.callbacks.append(collections.note)
 
     def run(handle: Any) -> None:
         at_s, began_s, gc_s = time.monotonic(), time.thread_time(), collections.total_s
         original(handle)
         cpu_s, wall_s = time.thread_time() - began_s, time.monotonic() - at_s
         if (cpu_s >= _NOTED_FROM_CPU_S or wall_s >= _NOTED_FROM_S) and len(noted) < _MAX_NOTED:
-            noted.append(Hold(at_s, wall_s, cpu_s, collections.total_s - gc_s, _name_of(handle)))
+            noted.append(Hold(wall_s, cpu_s, collections.total_s - gc_s, _name_of(handle)))
 
+    gc.callbacks.append(collections.note)
     handle_class._run = run  # every callback goes through here
+    try:
+        yield noted
+    finally:
+        handle_class._run = original
+        gc.callbacks.remove(collections.note)
 
 
 def _name_of(handle: Any) -> str:
@@ -75,11 +79,40 @@ def _name_of(handle: Any) -> str:
     return owner.get_name() if isinstance(owner, asyncio.Task) else str(name)
 
 
-if __name__ == "__main__":
-    found: list[Hold] = []
-    _time_callbacks(found)
-    try:
-        code = main(sys.argv[2:])
-    finally:
-        Path(sys.argv[1]).write_bytes(msgspec.json.encode(found))
-    sys.exit(code)
+class Sampler:
+    """A thread that asks the loop for an answer again and again. `longest_s`: the longest wait since `reset`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="sampler", daemon=True)
+        self.longest_s = 0.0
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def reset(self) -> None:
+        """Forget what was measured."""
+        self.longest_s = 0.0
+
+    def _ask(self) -> None:
+        answered = threading.Event()
+        while not self._ended.is_set():
+            # Due before this thread runs again: a loop in Python code keeps it from that, too.
+            due_s = time.monotonic() + _ASKED_EVERY_S
+            self._ended.wait(_ASKED_EVERY_S)
+            answered.clear()
+            try:
+                self._loop.call_soon_threadsafe(self._answer, due_s, answered)
+            except RuntimeError:  # the loop is closed
+                return
+            while not answered.wait(1.0) and not self._ended.is_set():
+                pass
+
+    def _answer(self, due_s: float, answered: threading.Event) -> None:
+        self.longest_s = max(self.longest_s, time.monotonic() - due_s)
+        answered.set()

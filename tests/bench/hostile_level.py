@@ -3,8 +3,9 @@ Good pods beside an attack: what a tenant can do to the pods of others, over HTT
 
 A good pod arrives every 50 ms, in a namespace of its own, for a while at peace and then beside the attack. Its latency
 is the time from the server's answer to its creation to its binding on a watch; the time of that answer, which no
-scheduler can change, is told beside it. When the attack is over its pods are deleted, and the memory is
-read again until it is back or for 130 s, but kube-scheduler's at once. The enforcer runs beside our scheduler.
+scheduler can change, is told beside it. When the attack is over its pods are deleted, and our scheduler's memory is
+read again until it is back or for 130 s, that of others at once. The enforcer runs beside ours and beside the one that
+only binds, whose latencies are the floor.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.bench import templates
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.attacks import HOSTILE, Attack
 from tests.bench.measuring import cpu_s, peak_bytes, percentile, resident_bytes
-from tests.bench.schedulers import Contender, process, running
+from tests.bench.schedulers import OURS, Contender, process, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
 from tests.support import build
@@ -106,7 +107,7 @@ async def _measured(attack: Attack, server: Server, contender: Contender) -> Hos
                 (during, posted), n_late = good.taken(), len(good.sent_s)
                 cpu = [after - before for after, before in zip(processes.cpu_s(), cpu, strict=True)]
             await objects.delete_all(f"/api/v1/namespaces/{HOSTILE}/pods")
-            back_s = 0.0 if contender.binary else await processes.back(base_mib)
+            back_s = await processes.back(base_mib) if contender is OURS else 0.0
             if scheduler.poll() is not None:
                 raise RuntimeError(f"{attack.name}: the scheduler has ended")
             peak, after = processes.peak_mib(), processes.resident_mib()
@@ -212,16 +213,16 @@ class _GoodPods:
 
     async def first(self) -> None:
         """
-        Wait for the first binding: the scheduler has started. Pods that waited for that do not count.
+        Wait for the first binding, and for those of the pods that were created before it, which do not count.
 
         Raise TimeoutError if it takes longer than `_LATE_S`.
         """
         waiting: set[str] = set()
         while not self._latencies_ms or waiting & self.sent_s.keys():
-            waiting = waiting if self._latencies_ms else {*self.sent_s}
             self._bound.clear()
             async with asyncio.timeout(_LATE_S):
                 await self._bound.wait()
+            waiting = waiting or {*self.sent_s}
         self.taken()
 
     async def stop(self) -> None:

@@ -48,8 +48,11 @@ class LoadedMachine:
         self.now_s = 1000.0
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        """Handle the stimulus at the current second."""
-        return self.machine.handle(stimulus, self.now_s)
+        """Handle the stimulus at the current second, and end the cycle that it begins."""
+        instructions = self.machine.handle(stimulus, self.now_s)
+        while self.machine.is_in_cycle:
+            instructions += self.machine.step()
+        return instructions
 
     def bind_volumes(self, order: WriteReservation) -> None:
         """Report the writes as done and the claims as bound by the PV controller; then the pod can be bound."""

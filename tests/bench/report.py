@@ -26,11 +26,15 @@ _CAPACITY: Final = {
     "p99-µs": "{0.decision_p99_us:.0f}",
 }
 _HOLDS: Final = {
-    "phase": "{0.phase}",
+    "situation": "{0.situation}",
+    "nodes": "{0.n_nodes}",
+    "running": "{0.n_running}",
     "longest": "{0.longest_ms:.1f}",
     "gc": "{0.gc_ms:.1f}",
     "above-10": "{0.n_above_10_ms}",
     "wall": "{0.longest_wall_ms:.1f}",
+    "lag": "{0.lag_ms:.1f}",
+    "sampled": "{0.sampled_ms:.1f}",
     "task": "{0.what}",
 }
 _HOSTILE: Final = {
@@ -106,7 +110,8 @@ def table(results: Results) -> str:
             results.capacity,
         ),
         _block(
-            "longest hold of the event loop, ms of CPU (target 10), the collector's part, and ms of wall time",
+            "longest hold of the event loop, ms of CPU (at most 10), the collector's part; in wall time: of a callback,"
+            " the loop's lag by the scheduler itself, and as another thread waits for it",
             _HOLDS,
             results.holds,
         ),

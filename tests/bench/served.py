@@ -74,9 +74,16 @@ class Served:
         self._texts: dict[tuple[Template, str, Stage, str], str] = {}
         self._version = 0
 
-    def pod(self, planned: Planned, stage: Stage, *, node: str = "", change: str = "ADDED") -> bytes:
-        """Return the watch line of the pod at this stage of its life."""
+    def next_version(self) -> int:
+        """Return a resourceVersion that no object has."""
         self._version += 1
+        return self._version
+
+    def pod(
+        self, planned: Planned, stage: Stage, *, node: str = "", change: str = "ADDED", version: int = 0
+    ) -> bytes:
+        """Return the watch line of the pod at this stage of its life; `version` 0 for a new one."""
+        version = version or self.next_version()
         key = (planned.template, planned.namespace, stage, change)
         text = self._texts.get(key)
         if text is None:
@@ -84,26 +91,24 @@ class Served:
         return (
             text.replace("@NAME@", planned.name)
             .replace("@NODE@", node or planned.node)
-            .replace("@VERSION@", str(self._version))
+            .replace("@VERSION@", str(version))
             .encode()
         )
 
     def object(self, document: Json, *, change: str = "ADDED") -> bytes:
         """Return the watch line of any other object."""
-        self._version += 1
         meta = {
             **document["metadata"],
             "uid": f"uid-{document['metadata']['name']}",
-            "resourceVersion": str(self._version),
+            "resourceVersion": str(self.next_version()),
             "creationTimestamp": _CREATED,
         }
         return _line(change, {**document, "metadata": meta}).encode()
 
     def bookmark(self, kind: str) -> bytes:
         """Return the bookmark that ends the initial events."""
-        self._version += 1
         meta = {
-            "resourceVersion": str(self._version),
+            "resourceVersion": str(self.next_version()),
             "annotations": {"k8s.io/initial-events-end": "true"},
         }
         return _line("BOOKMARK", {"kind": kind, "metadata": meta}).encode()

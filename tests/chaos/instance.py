@@ -254,8 +254,12 @@ class Instance:
     def _listen(self, machine: Machine, agent: str, told: Told) -> None:
         """Record the machine's decisions in the journal, and note the kill points that it passes."""
         handle: Callable[[Stimulus, float], list[Instruction]] = machine.handle
+        step: Callable[[], list[Instruction]] = machine.step
+        began_s = 0.0
 
         def listening(stimulus: Stimulus, now_s: float) -> list[Instruction]:
+            nonlocal began_s
+            began_s = now_s
             told.hear(stimulus, now_s)
             match stimulus:
                 case PodSeen(pod):
@@ -271,11 +275,17 @@ class Instance:
                     self.reach("deletion answered")
                 case CycleDue():
                     told.begin_cycle()
-            instructions = handle(stimulus, now_s)
-            told.note(instructions, now_s)
+            instructions = noted(handle(stimulus, now_s))
             if isinstance(stimulus, NodeGone) and (kept := machine.state.nominated.on(stimulus.name)):
                 told_of = f"{agent} keeps {[one.key for one in kept]} for {stimulus.name}, which is gone"
                 self._journal.outlived.append((self._journal.now_s(), told_of))
+            return instructions
+
+        def going_on() -> list[Instruction]:
+            return noted(step())
+
+        def noted(instructions: list[Instruction]) -> list[Instruction]:
+            told.note(instructions, began_s)
             for instruction in instructions:
                 match instruction:
                     case EvictVictim():
@@ -287,6 +297,7 @@ class Instance:
             return instructions
 
         machine.handle = listening  # type: ignore[method-assign]  # an ear, not a replacement
+        machine.step = going_on  # type: ignore[method-assign]
 
 
 @contextlib.asynccontextmanager

@@ -44,14 +44,17 @@ class Told:
         self._preemptors: set[str] = set()
         self._failed_s: dict[str, float] = {}
         self._before = self.view()
+        self._assumed = dict(self._before.assumed)
 
     def is_ending(self, uid: str) -> bool:
         """Return whether it was told that the pod ends, or nothing of it any more."""
         return self._ending.get(uid, True)
 
     def view(self) -> View:
-        """Return what it was told, and what it assumes."""
+        """Return what it was told, and what it assumes; in the middle of a cycle, as before it."""
         state = self._machine.state
+        if state.is_on_trial:
+            return self._before
         assumed = {uid: one.pod.node_name for uid, one in state.placed.items() if one.assumed}
         nominated = {pod.uid: node for node, pods in state.nominated.by_node() for pod in pods}
         return View(dict(self._versions), dict(self._budgets), assumed, nominated)
@@ -100,15 +103,15 @@ class Told:
     def begin_cycle(self) -> None:
         """Keep the view before the cycle that follows."""
         self._before = self.view()
+        # Members of a group are placed one after the other within one cycle, which may come in pieces.
+        self._assumed = dict(self._before.assumed)
 
     def note(self, instructions: list[Instruction], now_s: float) -> None:
         """Record the decisions, the evictions, and the events of their victims."""
-        assumed = dict(self._before.assumed)
         for one in instructions:
             if isinstance(one, Bind):
-                self._note_decided(one, assumed)
-                # Members of a group are placed one after the other within one cycle.
-                assumed[one.pod.uid] = one.node_name
+                self._note_decided(one, self._assumed)
+                self._assumed[one.pod.uid] = one.node_name
             match one:
                 case Bind(pod) | Attempted(pod=pod, result="unschedulable") if pod.uid in self._preemptors:
                     self._note_retried(pod, now_s)

@@ -53,8 +53,10 @@ def rendered(
     name: str = "affinity-scheduler",
     namespace: str = "kube-system",
 ) -> list[Json]:
-    """Return the objects that these values install."""
-    files = chart.render(values or {}, name=name, namespace=namespace)
+    """Return the objects that these values install; the webhook too, unless they say otherwise."""
+    values = dict(values or {})
+    values["webhook"] = {"enabled": True, **values.get("webhook", {})}
+    files = chart.render(values, name=name, namespace=namespace)
     manifests = (text for path, text in files.items() if path.endswith(".yaml"))
     return [each for text in manifests for each in yaml.safe_load_all(text) if each]
 
@@ -388,6 +390,25 @@ def test_with_cert_manager_the_webhook_needs_no_rights_for_certificates(chart):
     assert "Issuer" not in {each["kind"] for each in objects}
 
 
+def test_by_default_nothing_concerns_pods_of_other_schedulers(chart):
+    """No webhook is installed. One that is asks about the pods of the profiles, unless told to ask about all."""
+    files = chart.render({}, name="affinity-scheduler", namespace="kube-system")
+    assert not any("WebhookConfiguration" in text for text in files.values())
+    for pods in ("ours", "all"):
+        objects = rendered(chart, {"webhook": {"pods": pods}})
+        webhooks = [
+            each
+            for kind in ("Mutating", "Validating")
+            for each in one(objects, f"{kind}WebhookConfiguration")["webhooks"]
+        ]
+        assert len(webhooks) == 3
+        conditions = [[c["expression"] for c in each["matchConditions"]] for each in webhooks]
+        is_ours = "object.spec.schedulerName in ['affinity-scheduler']"
+        assert [each[0] == is_ours for each in conditions] == [pods == "ours"] * 3
+        arguments = container(named(objects, "Deployment")[WEBHOOK])["args"]
+        assert ("--schedulers=affinity-scheduler" in arguments) is (pods == "ours")
+
+
 def test_values_disable_and_narrow_webhooks(chart):
     values = {
         "mutating": False,
@@ -448,7 +469,7 @@ def test_the_webhook_refuses_terms_in_the_namespaces_that_the_configuration_does
 def test_merge_fields_adds_pods_with_affinity_to_the_match_conditions(chart):
     objects = rendered(chart, {"webhook": {"mergeFields": True}})
     (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
-    assert webhook["matchConditions"][0]["expression"].startswith("has(object.spec.affinity) ||")
+    assert webhook["matchConditions"][-1]["expression"].startswith("has(object.spec.affinity) ||")
     assert "--merge-fields=true" in container(named(objects, "Deployment")[WEBHOOK])["args"]
 
 
@@ -500,11 +521,13 @@ def test_the_program_accepts_the_arguments_of_each_deployment(chart, component, 
         pytest.param({"failurePolicy": "Fail"}, True, True, "kube-system, mine.", id="no pod without it"),
         pytest.param({"validating": False}, True, False, "nor while", id="without validation"),
         pytest.param({"mutating": False}, False, True, "nor while", id="without merging"),
+        pytest.param({"reportOnly": True}, True, False, "nor while", id="reports"),
         pytest.param({"refuseAntiAffinity": "off"}, True, False, "nor while", id="refuses nothing"),
         pytest.param({"enabled": False}, False, False, "", id="no webhook"),
     ],
 )
 def test_the_notes_claim_what_the_values_do(chart, webhook, merges, refuses, excepts):
+    webhook = {"enabled": True, **webhook}
     files = chart.render({"webhook": webhook}, name="affinity-scheduler", namespace="mine")
     (notes,) = (text for path, text in files.items() if path.endswith("NOTES.txt"))
     assert ("have their label keys merged" in notes) is merges

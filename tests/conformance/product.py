@@ -70,6 +70,10 @@ class LiveCluster:
         else:
             self.state.upsert_pod(pod)
 
+    def remember(self, pod: Pod) -> None:
+        """Note that the pod was placed without `apply`."""
+        self._uids[pod.namespace, pod.name] = pod.uid
+
     def pod(self, obj: Json) -> Pod:
         """Return the object as a pod that is not placed."""
         return self.decoder.decode(json.dumps(obj).encode())
@@ -124,60 +128,60 @@ class ProductSubject:
 def _answer(context: PodContext, view: ClusterView, profile: Profile) -> Json:
     filters: dict[str, NodeFilter] = {}
     narrowed: frozenset[str] | None = None
-    refused: Json = {}
+    rejected: Json = {}
     for plugin in profile.filters:
         result = plugin.prefilter(context, view)
         if isinstance(result, Status):
-            refused = {**refused, plugin.name: _as_json(result)}
+            rejected[plugin.name] = as_json(result)
         elif isinstance(result, PreFilterResult):
             narrowed = result.node_names if narrowed is None else narrowed & result.node_names
             filters[plugin.name] = result.node_filter
         elif not isinstance(result, Skip):
             filters[plugin.name] = result
-    if refused:
-        return {"prefilter": refused, "filter": {}, "feasible": [], "score": {}, "total": {}}
+    if rejected:
+        return {"prefilter": rejected, "filter": {}, "feasible": [], "score": {}, "total": {}}
     mask = view.alive.copy()
     for node_filter in filters.values():
         mask &= node_filter.mask()
     if narrowed is not None:
-        mask &= np.array([name in narrowed for name in _names(view)], dtype=np.bool_)
+        mask &= np.array([name in narrowed for name in names(view)], dtype=np.bool_)
     answer: Json = {
-        "filter": {name: by_node for name, f in filters.items() if (by_node := _refused(f, view))},
-        "feasible": [name for name, fits in zip(_names(view), mask, strict=True) if fits],
-        **_scores(context, view, profile, mask),
+        "filter": {name: by_node for name, f in filters.items() if (by_node := refused(f, view))},
+        "feasible": [name for name, fits in zip(names(view), mask, strict=True) if fits],
+        **scores(context, view, profile, mask),
     }
     return answer if narrowed is None else {**answer, "prefilterNodes": sorted(narrowed)}
 
 
-def _names(view: ClusterView) -> Iterator[str]:
+def names(view: ClusterView) -> Iterator[str]:
     return (view.nodes.name_of(row) for row in range(view.n_rows))
 
 
-def _refused(node_filter: NodeFilter, view: ClusterView) -> Json:
+def refused(node_filter: NodeFilter, view: ClusterView) -> Json:
     statuses = node_filter.statuses()
     by_row = ((row, statuses.at(row)) for row in np.flatnonzero(view.alive).tolist())
-    return {view.nodes.name_of(row): _as_json(status) for row, status in by_row if status is not None}
+    return {view.nodes.name_of(row): as_json(status) for row, status in by_row if status is not None}
 
 
-def _as_json(status: Status) -> Json:
+def as_json(status: Status) -> Json:
     return {"code": status.code.value, "reasons": list(status.reasons)}
 
 
-def _scores(context: PodContext, view: ClusterView, profile: Profile, mask: Mask) -> Json:
+def scores(context: PodContext, view: ClusterView, profile: Profile, mask: Mask) -> Json:
     feasible = FeasibleNodes(mask)
     rows = np.flatnonzero(mask)
-    names = [view.nodes.name_of(row) for row in rows.tolist()]
+    feasible_names = [view.nodes.name_of(row) for row in rows.tolist()]
     score: dict[str, dict[str, int]] = {}
-    total = dict.fromkeys(names, 0)
-    for weighted in profile.scorers if names else ():
+    total = dict.fromkeys(feasible_names, 0)
+    for weighted in profile.scorers if feasible_names else ():
         scorer = weighted.plugin.prescore(context, view, feasible)
         if isinstance(scorer, Skip):
             continue
         if isinstance(scorer, Status):
             return {"error": f'running PreScore plugin "{weighted.plugin.name}": {scorer.message}'}
-        scores = scorer.normalized(scorer.raw())[rows].tolist()
-        score[weighted.plugin.name] = dict(zip(names, scores, strict=True))
-        for name, points in zip(names, scores, strict=True):
+        points_by_row = scorer.normalized(scorer.raw())[rows].tolist()
+        score[weighted.plugin.name] = dict(zip(feasible_names, points_by_row, strict=True))
+        for name, points in zip(feasible_names, points_by_row, strict=True):
             total[name] += weighted.weight * points
     return {"score": score, "total": total}
 

@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 
 from tests.conformance.compare import Mismatch, admission_mismatches, decision_mismatches
+from tests.conformance.devices import life_answers
 from tests.conformance.subject import FreshSubject, SubjectFactory, admit
-from tests.conformance.traces import Admission, Apply, Delete, Evaluate, Trace
+from tests.conformance.traces import Admission, Apply, Delete, DeviceLife, Evaluate, Record, Trace
 
 
-def answers(
-    record: Trace | Admission, factory: SubjectFactory, *, fresh: bool
-) -> Iterator[tuple[str, list[Mismatch]]]:
+def answers(record: Record, factory: SubjectFactory, *, fresh: bool) -> Iterator[tuple[str, list[Mismatch]]]:
     """Yield a description of each question of a record, and the mismatches of its answer."""
     match record:
         case Trace():
             yield from _decisions(record, factory, fresh=fresh)
+        case DeviceLife():
+            yield from life_answers(record, fresh=fresh)
         case Admission():
             expected = {"stored": record.stored} if record.refused is None else {"refused": record.refused}
             yield record.name, admission_mismatches(expected, admit(record.pod))

@@ -42,6 +42,43 @@ class Evaluate(msgspec.Struct, frozen=True, tag_field="op", tag="evaluate"):
     object: Json
 
 
+class Schedule(msgspec.Struct, frozen=True, tag_field="op", tag="schedule"):
+    """Decide on a pod and place it. `driver`: "failed" if devices fail. `hold`: whether it stops after Reserve."""
+
+    object: Json
+    driver: str = ""
+    hold: bool = False
+
+
+class Bind(msgspec.Struct, frozen=True, tag_field="op", tag="bind"):
+    """Go on with a held pod."""
+
+    name: str
+    namespace: str
+
+
+class Unreserve(msgspec.Struct, frozen=True, tag_field="op", tag="unreserve"):
+    """Give a held pod up."""
+
+    name: str
+    namespace: str
+
+
+class DeviceLife(msgspec.Struct, frozen=True):
+    """
+    The life of a cluster with devices, in which pods are placed one after the other.
+
+    `expected` has one entry for each `Schedule`, `Bind` and `Unreserve`, in order. `quirk`: whether an allocator
+    without two known defects of upstream decides otherwise somewhere.
+    """
+
+    name: str
+    category: str
+    ops: list[Apply | Delete | Schedule | Bind | Unreserve]
+    expected: list[Json]
+    quirk: bool = False
+
+
 class Trace(msgspec.Struct, frozen=True):
     """The changes and decisions of one cluster; `expected` has one entry for each `Evaluate`, in order."""
 
@@ -90,19 +127,24 @@ class _Shape(msgspec.Struct):
     """The fields that tell the two kinds of line apart."""
 
     ops: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    category: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def read(path: Path) -> Iterator[Trace | Admission]:
+Record = Trace | DeviceLife | Admission
+
+
+def read(path: Path) -> Iterator[Record]:
     """
     Yield every record of a file.
 
-    Raises: BadInputError if the file cannot be read, or a line is neither a trace nor an admission.
+    Raises: BadInputError if the file cannot be read, or a line is neither a trace, a life nor an admission.
     """
     for number, line in _lines(path):
-        kind: type[Trace] | type[Admission] = Admission
+        kind: type[Record] = Admission
         try:
-            if msgspec.json.decode(line, type=_Shape).ops is not msgspec.UNSET:
-                kind = Trace
+            shape = msgspec.json.decode(line, type=_Shape)
+            if shape.ops is not msgspec.UNSET:
+                kind = Trace if shape.category is msgspec.UNSET else DeviceLife
             record = msgspec.json.decode(line, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInputError(
@@ -124,7 +166,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise BadInputError(f"{path}: found {cause}, expected JSON lines, plain or gzipped") from error
 
 
-def _checked(record: Trace | Admission, place: str) -> Trace | Admission:
+def _checked(record: Record, place: str) -> Record:
     match record:
         case Trace():
             asked = sum(isinstance(op, Evaluate) for op in record.ops)
@@ -132,6 +174,11 @@ def _checked(record: Trace | Admission, place: str) -> Trace | Admission:
                 found = f"{len(record.expected)} entries for {asked} evaluates"
                 raise BadInputError(f"{place}: expected: found {found}, expected as many")
             _check_shapes(record, place)
+        case DeviceLife():
+            asked = sum(isinstance(op, Schedule | Bind | Unreserve) for op in record.ops)
+            if asked != len(record.expected):
+                found = f"{len(record.expected)} entries for {asked} steps"
+                raise BadInputError(f"{place}: expected: found {found}, expected as many")
         case Admission():
             if (record.stored is None) == (record.refused is None):
                 raise BadInputError(f"{place}: found neither or both of stored and refused, expected one")

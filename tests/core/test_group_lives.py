@@ -2,7 +2,8 @@
 Random lives of groups: members come and go, binds and evictions succeed and fail, nodes come and go, in any order.
 
 No cycle leaves half a group on nodes, no pod is bound twice, no pod is evicted for a group of its own priority, no
-nomination is left behind, and counts equal a recount.
+nomination is left behind, and counts equal a recount. Nor does it matter how far a cycle has come when the next
+stimulus arrives.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from scheduler.model.instructions import Bind, EvictVictim, Instruction
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, PodSeen, TimePassed, VictimFate
+from scheduler.model.stimuli import EvictionEnded, PodSeen, Stimulus, TimePassed, VictimFate
 from tests.support import build
 from tests.support.driving import Driver
 
@@ -23,10 +24,23 @@ RACK = "rack"
 PRIORITIES = {"g0": 0, "g1": 5, "g2": 0, "g3": 10}
 
 
+class _Recorded(Driver):
+    """A driver that keeps each stimulus, its time, and what it ordered."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.record: list[tuple[Stimulus, float, list[Instruction]]] = []
+
+    def handle(self, stimulus: Stimulus) -> list[Instruction]:
+        ordered = super().handle(stimulus)
+        self.record.append((stimulus, self.now_s, ordered))
+        return ordered
+
+
 class _Life:
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.driver = Driver(seed)
+        self.driver = _Recorded(seed)
         #: Members that watches show, and the binds without an answer.
         self.pending: dict[str, Pod] = {}
         self.bound: dict[str, Pod] = {}
@@ -183,3 +197,30 @@ def test_lives_have_evictions() -> None:
             life.step()
         n_evicted += life.n_evicted
     assert n_evicted > 3
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_stimulus_that_comes_in_the_middle_of_a_cycle_changes_nothing_of_it(block: int) -> None:
+    assert sum(_interrupted(seed) for seed in range(50 + 5 * block, 55 + 5 * block)) > 0
+
+
+def _interrupted(seed: int) -> int:
+    """Let a life happen once more, with cycles that have come any way when the next stimulus arrives; count these."""
+    life = _Life(seed)
+    for _ in range(100):
+        life.step()
+    chance, again, n_interrupted = Random(seed), Driver(seed), 0
+    machine, ordered = again.machine, list[Instruction]()
+    for stimulus, now_s, _ in life.driver.record:
+        n_interrupted += machine.is_in_cycle
+        ordered += machine.handle(stimulus, now_s)
+        for _ in range(chance.choice((0, 1, 2, 100))):
+            ordered += machine.step() if machine.has_backlog else []
+        if not machine.is_in_cycle:
+            again.audit()
+    while machine.has_backlog:
+        ordered += machine.step()
+    assert ordered == [one for _, _, told in life.driver.record for one in told]
+    assert not again.state.is_on_trial
+    again.audit()
+    return n_interrupted

@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.core import group_members
 from scheduler.core.group_members import components_of, kinds_of
+from scheduler.state.batches import finished
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.driving import Driver
@@ -27,7 +28,7 @@ def _chain(n: int) -> tuple[list[tuple[str, ...]], list[str]]:
     ]
     members.append(driver.pod("alone"))
     view = ClusterView(driver.state)
-    components = components_of(kinds_of(members, view), view)
+    components = finished(components_of(finished(kinds_of(members, view)), view))
     names = [tuple(sorted(pod.name for kind in one.kinds for pod in kind.pods)) for one in components]
     return names, [one.key for one in components]
 

@@ -220,7 +220,9 @@ def test_a_surplus_member_is_tried_and_waits_as_any_pod(cluster: Driver) -> None
     told = run(cluster)
     assert len(binds(told)) == 3
     (text,) = conditions(told).values()
-    assert text.startswith("0/3 nodes are available: 3 Insufficient cpu. preemption: ")
+    assert text.startswith(
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: "
+    )
 
 
 def test_a_small_group_is_not_held_up_by_a_large_one(cluster: Driver) -> None:

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from scheduler.core.decide import Decision, decide
+from scheduler.core.decide import Decision, deciding
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Observer
 from scheduler.framework.profile import Profile
@@ -23,6 +23,7 @@ from scheduler.model.instructions import Bind, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import BindDone, BindFailed, CycleDue, ObjectGone, PodSeen, SweepDue
 from scheduler.state.audit import differences
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 from tests.core.fresh import assert_as_if_fresh
 from tests.support import build
@@ -74,7 +75,7 @@ class Lives(RuleBasedStateMachine):
     def start(self) -> None:
         self.driver = Driver()
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr("scheduler.core.machine.decide", self._compared)
+        self._patch.setattr("scheduler.core.machine.deciding", self._compared)
         self.known: dict[str, Pod] = {}
         self.ordered: dict[str, Bind] = {}
         self.n_names = 0
@@ -208,8 +209,8 @@ class Lives(RuleBasedStateMachine):
 
     def _compared(
         self, pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer
-    ) -> Decision:
-        decision = decide(pod, view, profile, rng, observer)
+    ) -> Pieces[Decision]:
+        decision = yield from deciding(pod, view, profile, rng, observer)
         assert_as_if_fresh(pod, self.driver.state, profile, decision)
         return decision
 

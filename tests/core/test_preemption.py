@@ -61,6 +61,25 @@ def test_a_pod_is_nominated_and_its_victims_go_the_last_one_after_the_others(clu
     assert not cluster.state.preempting
 
 
+def test_the_state_is_not_to_be_read_between_two_pieces_of_a_search_for_victims(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue does not hold the pod between two pieces."""
+    monkeypatch.setattr("scheduler.plugins.default_preemption.search._PODS_AT_ONCE", 1)
+    cluster.node("c", allocatable={"cpu": "2"})
+    for number, node in enumerate("nncc"):
+        sized_pod(cluster, f"low-{number}", 0, node=node)
+    sized_pod(cluster, "incoming", 10, cpu="2")
+    machine = cluster.machine
+    ordered, n_pieces = machine.handle(CycleDue(), cluster.now_s), 1
+    while machine.is_in_cycle:
+        assert (ordered, machine.state.is_on_trial, machine.queue.depths()["active"]) == ([], True, 0)
+        ordered, n_pieces = machine.step(), n_pieces + 1
+    assert not machine.state.is_on_trial
+    assert evictions(ordered)
+    assert n_pieces > 1
+
+
 def test_a_victim_that_the_server_deletes_is_not_evicted_again_before_a_watch_shows_it(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")

@@ -67,6 +67,8 @@ class Cluster:
 
     def note(self, stimulus: Stimulus, now_s: float = 0.0) -> list[str]:
         """Return the messages of what fails after the stimulus."""
+        if isinstance(stimulus, ReservationWritten):
+            self.reservations.note_written(stimulus, now_s)
         return [message for _, message in self.reservations.failures(stimulus, now_s)]
 
 

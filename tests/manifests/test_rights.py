@@ -1,7 +1,7 @@
 """The roles have exactly the rights for the requests that the program can build."""
 
 from tests.support.manifest_files import BASE, named, resources
-from tests.support.rights import LEASE, Right, all_requests, granted, needed
+from tests.support.rights import CLAIM_BINDING, LEASE, Right, all_requests, granted, needed
 
 OBJECTS = resources(BASE)
 
@@ -9,7 +9,7 @@ OBJECTS = resources(BASE)
 def test_the_roles_have_exactly_the_rights_that_requests_need():
     roles = (*named(OBJECTS, "ClusterRole").values(), *named(OBJECTS, "Role").values())
     rights = list(granted(roles))
-    assert sorted(rights) == sorted({needed(request) for request in all_requests()})
+    assert sorted(rights) == sorted({CLAIM_BINDING, *(needed(request) for request in all_requests())})
     assert len(rights) == len(set(rights)), "a right is granted twice"
 
 
@@ -31,6 +31,7 @@ def test_every_request_builder_is_compared():
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
         *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
         *("csinodes", "csidrivers", "csistoragecapacities", "podgroups", "podgroups/status"),
+        *("deviceclasses", "resourceslices", "resourceclaims", "resourceclaims/status"),
         *("tokenreviews", "subjectaccessreviews", "poddisruptionbudgets"),
     }
     verbs = {"list", "watch", "get", "create", "update", "patch", "delete"}

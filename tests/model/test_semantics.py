@@ -34,6 +34,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
         pytest.param(
             Version(1, 33),
             {
+                Gate.DYNAMIC_RESOURCE_ALLOCATION,
                 Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,
                 Gate.NODE_DECLARED_FEATURES,

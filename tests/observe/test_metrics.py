@@ -85,6 +85,7 @@ def test_our_own_series_have_our_prefix() -> None:
         "unreadable_binds_total",
         "kubelet_refusals_total",
         "evictions_in_vain_total",
+        "claims_allocated_twice_total",
         "left_out_nodes",
         "loop_lag_seconds",
         "plugin_failures_total",

@@ -25,7 +25,9 @@ from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import Candidate as Sacrifice
 from scheduler.plugins.default_preemption.candidates import candidate_at
 from scheduler.plugins.default_preemption.dry_runs import room_only
+from scheduler.plugins.default_preemption.protection import protections
 from scheduler.plugins.default_preemption.search import Found, find_candidates
+from scheduler.state.batches import finished
 from scheduler.state.cluster_view import ClusterView
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
@@ -222,7 +224,7 @@ def _preempted(pod: Json) -> Json:
         pytest.param(
             _preempted(_sized("low", 0, cpu="2")),
             "n",
-            "preemption: not eligible due to a terminating pod on the nominated node.",
+            "no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node.",
             id="its victim is still there",
         ),
         pytest.param(_preempted(_sized("low", 0, cpu="2")), "", "", id="it is nominated nowhere"),
@@ -278,15 +280,16 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
     unfit = _unfit(product.cluster.pod(_sized("incoming", 5, node=None)), product)
     assert unfit is not None
     view = product.cluster.view()
-    search = find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1))
+    search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1)))
     assert len(search.candidates) == 100
-    assert len(find_candidates(unfit, view, DefaultPreemptionArgs(50, 1), Random(1)).candidates) == 150
+    search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(50, 1), Random(1)))
+    assert len(search.candidates) == 150
 
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
-    """The victims, how much harm that is, and the reasons of the other nodes."""
+    """The victims, how much harm that is, and the reasons of the other nodes, in pieces of any size."""
     random = Random(seed)
     product = ProductSubject(None)
     for one in _crowded(random):
@@ -303,7 +306,11 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     unfit, view = _unfit(pod, product), product.cluster.view()
     if unfit is None:
         return
-    found = find_candidates(unfit, view, DefaultPreemptionArgs(100, 1), Random(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "scheduler.plugins.default_preemption.search._PODS_AT_ONCE", random.choice((1, 8, 6000))
+        )
+        found = finished(find_candidates(unfit, view, DefaultPreemptionArgs(100, 1), Random(1)))
     rows = np.flatnonzero(unfit.fit_error.unschedulable_rows(view.alive)).tolist()
     answers = [candidate_at(row, unfit, view) for row in rows]
     victims = [one for one in answers if isinstance(one, Sacrifice)]
@@ -316,6 +323,22 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     room = room_only(unfit, view)
     n_at_once = 0 if room is None else int(np.count_nonzero(room.rows[rows]))
     event(f"{len(victims)} candidates, {n_at_once} of {len(answers)} nodes at once")
+
+
+@settings(max_examples=100, deadline=None)
+@given(objects=OBJECTS)
+def test_budgets_by_label_set_are_those_of_each_pod(objects: list[Applied]):
+    """As a set: the order of a pod's budgets does not matter."""
+    product = ProductSubject(None)
+    for applied in objects:
+        product.apply(applied.object)
+    view = product.cluster.view()
+    names = ["", *(budget.key for budget in view.budgets)]
+    known = finished(protections(view))
+    for placed in product.cluster.state.placed.values():
+        numbers = known.budgets[known.by_label_set[placed.label_set.number]].tolist()
+        expected = view.budgets_of(placed.label_set)
+        assert {names[number] for number in numbers} - {""} == {budget.key for budget in expected}
 
 
 _WEB = build.selector("app=web")

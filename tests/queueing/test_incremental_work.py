@@ -9,6 +9,7 @@ import pytest
 from scheduler.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEventWithHint, Resource
 from scheduler.queueing.incremental_work import UNITS_PER_STEP, IncrementalWork
 from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from tests.queueing.build import pod
 
@@ -76,7 +77,18 @@ def _flush(queue: PodQueue) -> None:
     queue.flush(1000.0)
 
 
-@pytest.mark.parametrize("move", [pytest.param(_wake, id="event"), pytest.param(_flush, id="timeout")])
+def _activate(queue: PodQueue) -> None:
+    queue.activate_each([queued.uid for queued in queue.pods()], 60.0)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        pytest.param(_wake, id="event"),
+        pytest.param(_flush, id="timeout"),
+        pytest.param(_activate, id="by name"),
+    ],
+)
 def test_many_pods_move_a_bounded_number_at_a_time(move: Callable[[PodQueue], None]) -> None:
     queue = _rejected()
     move(queue)
@@ -129,6 +141,30 @@ def test_whatever_changes_the_queue_finishes_the_backlog_first(
     change(queue)
     waiting = [queued.uid for queued in queue.pods() if queued.sub_queue is SubQueue.UNSCHEDULABLE]
     assert (waiting, queue.has_backlog) == ([], False)
+
+
+def test_a_pod_that_is_woken_on_its_own_waits_for_the_pods_before() -> None:
+    queue = _rejected()
+    _wake(queue)
+    n_active = queue.depths()["active"]
+    queue.wake(f"p{_N - 1}", 60.0)
+    assert queue.depths()["active"] == n_active
+    queue.delete("p0")
+    assert queue.depths()["active"] == _N - 1
+
+
+def test_gated_pods_are_let_through_a_bounded_number_at_a_time() -> None:
+    is_closed = [True]
+    check = PreEnqueueCheck("Gate", lambda _: not is_closed[0])
+    queue = PodQueue({}, pre_enqueue={"default-scheduler": [check]})
+    for number in range(_N):
+        queue.add(pod(f"p{number}"), 0.0)
+    assert queue.depths()["gated"] == _N
+    is_closed[0] = False
+    queue.let_through_each([queued.uid for queued in queue.pods()], 60.0)
+    assert queue.depths()["active"] == UNITS_PER_STEP
+    queue.delete("p0")
+    assert queue.depths() == {"active": _N - 1, "backoff": 0, "unschedulable": 0, "gated": 0}
 
 
 def test_a_second_event_is_handled_after_the_first_has_moved_its_pods() -> None:

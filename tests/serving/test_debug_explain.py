@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -27,7 +28,7 @@ class Clock:
         return self.now_s
 
 
-def answer(namespace: str, pod: str) -> bytes | None:
+async def answer(namespace: str, pod: str) -> bytes | None:
     return None if pod == "unknown" else json.dumps([namespace, pod]).encode()
 
 
@@ -116,7 +117,7 @@ async def test_answers_take_at_most_a_tenth_of_the_time() -> None:
     """After an answer that took 0.5 s, requests get 429 for 4.5 s."""
     clock = Clock()
 
-    def slow(_namespace: str, _pod: str) -> bytes | None:
+    async def slow(_namespace: str, _pod: str) -> bytes | None:
         clock.now_s += 0.5
         return b"{}"
 
@@ -127,6 +128,24 @@ async def test_answers_take_at_most_a_tenth_of_the_time() -> None:
             async with client.get(PATH) as response:
                 found.append((response.status, response.headers.get("Retry-After")))
     assert found == [(200, None), (429, "5"), (429, "1"), (200, None)]
+
+
+async def test_a_question_that_comes_during_an_answer_is_turned_away() -> None:
+    """As one that comes right after it: answers would otherwise follow each other without a pause."""
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_namespace: str, _pod: str) -> bytes | None:
+        asked.set()
+        await ended.wait()
+        return b"{}"
+
+    async with served(explain=waits) as client:
+        first = asyncio.create_task(client.get(PATH))
+        await asked.wait()
+        async with client.get(PATH) as response:
+            assert (response.status, response.headers.get("Retry-After")) == (429, "1")
+        ended.set()
+        assert (await first).status == 200
 
 
 @pytest.mark.parametrize(

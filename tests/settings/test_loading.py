@@ -95,7 +95,7 @@ def test_profiles_have_plugins_of_their_own():
     """)
     first, second = parse_settings(text, "f").profiles
     assert first.plugins_by_point["score"] == ()
-    assert len(second.plugins_by_point["score"]) == 8
+    assert len(second.plugins_by_point["score"]) == 9
     assert first.args_by_plugin["InterPodAffinity"] != second.args_by_plugin["InterPodAffinity"]
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
+from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_affinity import NodeAffinityArgs
@@ -38,6 +39,7 @@ def config(name: str, args: str) -> str:
 def test_every_configurable_plugin_has_upstreams_defaults():
     assert profile_of("").args_by_plugin == {
         "DefaultPreemption": DefaultPreemptionArgs(10, 100),
+        "DynamicResources": DynamicResourcesArgs(10, 600),
         "GangScheduling": GangSchedulingArgs(500),
         "InterPodAffinity": InterPodAffinityArgs(1, False),
         "NodeAffinity": NodeAffinityArgs(None),
@@ -239,11 +241,6 @@ def test_a_plugin_is_configured_once():
 
 
 WITHOUT_EFFECT = {
-    "not built": (
-        "DynamicResources",
-        "{filterTimeout: 10s}",
-        f"{ARGS}: DynamicResources is not built (resource claims are not supported yet), so this has no effect",
-    ),
     "takes no arguments": (
         "TaintToleration",
         "{a: 1}",

@@ -8,20 +8,20 @@ from tests.support.case_blocks import case_blocks
 
 # Point and plugins.
 DEFAULTS = """
-preEnqueue SchedulingGates DefaultPreemption
+preEnqueue SchedulingGates DynamicResources DefaultPreemption
 queueSort PrioritySort
 preFilter NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone \
-PodTopologySpread InterPodAffinity NodeDeclaredFeatures
+PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures
 filter NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions \
-NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity NodeDeclaredFeatures
-postFilter DefaultPreemption
+NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures
+postFilter DynamicResources DefaultPreemption
 preScore TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity \
 NodeResourcesBalancedAllocation
 score TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity \
-NodeResourcesBalancedAllocation ImageLocality
-reserve VolumeBinding
+DynamicResources NodeResourcesBalancedAllocation ImageLocality
+reserve VolumeBinding DynamicResources
 permit
-preBind VolumeBinding
+preBind VolumeBinding DynamicResources
 bind DefaultBinder
 postBind
 """
@@ -33,17 +33,17 @@ DEFAULT_WEIGHTS = {
     "VolumeBinding": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-NOT_BUILT = ("DynamicResources",)
 
 
 def test_by_default_everything_that_is_built_runs_in_upstreams_order():
     profile = profile_of("")
     assert profile.plugins_by_point == DEFAULTS_BY_POINT
     assert profile.weight_by_plugin == DEFAULT_WEIGHTS
-    assert profile.not_built == NOT_BUILT
+    assert profile.not_built == ()
 
 
 # `...` stands for the defaults that are not named; a default with a minus is not among them.
@@ -135,11 +135,6 @@ def test_a_plugin_that_does_not_score_has_no_weight():
     assert profile.plugins_by_point["score"] == ("ImageLocality",)
 
 
-def test_a_disabled_plugin_that_is_not_built_is_not_listed():
-    profile = profile_of("plugins: {multiPoint: {disabled: [{name: DynamicResources}]}}")
-    assert profile.not_built == ()
-
-
 REFUSED = """
 # unknown
 filter: {enabled: [{name: NodeName}, {name: Foo}]}
@@ -153,14 +148,8 @@ filter: {enabled: [{weight: 1}]}
 # does not run there
 filter: {enabled: [{name: ImageLocality}]}
 => filter.enabled[0].name: plugin "ImageLocality" does not extend FilterPlugin plugin
-# not built
-filter: {enabled: [{name: NodeName}, {name: DynamicResources}]}
-=> filter.enabled[1].name: found "DynamicResources", expected a plugin that is built (resource claims are not
-   supported yet)
 # not built in multiPoint
 multiPoint: {enabled: [{name: DynamicResources}, {name: PodGroupPodsCount}]}
-=> multiPoint.enabled[0].name: found "DynamicResources", expected a plugin that is built (resource claims are not
-   supported yet)
 => multiPoint.enabled[1].name: found "PodGroupPodsCount", expected a plugin that is built (groups are placed by a
    search that calls no plugin there)
 # a point of pod groups

@@ -50,16 +50,15 @@ def test_the_completed_configuration_reads_back_equal(text):
 
 def test_remarks_are_comments_at_the_top():
     settings = parse_settings(
-        one_profile("pluginConfig: [{name: DynamicResources, args: {}}]"),
+        one_profile("pluginConfig: [{name: TaintToleration, args: {}}]"),
         "f",
         semantics_of(Version(1, 34), {Gate.POD_LEVEL_RESOURCES: False}),
     )
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
-        "# note: profiles[0].pluginConfig[0].args: DynamicResources is not built "
-        "(resource claims are not supported yet), so this has no effect",
-        '# notBuilt in profile "p": DynamicResources',
+        "# note: profiles[0].pluginConfig[0].args: TaintToleration takes no arguments, so these have no effect",
         "# emulatedVersion: 1.34",
-        "# featureGates: MatchLabelKeysInPodAffinity=true, MatchLabelKeysInPodTopologySpread=true, "
+        "# featureGates: DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
+        "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
         "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
     ]

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from scheduler.model.instructions import Attempted, Bind, EmitEvent, PatchCondition, ProceedWithEviction
+from scheduler.model.instructions import (
+    Attempted,
+    Bind,
+    EmitEvent,
+    Instruction,
+    PatchCondition,
+    ProceedWithEviction,
+)
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import BindDone, BindFailed, Stimulus
+from scheduler.model.stimuli import BindDone, BindFailed, EvictionDue, Stimulus
 from scheduler.observe.logs import configure
 from scheduler.shell.autoscaler_events import AutoscalerEvents
 from scheduler.shell.binder import Binder
@@ -45,6 +52,10 @@ class Bench:
         return taken[0]
 
 
+async def _proceed(due: EvictionDue) -> list[Instruction]:
+    return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
+
+
 @asynccontextmanager
 async def bench(script: Script) -> AsyncIterator[Bench]:
     """Run the outbox with everything that it needs."""
@@ -62,7 +73,7 @@ async def bench(script: Script) -> AsyncIterator[Bench]:
                 client,
                 clock_s=lambda: 0.0,
                 pause=binder.pause,
-                put=lambda due: [ProceedWithEviction(due.preemptor_uid, due.victim_uid)],
+                put=_proceed,
             ),
             conditions=conditions,
             autoscalers=AutoscalerEvents(client, inbox, log=log),

@@ -18,14 +18,16 @@ from scheduler.model.instructions import (
     PatchCondition,
 )
 from scheduler.model.nodes import decode_node
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import BindDone, BindFailed, NodeSeen, PodGone, PodSeen
 from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.inbox import Inbox
 from scheduler.shell.scheduling import SchedulingLoop
+from scheduler.shell.slices import off_trial
 from tests.support.build import container, node
 from tests.support.driving import Driver
-from tests.support.waiting import until
+from tests.support.waiting import Turns, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -49,7 +51,13 @@ class RecordingOutbox:
 class Bench:
     """A loop over a driver's machine and a clock that tests advance. `on_asked` is called when it checks readiness."""
 
-    def __init__(self, *, max_binding: int = 10, driver: Driver | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_binding: int = 10,
+        driver: Driver | None = None,
+        on_cycle: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self.driver = Driver() if driver is None else driver
         #: What passes whenever the loop looks at its clock.
         self.tick_s = 0.0
@@ -66,6 +74,7 @@ class Bench:
             max_binding=lambda: max_binding,
             now_s=self._now_s,
             on_handled=lambda _name, _seconds: None,
+            on_cycle=on_cycle,
         )
 
     def _asked(self) -> bool:
@@ -88,6 +97,12 @@ class Bench:
         """Let the loop run until it waits."""
         for _ in range(20):
             await asyncio.sleep(0)
+
+    async def bound(self, n: int) -> None:
+        """Let the loop run until it has ordered so many binds, and no further."""
+        async with asyncio.timeout(10.0):
+            while len(self.kept.bound()) < n:  # noqa: ASYNC110 - stops at the first turn at which it holds
+                await asyncio.sleep(0)
 
 
 async def test_no_cycle_runs_before_the_caches_are_synced() -> None:
@@ -423,3 +438,55 @@ async def test_retried_pods_leave_few_objects_for_one_collection() -> None:
 
 async def _is_idle(bench: Bench) -> bool:
     return bench.driver.machine.n_binding > 0 and not bench.driver.machine.has_work()
+
+
+def _group(bench: Bench, n_members: int) -> None:
+    bench.driver.node("large", allocatable={"cpu": "1000", "pods": "1000"})
+    for number in range(n_members):
+        bench.driver.pod(f"member-{number}", labels={GROUP: "g", MIN_COUNT: str(n_members)})
+
+
+async def test_others_run_during_the_cycle_of_a_group_and_see_all_of_its_members_on_nodes_or_none() -> None:
+    """Each piece of the cycle takes a millisecond here."""
+    bench = Bench(max_binding=1000)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    n_assumed = set[int]()
+    async with bench.running(), Turns() as turns:
+        while len(bench.kept.bound()) < 200:
+            await off_trial(bench.driver.state)
+            n_assumed.add(bench.driver.state.n_assumed)
+            bench.driver.audit()
+            await asyncio.sleep(0)
+    assert turns.n > 20
+    assert n_assumed == {0, 200}
+
+
+async def test_stop_during_the_cycle_of_a_group_binds_all_of_its_members() -> None:
+    """Some of them are bound already."""
+    bench = Bench(max_binding=1000)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    running = asyncio.create_task(bench.loop.run())
+    await bench.bound(10)
+    assert len(bench.kept.bound()) < 200
+    bench.loop.stop(1000.0)
+    await bench.bound(200)
+    for bind in bench.kept.ordered:
+        if isinstance(bind, Bind):
+            bench.inbox.put_now(BindDone(bind.pod.uid))
+    async with asyncio.timeout(10.0):
+        await running
+
+
+async def test_the_cycle_of_a_group_counts_once_and_as_a_whole() -> None:
+    """It has a member in each piece at most, which takes a millisecond."""
+    cycles_s: list[float] = []
+    bench = Bench(max_binding=1000, on_cycle=cycles_s.append)
+    bench.tick_s = 0.001
+    _group(bench, 200)
+    async with bench.running():
+        await bench.bound(200)
+        await bench.turns()
+    (cycle_s,) = cycles_s
+    assert cycle_s > 0.1

@@ -45,7 +45,7 @@ async def _evicted(
     deleted: list[EvictVictim] = []
     eviction = EvictVictim(HIGH, victim)
 
-    def put(due: EvictionDue) -> list[Instruction]:
+    async def put(due: EvictionDue) -> list[Instruction]:
         answer = ProceedWithEviction if is_needed(due) else SpareVictim
         return [answer(due.preemptor_uid, due.victim_uid)]
 

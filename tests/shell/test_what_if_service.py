@@ -66,7 +66,7 @@ async def test_work_in_slices_lets_others_run() -> None:
 
     now = [0.0]
     counting = asyncio.create_task(count())
-    assert await in_slices(work(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
+    assert await in_slices(work(), ClusterState(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
     counting.cancel()
     assert turns > 20
 

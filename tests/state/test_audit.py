@@ -129,6 +129,33 @@ def test_a_piece_tries_few_label_sets_and_terms_however_many_there_are() -> None
     assert max(n_terms) <= 100
 
 
+def test_a_matcher_of_many_terms_is_tried_on_few_label_sets_at_once() -> None:
+    """A hundred terms that all match: a label set takes a hundred times as long as with one."""
+    driver = Driver()
+    driver.node("n1")
+    for number in range(40):
+        driver.pod(f"p{number}", labels={"app": "a", "job": f"{number}"}, node="n1")
+    rule = NamespaceRule(frozenset(), EVERYTHING)
+    absent = (Requirement(f"no-{number}", "DoesNotExist") for number in range(100))
+    of_all = PodMatcher(tuple((rule, Selector((Requirement("app", "Exists"), each))) for each in absent))
+    assert driver.state.counts.selected(of_all).by_row.sum() == 40
+    audit = Audit(driver.state, pods_per_piece=1)
+    audit.step()
+    this_round, tried = audit._round, [0]
+    matches = driver.state.label_sets.matches
+
+    def counted_matches(matcher: PodMatcher, label_set: LabelSet) -> bool:
+        tried[-1] += 1
+        return matches(matcher, label_set)
+
+    driver.state.label_sets.matches = counted_matches  # type: ignore[method-assign]
+    while audit._round is this_round:
+        tried.append(0)
+        assert audit.step() == []
+    assert sum(tried) == 40
+    assert max(tried) == 5
+
+
 def test_nothing_differs_while_everything_changes() -> None:
     """Pods are added and removed, and derived values swept, between pieces."""
     chance, driver = random.Random(1), driven()

@@ -26,6 +26,14 @@ from tests.support.driving import NAME, Driver, bind_of
 T = TypeVar("T")
 
 ANNOTATION = "affinity-scheduler.io/affinity"
+#: At most two pods of an app in a zone.
+LIMITED = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {**build.term(build.ZONE, build.selector("app=a")), "maxPodsPerDomain": 2}
+        ]
+    }
+}
 
 
 def town(n_nodes: int = 4) -> Driver:
@@ -205,6 +213,46 @@ def test_terms_of_pods_that_are_gone_are_freed_by_two_sweeps() -> None:
     driver.state.sweep()
     gc.collect()
     assert named() is None
+
+
+def test_an_index_of_which_few_terms_are_left_is_made_anew() -> None:
+    """What is left counts as before, on several nodes and with a limit too."""
+    driver = town()
+    near = build.affinity(preferred=[(7, build.term(build.ZONE, build.selector("app=a")))])
+    limited = {ANNOTATION: json.dumps(LIMITED)}
+    for number in range(3):
+        driver.pod(f"near-{number}", node=f"n{number}", affinity=near)
+    driver.pod("limited", node="n3", labels={"app": "a"}, annotations=limited)
+
+    def many(number: int) -> build.Json:
+        terms = [build.term(build.ZONE, build.selector(f"app={number}-{each}")) for each in range(100)]
+        return build.affinity(anti_required=terms)
+
+    for pod in [driver.pod(f"many-{number}", node="n0", affinity=many(number)) for number in range(50)]:
+        driver.lose(pod)
+    table = driver.state.terms._table
+    assert table.n_ids > 5000
+    driver.state.sweep()
+    assert driver.state.terms._table.n_ids == 1
+    view, asking = ClusterView(driver.state), driver.decoded(build.pod("asks", labels={"app": "a"}))
+    sums = view.term_sums("weights", view.label_set(asking), lambda term: term.key.weight)
+    assert sums.by_key[build.ZONE].on_nodes().tolist() == [14, 7, 14, 7]
+    assert [term.key.max_pods for term in driver.state.terms if term.is_limiting] == [2]
+    assert differences(driver.state) == []
+
+
+def test_terms_of_one_pod_each_share_where_they_are_declared() -> None:
+    """And no longer once another pod declares one of them."""
+    driver = town()
+    terms = [build.term(build.ZONE, build.selector(f"app={each}")) for each in "ab"]
+    driver.pod("both", node="n0", affinity=build.affinity(anti_required=terms))
+    first, second = driver.state.terms
+    assert first.pods_by_row is second.pods_by_row
+    assert first.pods_by_row == {0: 1}
+    again = driver.pod("again", node="n0", affinity=build.affinity(anti_required=terms[:1]))
+    assert (first.pods_by_row, second.pods_by_row) == ({0: 2}, {0: 1})
+    driver.lose(again)
+    assert first.pods_by_row is second.pods_by_row
 
 
 def test_taint_lists_that_no_node_has_any_more_are_forgotten() -> None:

@@ -189,6 +189,7 @@ class States(RuleBasedStateMachine):
             self._patched.setattr("scheduler.state.counts._FEW_TERMS", -1)
             self._patched.setattr("scheduler.state.counts._MANY_TERMS", 5)
             self._patched.setattr("scheduler.state.term_table._FEW_ENTRIES", 2)
+            self._patched.setattr("scheduler.state.existing_terms._SHRINKS_AT", 0)
             self._patched.setattr("scheduler.state.term_table._MAX_NAMES", 1)
         self._patched.setattr("scheduler.state.change_log._REMEMBERED", n_remembered)
         self._patched.setattr("scheduler.state.change_log._REMEMBERED_TERMS", 8 * n_remembered)

@@ -1,11 +1,13 @@
 """The message of a pod that fits nowhere, in its two parts."""
 
 _PREEMPTION = " preemption: "
+#: What DynamicResources says before, of a pod without claims.
+NO_CLAIMS = "no new claims to deallocate, "
 
 
 def refusals(message: str) -> str:
-    """Return the part on the nodes, without the part on preemption."""
-    return message.partition(_PREEMPTION)[0]
+    """Return the part on the nodes, without the parts of PostFilter."""
+    return message.replace(NO_CLAIMS, "").partition(_PREEMPTION)[0]
 
 
 def not_helpful(n_nodes: int) -> str:
@@ -19,4 +21,4 @@ def no_victims(n_nodes: int) -> str:
 
 
 def _none(n_nodes: int, why: str) -> str:
-    return f"preemption: 0/{n_nodes} nodes are available: {n_nodes} {why}."
+    return f"{NO_CLAIMS}preemption: 0/{n_nodes} nodes are available: {n_nodes} {why}."

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,28 @@ from scheduler.framework.kinds import KINDS
 from scheduler.kube import requests
 from scheduler.kube.access_reviews import UserInfo
 from scheduler.kube.requests import ClaimReference, LeaseSpec, PodCondition, Request, Resource
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pods import Pod
 from scheduler.shell.autoscaler_events import autoscaler_events
+from tests.support import build
 from tests.support.build import Json
+from tests.support.device_documents import resource_claim
 
 #: The Lease that the requests below are about; other names are what they are about else.
 LEASE, NAMESPACE = "affinity-scheduler", "kube-system"
+
+
+class Right(NamedTuple):
+    """One right. `name` is empty if it covers every object."""
+
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
 
 _ARGUMENTS: dict[str, Any] = {
     "namespace": NAMESPACE,
@@ -39,23 +57,27 @@ _ARGUMENTS: dict[str, Any] = {
     "claim": ClaimReference(NAMESPACE, LEASE, "nobody", "1"),
     "annotations": {"by": "nobody"},
     "condition": PodCondition("PodScheduled", "False"),
+    "finalizers": (),
+    "allocation": None,
+    "consumers": (),
+    "pod_uid": "nobody",
+    "claim_name": "none",
+    "mappings": (),
 }
-
-
-class Right(NamedTuple):
-    """One right. `name` is empty if it covers every object."""
-
-    group: str
-    resource: str
-    verb: str
-    name: str = ""
+_ARGUMENTS_BY_TYPE: dict[type, Any] = {
+    ResourceClaim: DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(resource_claim("none")).encode()),
+    Pod: PodDecoder().decode(json.dumps(build.pod("nobody")).encode()),
+}
+#: Asked about besides `resourceclaims/status`, by a write that changes `allocation` or `reservedFor` (kubernetes 1.36,
+#: gate DRAResourceClaimGranularStatusAuthorization).
+CLAIM_BINDING = Right("resource.k8s.io", "resourceclaims/binding", "patch")
 
 
 def all_requests() -> list[Request]:
     """Return a request from each builder, for each watched resource."""
     watched = [resource_of(row) for row in KINDS.values()]
     events = requests.list_page(autoscaler_events(NAMESPACE))
-    return [events, *(request for build in _builders() for request in _built(build, watched))]
+    return [events, *(request for builder in _builders() for request in _built(builder, watched))]
 
 
 def needed(request: Request) -> Right:
@@ -116,13 +138,14 @@ def _builders() -> list[Any]:
     ]
 
 
-def _built(build: Any, watched: Iterable[Resource]) -> Iterator[Request]:
+def _built(builder: Any, watched: Iterable[Resource]) -> Iterator[Request]:
     """Yield the builder's request, or one per watched resource if it takes one."""
-    parameters = inspect.signature(build).parameters.values()
+    parameters = inspect.signature(builder).parameters.values()
     wanted = {p.name for p in parameters if p.default is p.empty}
     if "resource" not in wanted:
-        yield build(**{name: _ARGUMENTS[name] for name in wanted})
+        types = get_type_hints(builder)
+        yield builder(**{name: _ARGUMENTS_BY_TYPE.get(types[name], _ARGUMENTS.get(name)) for name in wanted})
         return
     rest = {name: _ARGUMENTS[name] for name in wanted - {"resource"}}
     for resource in watched:
-        yield build(resource, **rest)
+        yield builder(resource, **rest)

@@ -56,6 +56,9 @@ async def test_with_a_certificate_in_files_it_needs_no_api_server(tmp_path: Path
             id="no file",
         ),
         pytest.param(["--refuse-anti-affinity", "all"], "invalid choice: 'all'", id="an unknown rule"),
+        pytest.param(
+            ["--schedulers", "a,,b"], "--schedulers: found 'a,,b', expected names", id="an empty name"
+        ),
         pytest.param(["--kubeconfig", "/absent"], "/absent", id="no kubeconfig"),
     ],
 )

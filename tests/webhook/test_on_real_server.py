@@ -112,13 +112,16 @@ def _call_by_url(index: int, url: str) -> list[Json]:
     ]
 
 
-async def create(api: Api, pod: Json, *, dry_run: bool = False) -> Answer:
+async def create(
+    api: Api, pod: Json, *, dry_run: bool = False, scheduler: str = "affinity-scheduler"
+) -> Answer:
     """Create the pod in the module's namespace. Return the server's answer."""
-    return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), _bare(pod))
+    return await api.post(api.pods() + ("?dryRun=All" if dry_run else ""), _bare(pod, scheduler))
 
 
-def _bare(pod: Json) -> Json:
-    """Return the pod as a client sends it."""
+def _bare(pod: Json, scheduler: str = "affinity-scheduler") -> Json:
+    """Return the pod of this scheduler as a client sends it."""
+    pod["spec"]["schedulerName"] = scheduler
     for name in ("uid", "namespace"):
         pod["metadata"].pop(name, None)
     pod.pop("status", None)
@@ -250,15 +253,18 @@ async def test_terms_by_annotation_about_other_namespaces_are_refused_until_the_
 
 
 async def test_the_server_does_not_send_other_pods(api, daemon):
-    """Pods without terms, with the ignore label, and in kube-system."""
+    """Pods without terms, of another scheduler, with the ignore label, and in kube-system."""
     before = await daemon.metric("affinity_scheduler_webhook_requests_total")
     (await create(api, build.pod("plain"), dry_run=True)).ok  # noqa: B018 - asserts success
+    others = harmful_pod("of-others")
+    (await create(api, others, dry_run=True, scheduler="default-scheduler")).ok  # noqa: B018
     labels = {"kep-3633-alt.10h.in/ignore": ""}
     opted_out = pod_with({ANTI_HARD: "{"}, labels=labels)
     opted_out["metadata"]["name"] = "opted-out"
     (await create(api, opted_out, dry_run=True)).ok  # noqa: B018 - asserts success
     pod = pod_with({ANTI_HARD: [term("tier")]})
     pod["metadata"] |= {"namespace": "kube-system", "name": "in-kube-system"}
+    pod["spec"]["schedulerName"] = "affinity-scheduler"
     pod["metadata"].pop("uid")
     (await api.post("/api/v1/namespaces/kube-system/pods?dryRun=All", pod)).ok  # noqa: B018
     # Of the opted-out pod only the validating webhook hears, which no label switches off.

@@ -24,6 +24,7 @@ from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import candidate_at, reprieve_order
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Search, find_candidates
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import PlacedPod
 from scheduler.state.cluster_view import ClusterView
 
@@ -55,12 +56,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         """Return whether no pod is being evicted for the pod."""
         return not self._is_preempting(pod)
 
-    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> PostFiltered:
-        """Return the nomination and its victims, or why preemption does not help. O(nodes) at most."""
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """Return the nomination and its victims, or why preemption does not help. O(pods) at most."""
         reason = ineligibility(unfit.context.pod, unfit.fit_error, view)
         if reason is not None:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
-        search = find_candidates(unfit, view, self.args, rng)
+        search = yield from find_candidates(unfit, view, self.args, rng)
         if search.candidates:
             best = candidate_at(min(search.candidates, key=lambda found: found.harm).row, unfit, view)
             if isinstance(best, Status):

@@ -20,11 +20,15 @@ from scheduler.framework.status import Status
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.default_preemption.candidates import NO_VICTIMS, Candidate, Harm, candidate_at
 from scheduler.plugins.default_preemption.dry_runs import dry_runs, room_only
+from scheduler.plugins.default_preemption.protection import Protections, protections
 from scheduler.state.arrays import Rows
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 
-#: The fewest nodes that are asked at once: a few cost as much as one.
+#: The fewest nodes that are asked at once, unless they have many pods: a few cost as much as one.
 _AT_ONCE: Final = 200
+#: The pods of nodes that are asked at once, 0.4 µs each.
+_PODS_AT_ONCE: Final = 6000
 
 
 class Found(NamedTuple):
@@ -52,9 +56,11 @@ class Search:
             self.errors.append(status.message)
 
 
-def find_candidates(unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionArgs, rng: Rng) -> Search:
+def find_candidates(
+    unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionArgs, rng: Rng
+) -> Pieces[Search]:
     """
-    Return the candidates among the nodes whose refusal the removal of pods may lift.
+    Return the candidates among the nodes whose refusal the removal of pods may lift; yield after pieces of up to 3 ms.
 
     The search begins at a random node. It ends once there are as many candidates as the arguments ask for, one of them
     without violations.
@@ -70,7 +76,12 @@ def find_candidates(unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionA
     ordered = np.roll(rows, -offset)[np.roll(has_lower, -offset)]
     clean: list[Found] = []
     violating: list[Found] = []
-    for found in _in_turn(ordered, max(wanted, _AT_ONCE), unfit, view, search):
+    room = room_only(unfit, view)
+    known = None if room is None else (room, (yield from protections(view)))
+    for found in _in_turn(ordered, max(wanted, _AT_ONCE), known, unfit, view, search):
+        if found is None:
+            yield
+            continue
         (violating if found.harm[0] else clean).append(found)
         if clean and len(clean) + len(violating) >= wanted:
             break
@@ -78,26 +89,39 @@ def find_candidates(unfit: UnfitPod, view: ClusterView, args: DefaultPreemptionA
     return search
 
 
-def _in_turn(rows: Rows, n_first: int, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found]:
-    """Yield the candidates among the rows in this order; tell the search what the others say."""
-    room = room_only(unfit, view)
+def _in_turn(
+    rows: Rows,
+    n_first: int,
+    room: tuple[RoomOnly, Protections] | None,
+    unfit: UnfitPod,
+    view: ClusterView,
+    search: Search,
+) -> Iterator[Found | None]:
+    """Yield the candidates among the rows in this order, None after each piece; tell the search what the others say."""
+    n_most = max(1, _PODS_AT_ONCE * len(rows) // max(1, int(view.nodes.pod_count[rows].sum())))
     begin, n_at_once, n_next = 0, n_first, _AT_ONCE
     while begin < len(rows):
-        some = rows[begin : begin + n_at_once]
-        begin += n_at_once
+        some = rows[begin : begin + min(n_at_once, n_most)]
+        begin += len(some)
         # Often few are missing after the first nodes. Where these are not enough either, most others will be asked.
         n_at_once, n_next = n_next, 2 * n_next
         yield from (
             _one_by_one(some, unfit, view, search)
             if room is None
-            else _at_once(some, room, unfit, view, search)
+            else _at_once(some, *room, unfit, view, search)
         )
+        yield None
 
 
 def _at_once(
-    rows: Rows, room: RoomOnly, unfit: UnfitPod, view: ClusterView, search: Search
-) -> Iterator[Found]:
-    answers = dry_runs(rows, unfit.context.pod, room, view)
+    rows: Rows,
+    room: RoomOnly,
+    protected: Protections,
+    unfit: UnfitPod,
+    view: ClusterView,
+    search: Search,
+) -> Iterator[Found | None]:
+    answers = dry_runs(rows, unfit.context.pod, room, protected, view)
     is_refused = ~(answers.is_undecided | answers.is_candidate)
     search.n_asked += int(np.count_nonzero(is_refused))
     search.reasons += answers.reasons(room)
@@ -109,10 +133,11 @@ def _at_once(
             yield Found(harms[index], numbers[index])
 
 
-def _one_by_one(rows: Rows, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found]:
+def _one_by_one(rows: Rows, unfit: UnfitPod, view: ClusterView, search: Search) -> Iterator[Found | None]:
     for row in rows.tolist():
         answer = candidate_at(row, unfit, view)
         if isinstance(answer, Candidate):
             yield Found(answer.harm, row)
         else:
             search.note(answer, 1)
+        yield None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from scheduler.framework.explaining import BlockingRule, ExplainContext, example_value
+from scheduler.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, example_value
 from scheduler.model.changes import (
     AddMatchLabelKey,
     Changes,
@@ -75,14 +76,20 @@ def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
 def _forbidding(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     """Return the rule of a term that allows no selected pod in a domain with a declaring pod."""
     view, key = context.view, term.key.topology_key
-    declaring = view.declaring(term)
+    declaring, per_row = view.declaring(term), _declaring_per_row(context, term)
     n_declaring = view.column(key).per_domain(declaring).on_nodes()
     return replace(
         _limit(context, "existingAntiAffinity", key, term.key.matcher, n_declaring, 0),
         counts=declaring.astype(np.int64),
         find_pods=lambda: context.declaring_pods(term),
+        pods_per_row=per_row,
         find_declaring_pods=lambda: context.declaring_pods(term),
+        declaring_per_row=per_row,
     )
+
+
+def _declaring_per_row(context: ExplainContext, term: ExistingPodTerm) -> PodsPerRow:
+    return PodsPerRow(context.view.declaring(term).astype(np.int64), partial(context.declaring_on, term))
 
 
 def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
@@ -91,11 +98,14 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     is_declared = view.column(key).per_domain(view.declaring(term)).on_nodes() > 0
     n_selected = np.where(is_declared, view.pods_by_domain(matcher, key).on_nodes(), 0)
     rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term.key) - 1)
+    counts = np.where(is_declared, rule.counts, 0)
     return replace(
         rule,
-        counts=np.where(is_declared, rule.counts, 0),
+        counts=counts,
         find_pods=lambda: ((pod, row) for pod, row in rule.find_pods() if is_declared[row]),
+        pods_per_row=PodsPerRow(counts, partial(context.selected_on, matcher)),
         find_declaring_pods=lambda: context.declaring_pods(term),
+        declaring_per_row=_declaring_per_row(context, term),
     )
 
 
@@ -115,6 +125,7 @@ def _rule(
     view = context.view
     selects = dict.fromkeys(selector_text(selector) for _, selector in matcher.parts)
     namespaces = dict.fromkeys(namespaces_text(rule.names, rule.selector) for rule, _ in matcher.parts)
+    counts = view.selected(matcher).by_row.astype(np.int64)
     return BlockingRule(
         kind=kind,
         topology_key=key,
@@ -123,9 +134,10 @@ def _rule(
         namespaces=_SEPARATOR.join(namespaces),
         refused=refused,
         eligible=view.eligible((key,)),
-        counts=view.selected(matcher).by_row.astype(np.int64),
+        counts=counts,
         n_to_remove=n_to_remove,
         find_pods=lambda: context.selected_pods(matcher),
+        pods_per_row=PodsPerRow(counts, partial(context.selected_on, matcher)),
     )
 
 

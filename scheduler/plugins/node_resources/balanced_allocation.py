@@ -23,10 +23,10 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP
 from scheduler.model.requests import on_node_request
 from scheduler.plugins.node_resources.args import NodeResourcesBalancedAllocationArgs
-from scheduler.plugins.node_resources.resource_allocation import counts_in_score
+from scheduler.plugins.node_resources.resource_allocation import Uses, counts_in_score, scored_uses
 from scheduler.state.arrays import Amount, Fraction, RowIndex, Truth, maximum, truncated
 from scheduler.state.cluster_view import ClusterView
-from scheduler.state.node_table import NodeTable
+from scheduler.state.extended_resources import is_provided_by_classes
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
@@ -38,6 +38,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, _context: PluginContext) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
+        self._extended = tuple(filter(is_provided_by_classes, self._resources))
         self._request = MemoBySpec(on_node_request)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
@@ -48,19 +49,21 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         if not any(request.get(name) for name in self._resources):
             return SKIP
         amounts = tuple(request.get(name, 0) for name in self._resources)
-        nodes = view.nodes
-        return FinalScores(view.scores_per_row((self, amounts), partial(self._scores, nodes, request)))
+        uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
+        return FinalScores(
+            view.scores_per_row((self, amounts, version), partial(self._scores, uses, request))
+        )
 
-    def _scores(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
+    def _scores(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """Return scores from 50 to 100."""
-        uses = [
+        amounts = [
             (*use, amount)
             for name in self._resources
-            if counts_in_score(name, amount := request.get(name, 0)) and (use := nodes.use(name, rows))
+            if counts_in_score(name, amount := request.get(name, 0)) and (use := uses.use(name, rows))
         ]
-        has = [allocatable > 0 for _, allocatable, _ in uses]
-        before = [used_fraction(used, allocatable) for used, allocatable, _ in uses]
-        after = [used_fraction(used + amount, allocatable) for used, allocatable, amount in uses]
+        has = [allocatable > 0 for _, allocatable, _ in amounts]
+        before = [used_fraction(used, allocatable) for used, allocatable, _ in amounts]
+        after = [used_fraction(used + amount, allocatable) for used, allocatable, amount in amounts]
         change = balance(deviation(after, has)) - balance(deviation(before, has))
         # Never negative, so that flooring is Go's truncation.
         return 50 + (50 + change) // 2

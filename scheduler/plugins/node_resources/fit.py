@@ -2,13 +2,14 @@
 NodeResourcesFit: refuse nodes without room for the pod's requests, and score how full each node would be.
 
 Filter: one more pod, and every requested resource, must fit into allocatable minus requested; a node reports all its
-shortages. If a request exceeds allocatable itself, removing pods does not help.
+shortages. If a request exceeds allocatable itself, removing pods does not help. An extended resource that a device
+class provides is not checked on nodes that do not offer it themselves: DynamicResources finds devices for it.
 Score, by strategy: LeastAllocated prefers empty nodes, MostAllocated full ones, RequestedToCapacityRatio follows its
 shape. Containers without a request count with defaults for cpu and memory; pod-level requests of the incoming pod do
 not count.
 
 Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio}.go
-(kubernetes 1.36, DRAExtendedResource off).
+(kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import Code, NodeStatuses, Status
+from scheduler.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import (
@@ -48,7 +50,12 @@ from scheduler.model.requests import (
 )
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
 from scheduler.plugins.node_resources.explaining import explain_shortages
-from scheduler.plugins.node_resources.resource_allocation import PLAIN_RESOURCES, counts_in_score
+from scheduler.plugins.node_resources.resource_allocation import (
+    PLAIN_RESOURCES,
+    Uses,
+    counts_in_score,
+    scored_uses,
+)
 from scheduler.state.arrays import (
     Amount,
     Amounts,
@@ -62,6 +69,7 @@ from scheduler.state.arrays import (
     truncated,
 )
 from scheduler.state.cluster_view import ClusterView
+from scheduler.state.extended_resources import is_provided_by_classes
 from scheduler.state.node_table import NodeTable
 
 NAME: Final = "NodeResourcesFit"
@@ -70,6 +78,11 @@ TOO_MANY_PODS: Final = "Too many pods"
 
 #: Factor from the configured scores of a shape, 0 to 10, to 0 to 100.
 _SHAPE_FACTOR: Final = 10
+
+#: Added to what is left of a resource where it is not checked: more than any request, and far from a wrap.
+UNCHECKED: Final = 1 << 61
+
+_NONE_PROVIDED: Final[frozenset[str]] = frozenset()
 
 _Request = tuple[tuple[str, int], ...]
 
@@ -80,12 +93,17 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "placementScore")
     args_type: ClassVar = NodeResourcesFitArgs
+    storage_kinds: ClassVar = (DeviceKind.CLASS,)
 
-    def __init__(self, args: NodeResourcesFitArgs, _context: PluginContext) -> None:
+    def __init__(self, args: NodeResourcesFitArgs, context: PluginContext) -> None:
         self._args = args
+        self._is_provided = context.is_provided_by_class
         self._request = MemoBySpec(lambda pod: checked_amounts(filter_request(pod), args))
         self._score_request = MemoBySpec(fit_score_request)
         self._strategy = args.scoring_strategy
+        self._extended = tuple(
+            each.name for each in self._strategy.resources if is_provided_by_classes(each.name)
+        )
         #: Score from 0 to 100 at each percent of utilisation, for RequestedToCapacityRatio.
         self._shape = shape_table(args.scoring_strategy.shape) if args.scoring_strategy.shape else None
 
@@ -100,6 +118,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
                 self._hint_after_node_change,
                 never,
+            ),
+            ClusterEventWithHint(
+                Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE, _hint_after_class_change, never
             ),
         )
 
@@ -116,10 +137,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         del feasible  # scores are absolute: nothing is compared between nodes
         request = self._score_request.of(context.pod)
         amounts = tuple(request.get(resource.name, 0) for resource in self._strategy.resources)
-        key = (self, amounts)
-        return FinalScores(view.scores_per_row(key, partial(self._means, view.nodes, request)))
+        uses, version = scored_uses(self._extended, view) if self._extended else (view.nodes, None)
+        key = (self, amounts, version)
+        return FinalScores(view.scores_per_row(key, partial(self._means, uses, request)))
 
-    def _means(self, nodes: NodeTable, request: Mapping[str, int], rows: RowIndex) -> Amount:
+    def _means(self, uses: Uses, request: Mapping[str, int], rows: RowIndex) -> Amount:
         """
         Return the weighted mean score of the configured resources that a node has.
 
@@ -129,7 +151,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         weights: Amount = 0
         for resource in self._strategy.resources:
             amount = request.get(resource.name, 0)
-            use = nodes.use(resource.name, rows, with_defaults=True)
+            use = uses.use(resource.name, rows, with_defaults=True)
             if use is None or not counts_in_score(resource.name, amount):
                 continue
             requested, allocatable = use
@@ -157,12 +179,17 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if new is None or new.allocatable.get(PODS, 0) < 1:
             return Hint.SKIP
         request = self._request.of(pod)
-        if any(amount > new.allocatable.get(name, 0) for name, amount in request):
+        from_devices = {
+            name for name, _ in request if not new.allocatable.get(name) and self._is_provided(name)
+        }
+        if any(amount > new.allocatable.get(name, 0) for name, amount in request if name not in from_devices):
             return Hint.SKIP
         if old is None:
             return Hint.QUEUE
         compared = (PODS, *(name for name, _ in request))
-        return queue_if(any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared))
+        return queue_if(
+            bool(from_devices) or any(new.allocatable.get(n, 0) > old.allocatable.get(n, 0) for n in compared)
+        )
 
 
 def checked_amounts(request: Mapping[str, int], args: NodeResourcesFitArgs) -> _Request:
@@ -194,24 +221,46 @@ class _RoomFilter(RoomFilter):
         self.reasons = (TOO_MANY_PODS, *(f"Insufficient {name}" for name, _ in request))
         self._nodes = view.nodes
         self._view = view
+        devices = view.devices
+        #: Resources that DynamicResources finds devices for on nodes that do not offer them.
+        self._provided = (
+            frozenset(name for name, _ in request if devices.provides(name))
+            if devices.extended_resources
+            else _NONE_PROVIDED
+        )
         self._used: dict[PodSpec, tuple[int, ...]] = {}
 
     def mask(self) -> Mask:
         """Return the rows without a shortage. O(changed rows) per requested resource."""
-        return self._view.per_row((NAME, self.request), self._fitting, np.bool_)
+        return self._view.per_row((NAME, self.request, self._provided), self._fitting, np.bool_)
 
     def copies(self) -> Amounts:
         """Return how many pods of the same request each row has room for. O(n_rows) per requested resource."""
         rows, nodes = slice(0, self._view.n_rows), self._nodes
         most = np.asarray(nodes.pods_left(rows)).astype(np.int64)
         for name, amount in self.request:
-            np.minimum(most, np.asarray(nodes.left(name, rows)) // amount, out=most)
+            np.minimum(most, np.asarray(self.left(name, rows)) // amount, out=most)
         return most
+
+    def left(self, resource: str, rows: RowIndex) -> Amount:
+        """Return what is left of the resource; more than any request where devices are found for it."""
+        left = self._nodes.left(resource, rows)
+        if resource not in self._provided:
+            return left
+        use = self._nodes.use(resource, rows)
+        if use is None:
+            return left + UNCHECKED
+        return left + UNCHECKED * (use[1] <= 0)
+
+    def is_unchecked(self, resource: str, row: int) -> bool:
+        """Return whether devices are found for the resource at the row."""
+        use = self._nodes.use(resource, row) if resource in self._provided else None
+        return resource in self._provided and (use is None or bool(use[1] <= 0))
 
     def _fitting(self, rows: RowIndex) -> Truth:
         fitting = self._nodes.pods_left(rows) > 0
         for name, amount in self.request:
-            fitting &= self._nodes.left(name, rows) >= amount
+            fitting &= self.left(name, rows) >= amount
         return fitting
 
     def statuses(self) -> NodeStatuses:
@@ -232,9 +281,10 @@ class _RoomFilter(RoomFilter):
         short = [np.asarray(nodes.pods_left(rows) - taken[0] <= 0)]
         unresolvable = np.zeros(len(rows), dtype=np.bool_)
         for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
-            short.append(np.broadcast_to(nodes.left(name, rows) - by_others < amount, len(rows)))
+            is_short = np.broadcast_to(self.left(name, rows) - by_others < amount, len(rows))
+            short.append(is_short)
             use = nodes.use(name, rows)
-            unresolvable |= use is None or amount > use[1]
+            unresolvable |= is_short & (use is None or amount > use[1])
         return combined_statuses(short, unresolvable, self.reasons)
 
     def trial(self, row: int) -> PreFilterExtensions:
@@ -262,7 +312,10 @@ class _RoomTrial(CountingExtensions):
         self._nodes = nodes
         self._row = row
         self._n_pods_left = int(nodes.pods_left(row))
-        self._left = [nodes.left_at(name, row) for name, _ in room.request]
+        self._left = [
+            nodes.left_at(name, row) + (UNCHECKED if room.is_unchecked(name, row) else 0)
+            for name, _ in room.request
+        ]
 
     def count(self, pod: Pod, delta: int) -> None:
         """Take the pod's usage from the rest, or give it back. 1 µs."""
@@ -360,6 +413,20 @@ def rounded_quotient(total: Amount, weights: Amount) -> Amount:
     quotient = total / maximum(weights, 1)
     below = truncated(quotient)
     return below + (quotient - below >= 0.5)
+
+
+def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> Hint:
+    """
+    Return QUEUE if the class provides a resource that the pod requests, and did not before.
+
+    Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
+    """
+    if new is None or (old is not None and old.extended_resource == new.extended_resource):
+        return queue_if(new is None)
+    request = filter_request(pod)
+    if old is None and CLASS_RESOURCE_PREFIX + new.key in request:
+        return Hint.QUEUE
+    return queue_if(bool(new.extended_resource) and new.extended_resource in request)
 
 
 def _hint_after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from scheduler.framework.explaining import BlockingRule, ExplainContext, Skew
+from scheduler.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, Skew
 from scheduler.model.changes import AddMatchLabelKey, AllowSkew, Changes
 from scheduler.model.pods import Pod
 from scheduler.model.revisions import REVISION_KEY, spreads_revisions
@@ -42,6 +43,7 @@ def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
     lacks_key = column.ids[: len(alive)] == ABSENT
     excess = np.where(alive & ~lacks_key, np.maximum(per_domain.on_nodes() - most, 0), 0)
     key, max_skew = constraint.topology_key, constraint.max_skew
+    counts = (counted.by_row() * counted.eligible).astype(np.int64)
     return BlockingRule(
         kind="topologySpread",
         topology_key=key,
@@ -50,13 +52,20 @@ def _rule(context: ExplainContext, counted: CountedPods) -> BlockingRule:
         namespaces=namespaces_text((context.pod.namespace,), NOTHING),
         refused=(excess > 0) | (alive & lacks_key),
         eligible=counted.eligible,
-        counts=(counted.by_row() * counted.eligible).astype(np.int64),
+        counts=counts,
         n_to_remove=excess,
         find_pods=lambda: _pods(context, counted),
+        pods_per_row=PodsPerRow(counts, partial(_pods_on, context, counted)),
         max_existing=most,
         skew=Skew(max_skew, constraint.min_domains, len(domains), fewest, own),
         other_changes=lambda row: (AllowSkew(key, max_skew + int(excess[row])),),
     )
+
+
+def _pods_on(context: ExplainContext, counted: CountedPods, row: int) -> Iterator[Pod]:
+    """Yield the pods on the row that the constraint counts."""
+    matcher = counted.constraint.matcher
+    return (pod for pod in context.selected_on(matcher, row) if not pod.terminating) if matcher else iter(())
 
 
 def _pods(context: ExplainContext, counted: CountedPods) -> Iterator[tuple[Pod, int]]:

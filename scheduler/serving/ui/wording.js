@@ -53,8 +53,12 @@ export const DISRUPTIONS = {
   TerminationByKubelet: "by its kubelet, which lacks room or shuts down",
 };
 
-/** The reasons of a message, without its part on preemption. */
-export const refusalOf = (message) => message.split(" preemption: ")[0].replace(/^0\/\d+ nodes are available: /, "");
+/** What PostFilter adds to the message of a pod that fits nowhere. */
+const POSTFILTER =
+  / (?:(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed)(?:, |$)|preemption: )/;
+
+/** The reasons of a message, without its parts on claims and preemption. */
+export const refusalOf = (message) => message.split(POSTFILTER)[0].replace(/^0\/\d+ nodes are available: /, "");
 
 /** The rule of the list in words: its kind and limit, its topology key, and where it counts. */
 export function ruleText(rule) {

@@ -1,0 +1,1 @@
+"""Dynamic resource allocation: pods with ResourceClaims."""

@@ -1,0 +1,276 @@
+"""
+The nodes on which a pod's claims are available, or can be allocated.
+
+Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.errors import PluginFailed
+from scheduler.framework.interface import NodeFilter
+from scheduler.framework.status import Code, NodeStatuses, Status, failed, unresolvable
+from scheduler.model.allocations import Allocation
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.node_selection import NodeSelection
+from scheduler.model.nodes import Node
+from scheduler.model.pods import Pod
+from scheduler.plugins.dynamic_resources.allocator import (
+    CANNOT_ALLOCATE,
+    INVALID_POOLS,
+    Allocator,
+)
+from scheduler.plugins.dynamic_resources.binding import has_timed_out, readiness
+from scheduler.plugins.dynamic_resources.claims import PodClaims
+from scheduler.plugins.dynamic_resources.extended_resources import Variant, Variants, supply_of
+from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, TargetNode
+from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers, form_of
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.reserving import NAME, ReservedClaims, reserved_claims
+from scheduler.plugins.dynamic_resources.selection import ENDED_AT_LIMIT
+from scheduler.state.arrays import Mask, RowIndex
+from scheduler.state.cluster_view import ClusterView
+
+UNAVAILABLE: Final = unresolvable("resourceclaim not available on the node")
+_STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
+    Answer.DEVICES: UNAVAILABLE,
+    Answer.NO_DEVICES: unresolvable(CANNOT_ALLOCATE),
+    Answer.INVALID_POOLS: unresolvable(INVALID_POOLS),
+    Answer.LIMIT: unresolvable(ENDED_AT_LIMIT),
+    Answer.POSTPONED: unresolvable(ENDED_AT_LIMIT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocation:
+    """
+    What the pod's unallocated claims get on a node.
+
+    Attributes:
+        claims: the claims, in the order of `allocations`; the special one as this node's variant.
+    """
+
+    claims: tuple[ResourceClaim, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    variant: Variant | None = None
+
+
+class DeviceFilter(NodeFilter):
+    """
+    What every node says to the claims of a pod. No pod of a node gives devices to another, so there is no trial.
+
+    A node is asked once it has to answer: a search on a node that another plugin refuses may fail.
+    """
+
+    needs_pods = False
+
+    def __init__(
+        self,
+        pod: Pod,
+        claims: PodClaims,
+        variants: Variants | None,
+        view: ClusterView,
+        index: PoolIndex,
+        allocator: Allocator,
+        binding_timeout_s: float,
+    ) -> None:
+        self.pod, self.claims = pod, claims
+        self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
+        self._binding_timeout_s = binding_timeout_s
+        #: What rows get, of those for which it was worked out.
+        self._answers: dict[int, NodeAllocation | Status] = {}
+        #: By row, of those that were asked: whether there are devices for the unallocated claims.
+        self._has_devices = np.zeros(view.n_rows, np.int8)
+        self._scores = np.zeros(view.n_rows, np.int16)
+        #: The rows for which that is known, and those that the cycle has asked about.
+        self._known = np.zeros(view.n_rows, np.bool_)
+        self._asked = np.zeros(view.n_rows, np.bool_)
+        self._unready = tuple(map(self._is_unready, claims.all))
+        #: By index of an allocated claim that is bound to nodes, the rows where it is.
+        self._available = {
+            index: self._matching(claims.selections[claim.key])
+            for index, claim in enumerate(claims.all)
+            if claim.key in claims.selections
+        }
+
+    def mask(self) -> Mask:
+        """Return the rows on which every claim is available or can be allocated."""
+        return self._accepted(self._view.alive)
+
+    def mask_within(self, rows: Mask) -> Mask:
+        """
+        Return the same of these rows alone.
+
+        Raises PluginFailed if the search for devices fails at one of them, or has to go on in another decision.
+        """
+        self._asked |= rows
+        accepted = self._accepted(rows)
+        for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
+            answer = self.answer(row)
+            if isinstance(answer, Status) and answer.code is Code.ERROR:
+                raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
+        if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
+            # An error, so that the pod is tried again soon: the next decision gets further.
+            raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
+        return accepted
+
+    def statuses(self) -> NodeStatuses:
+        """Return why the rows that were asked about are refused; of all rows if none was."""
+        if not self._known.any():
+            self.mask()
+        refused = self._known & ~self._accepted(self._known)
+        return NodeStatuses.by_row(
+            {row: self._status(row) for row in np.flatnonzero(refused).tolist()}, self._view.n_rows
+        )
+
+    def unavailable(self) -> list[ResourceClaim]:
+        """Return the allocated claims that are not available on a node that the cycle has asked about."""
+        # A row that is refused before for lack of devices does not count, as upstream (kubernetes #139017).
+        rows = np.flatnonzero(self._asked & (self._has_devices == Answer.DEVICES)).tolist()
+        claims = self.claims.all
+        return [
+            claim for index, claim in enumerate(claims) if any(self._is_missing(index, row) for row in rows)
+        ]
+
+    def alternative_scores(self, rows: Mask) -> npt.NDArray[np.int16]:
+        """Return what the alternatives of unallocated claims add to the scores of these rows."""
+        self._accepted(rows)
+        return self._scores
+
+    def answer(self, row: int) -> NodeAllocation | Status:
+        """Return what the claims get on the row, or why it is refused."""
+        answer = self._answers.get(row)
+        if answer is None:
+            node = self._view.node_at(row)
+            answer = self._answers[row] = UNAVAILABLE if node is None else self._answer(row, node)
+        return answer
+
+    def reserve(self, row: int) -> ReservedClaims | None:
+        """Return what is written before the pod is bound to the row; None if its claims need nothing."""
+        answer = self.answer(row)
+        if isinstance(answer, Status):
+            return None
+        allocated = dict(zip((claim.key for claim in answer.claims), answer.allocations, strict=True))
+        return reserved_claims(self.pod, self.claims, allocated, answer.variant, self._binding_timeout_s)
+
+    def _accepted(self, rows: Mask) -> Mask:
+        new = rows & self._view.alive & ~self._known
+        if new.any():
+            self._known |= new
+            self._ask(new)
+        accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
+        if any(self._unready):
+            accepted[:] = False
+        for available in self._available.values():
+            accepted &= available
+        return accepted
+
+    def _ask(self, rows: Mask) -> None:
+        """Ask live rows for devices for the unallocated claims."""
+        if self._variants is None:
+            self._ask_for(rows, self.claims.unallocated)
+            return
+        supplies = self._view.per_row(
+            ("supply of extended resources", self._variants.resources), self._supplies, np.int64
+        )
+        for supply in np.unique(supplies[rows]).tolist():
+            alike = rows & (supplies == supply)
+            node = self._view.node_at(int(np.argmax(alike)))
+            claims = None if node is None else self._claims_at(node)
+            if isinstance(claims, tuple):
+                self._ask_for(alike, claims)
+            else:
+                self._has_devices[alike] = Answer.ERROR
+
+    def _supplies(self, rows: RowIndex) -> npt.NDArray[np.int64] | int:
+        """Return numbers that are equal for nodes that have the same of the requested resources."""
+        resources = () if self._variants is None else self._variants.resources
+        if isinstance(rows, int):
+            return supply_of(self._view.node_at(rows), resources)
+        numbers = np.arange(self._view.n_rows)[rows].tolist()
+        return np.array([supply_of(self._view.node_at(row), resources) for row in numbers], np.int64)
+
+    def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...]) -> None:
+        if not claims:
+            self._has_devices[rows] = Answer.DEVICES
+            return
+        form = form_of(claims, self._view.devices.classes)
+        answers = self._view.kept(("devices for claims", form), NodeAnswers)
+        answers.ask(rows, Cycle(self._allocator, claims, self._index, self._view))
+        np.copyto(self._has_devices, answers.answers, where=rows)
+        np.copyto(self._scores, answers.scores, where=rows)
+
+    def _claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
+        """Return the claims that are to be allocated on the node, its variant of the special one among them."""
+        unallocated = self.claims.unallocated
+        if self._variants is None:
+            return unallocated
+        variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
+        if isinstance(variant, Status):
+            return variant
+        if variant is None:
+            return unallocated if self.claims.of_user else ()
+        return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
+
+    def _status(self, row: int) -> Status:
+        """Return why a row that was asked is refused."""
+        status = _STATUS_BY_ANSWER.get(self._has_devices.item(row))
+        if status is not None:
+            return status
+        answer = self.answer(row)
+        return answer if isinstance(answer, Status) else UNAVAILABLE
+
+    def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
+        variant: Variant | None = None
+        if self._variants is not None:
+            found = self._variants.at(node, is_only_claim=not self.claims.of_user)
+            if isinstance(found, Status):
+                return found
+            if found is None and not self.claims.of_user:
+                return NodeAllocation()
+            variant = found
+        claims = tuple(
+            variant.claim if claim is self.claims.special and variant is not None else claim
+            for claim in self.claims.unallocated
+        )
+        allocations: tuple[Allocation, ...] = ()
+        if claims:
+            allocated = self._allocator.allocate(TargetNode(node.name, node.labels), claims)
+            if isinstance(allocated, Refusal):
+                return _status(allocated)
+            allocations = allocated
+        if any(self._is_missing(index, row) for index in range(len(self.claims.all))):
+            return UNAVAILABLE
+        return NodeAllocation(claims, allocations, variant)
+
+    def _is_missing(self, index: int, row: int) -> bool:
+        available = self._available.get(index)
+        return self._unready[index] or (available is not None and not available.item(row))
+
+    def _is_unready(self, claim: ResourceClaim) -> bool:
+        """Return whether the devices of an allocated claim never became ready, or are another claim's."""
+        if claim.allocation is None:
+            return False
+        if self._view.devices.earlier_claim(claim) is not None:
+            return True
+        ready = readiness(claim)
+        if isinstance(ready, str):
+            return True
+        return not ready and has_timed_out(claim, self._binding_timeout_s, self._view.devices.epoch_s)
+
+    def _matching(self, selection: NodeSelection) -> Mask:
+        terms = selection.terms
+        if len(terms) == 1 and not terms[0].expressions and len(terms[0].names) == 1:
+            # The selector of nearly every claim: its node's name, which other claims do not share.
+            return self._view.matching_names(terms[0])
+        return self._view.matching(selection.rule)
+
+
+def _status(refusal: Refusal) -> Status:
+    return failed(refusal.text) if refusal.kind is RefusalKind.ERROR else unresolvable(refusal.text)

@@ -1,0 +1,219 @@
+"""
+Which nodes have devices for claims of one form: an answer for each row, kept until the node's devices change.
+
+Claims of a form differ in names alone, as those that are made from one template. An answer is worked out where a row is
+asked about, once for all nodes with the same slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceClass, PoolId
+from scheduler.model.nodes import Node
+from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.inputs import RefusalKind, SearchError, TargetNode
+from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
+from scheduler.plugins.dynamic_resources.pools import NodePools
+from scheduler.plugins.dynamic_resources.search import Search
+from scheduler.state.arrays import Mask
+from scheduler.state.cluster_view import ClusterView
+
+Answers = npt.NDArray[np.int8]
+
+
+class Answer(IntEnum):
+    """What a node has for the claims."""
+
+    UNKNOWN = 0
+    DEVICES = 1
+    NO_DEVICES = 2
+    INVALID_POOLS = 3
+    LIMIT = 4
+    #: The limit was reached before; the next decision asks again.
+    POSTPONED = 5
+    #: An error, whose text names the claim.
+    ERROR = 6
+
+
+_OF_REFUSAL: Final = {
+    RefusalKind.NO_DEVICES: Answer.NO_DEVICES,
+    RefusalKind.INVALID_POOLS: Answer.INVALID_POOLS,
+    RefusalKind.LIMIT: Answer.LIMIT,
+    RefusalKind.POSTPONED: Answer.POSTPONED,
+    RefusalKind.ERROR: Answer.ERROR,
+}
+
+
+#: Answers that say nothing of the devices.
+_WITHOUT_RESULT: Final = (Answer.UNKNOWN, Answer.LIMIT, Answer.POSTPONED)
+
+
+def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> Hashable:
+    """Return what claims ask for: of equal forms, every node has devices for both or for neither."""
+    names = dict.fromkeys(
+        query.class_name
+        for claim in claims
+        for request in claim.requests
+        for query in (request.exactly, *request.first_available)
+        if query is not None
+    )
+    selectors = tuple((name, found.selectors if (found := classes.get(name)) else None) for name in names)
+    return tuple((claim.requests, claim.constraints) for claim in claims), selectors
+
+
+class Cycle(NamedTuple):
+    """One cycle: its allocator, the claims of the form, and the cluster as both see it."""
+
+    allocator: Allocator
+    claims: Sequence[ResourceClaim]
+    pools: PoolIndex
+    view: ClusterView
+
+
+class NodeAnswers:
+    """
+    The answers of all rows for claims of one form.
+
+    Attributes:
+        answers: int8 array of shape (n_rows,).
+        scores: what the alternatives of requests add to the score of a row with devices, in the same shape.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Answers = np.zeros(0, np.int8)
+        self.scores: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        #: What the answer of each row was worked out from.
+        self._nodes: list[Node | None] = []
+        self._pools: list[NodePools | None] = []
+        self._row_version = self._device_version = -1
+        #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
+        self._touched: dict[PoolId, bool] = {}
+        #: For the audit: the last cycle that asked, and which answers are next.
+        self._cycle: Cycle | None = None
+        self._window = AuditWindow()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays and of the two lists."""
+        return 19 * len(self._nodes)
+
+    def ask(self, rows: Mask, cycle: Cycle) -> None:
+        """
+        Bring the answers of `rows`, which are live, up to date; those of other rows may be UNKNOWN.
+
+        Cost: 20 µs, and a search for each of these rows whose devices changed.
+        """
+        self._cycle = cycle
+        self._forget_changed(cycle)
+        self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
+        by_pools: dict[NodePools, tuple[Answer, int]] = {}
+        for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
+            node = cycle.view.node_at(row)
+            if node is not None:
+                target = TargetNode(node.name, node.labels)
+                pools = cycle.pools.pools(target)
+                self._nodes[row] = node
+                self._pools[row] = None if isinstance(pools, SearchError) else pools
+                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
+
+    def same_as(self, _fresh: NodeAnswers) -> bool:
+        """Return whether the next few answers are what a search of now gives; for the audit."""
+        cycle = self._cycle
+        if cycle is None:
+            return True
+        cycle.pools.refresh()
+        self._forget_changed(cycle)
+        known = np.flatnonzero(~np.isin(self.answers, _WITHOUT_RESULT)).tolist()
+        for row in self._window.of(known):
+            node = cycle.view.node_at(row)
+            if node is None:
+                continue
+            target = TargetNode(node.name, node.labels)
+            answer, score = _answer(target, cycle.pools.pools(target), cycle, {})
+            if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
+                return False
+        return True
+
+    def _forget_changed(self, cycle: Cycle) -> None:
+        view = cycle.view
+        n_new = view.n_rows - len(self.answers)
+        if n_new:
+            self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
+            self.scores = np.append(self.scores, np.zeros(n_new, np.int16))
+            self._nodes += [None] * n_new
+            self._pools += [None] * n_new
+        if self._row_version != view.version:
+            for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
+                # A row changes with each pod that comes or goes, which changes no devices.
+                if not _is_same(view.node_at(row), self._nodes[row]):
+                    self.answers[row] = Answer.UNKNOWN
+            self._row_version = view.version
+        changes = view.devices.changes
+        if self._device_version != changes.version:
+            latest = changes.since(self._device_version) if self._device_version >= 0 else None
+            if latest is None:
+                self._touched.clear()
+                self.answers[:] = Answer.UNKNOWN
+            else:
+                if any(change.of_slices for change in latest):
+                    self._touched.clear()
+                    self._forget_other_pools(cycle.pools)
+                self._forget_pools(dict.fromkeys(each.pool for each in latest if not each.of_slices), cycle)
+            self._device_version = changes.version
+
+    def _forget_other_pools(self, index: PoolIndex) -> None:
+        """Forget the answers of the rows that have other slices than before."""
+        for row in np.flatnonzero(self.answers).tolist():
+            node = self._nodes[row]
+            if node is None or index.pools(TargetNode(node.name, node.labels)) is not self._pools[row]:
+                self.answers[row] = Answer.UNKNOWN
+
+    def _forget_pools(self, pools: Iterable[PoolId], cycle: Cycle) -> None:
+        """Forget the answers of the rows that have devices of the pools."""
+        for pool in pools:
+            nodes = cycle.pools.nodes_of(pool)
+            if nodes is None:
+                if pool not in self._touched:
+                    slices = cycle.pools.slices_of(pool)
+                    self._touched[pool] = cycle.allocator.may_take(cycle.claims, slices)
+                if self._touched[pool]:
+                    self.answers[:] = Answer.UNKNOWN
+                    return
+                continue
+            for name in nodes:
+                row = cycle.view.row_of(name)
+                if row is not None:
+                    self.answers[row] = Answer.UNKNOWN
+
+
+def _is_same(node: Node | None, other: Node | None) -> bool:
+    """Return whether both are the same for the search: of one name and equal labels."""
+    if node is None or other is None:
+        return node is other
+    return node is other or (node.name == other.name and node.labels == other.labels)
+
+
+def _answer(
+    node: TargetNode,
+    pools: NodePools | SearchError,
+    cycle: Cycle,
+    by_pools: dict[NodePools, tuple[Answer, int]],
+) -> tuple[Answer, int]:
+    """Return the answer and the score of a node. `by_pools`: those of pools that several nodes have."""
+    if isinstance(pools, SearchError):
+        return Answer.ERROR, 0
+    known = by_pools.get(pools)
+    if known is not None:
+        return known
+    search = cycle.allocator.search(node, pools, cycle.claims)
+    answer = (Answer.DEVICES, search.score()) if isinstance(search, Search) else (_OF_REFUSAL[search.kind], 0)
+    if not pools.selects_per_device:
+        by_pools[pools] = answer
+    return answer

@@ -1,0 +1,185 @@
+"""
+DynamicResources: a pod runs where its ResourceClaims are allocated, or can be.
+
+`claims` tells which claims a pod has, `filtering` asks every node, `allocator` finds devices; `reserving` says what is
+written, `post_filter` what is given up for a pod that fits nowhere.
+
+Source: plugins/dynamicresources/dynamicresources.go (kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from scheduler.framework.diagnosis import PostFiltered
+from scheduler.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    Need,
+    Resource,
+    never,
+    queue_if,
+    resource_claim_need,
+)
+from scheduler.framework.interface import (
+    FeasibleNodes,
+    FilterPlugin,
+    PodContext,
+    PreEnqueuePlugin,
+    PreFiltered,
+    PreScored,
+    Rng,
+    ScorePlugin,
+)
+from scheduler.framework.memo import MemoBySpec
+from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.post_filter import PostFilterPlugin, UnfitPod
+from scheduler.framework.status import SKIP, Status, unresolvable
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind
+from scheduler.model.pods import Pod
+from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
+from scheduler.plugins.dynamic_resources.claims import checked, resolved
+from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
+from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
+from scheduler.plugins.dynamic_resources.inputs import Inputs
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.post_filter import post_filtered
+from scheduler.plugins.dynamic_resources.reserving import NAME
+from scheduler.plugins.dynamic_resources.scoring import scorer_of
+from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.state.batches import Pieces
+from scheduler.state.cluster_view import ClusterView
+
+
+class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPlugin):
+    """Claims and their devices."""
+
+    name = NAME
+    extension_points: ClassVar = (
+        "preEnqueue",
+        "preFilter",
+        "filter",
+        "postFilter",
+        "score",
+        "reserve",
+        "preBind",
+    )
+    default_weight: ClassVar = 2
+    storage_kinds: ClassVar = tuple(DeviceKind)
+    args_type: ClassVar = DynamicResourcesArgs
+
+    def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
+        self._args = args
+        self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
+        self._results = SelectorResults()
+        self._extended_request = MemoBySpec(extended_request)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        """Return everything that claims, devices and their nodes are made of."""
+        both = Action.ADD | Action.UPDATE
+        return (
+            ClusterEventWithHint(
+                Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+            ),
+            ClusterEventWithHint(
+                Resource.RESOURCE_CLAIM,
+                both,
+                self._hint_after_claim_change,
+                never,
+                needs=_needs_after_claim_change,
+            ),
+            ClusterEventWithHint(
+                Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._hint_after_pod_update
+            ),
+            ClusterEventWithHint(Resource.DEVICE_CLASS, both),
+            ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
+        )
+
+    def admits(self, pod: Pod) -> bool:
+        """Return whether the pod's claims exist and are its own."""
+        return self.gate(pod) is None
+
+    def gate(self, pod: Pod) -> Status | None:
+        """Return why the pod's claims keep it from being tried, None if they do not."""
+        if not pod.spec.resource_claims or not self._serves_claims():
+            return None
+        claims = resolved(pod, self._claim_of)
+        return unresolvable(claims) if isinstance(claims, str) else None
+
+    def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+        """Skip a pod without claims, and without extended resources that a class provides."""
+        pod, devices = context.pod, view.devices
+        if not devices.is_served or not (pod.spec.resource_claims or devices.extended_resources):
+            return SKIP
+        of_user = resolved(pod, devices.claim)
+        if isinstance(of_user, str):
+            return unresolvable(of_user)
+        request = self._extended_request.of(pod) if devices.extended_resources else {}
+        special = special_claim(pod, request, devices)
+        if not of_user and special is None:
+            return SKIP
+        claims = checked(pod, of_user, special, view)
+        if isinstance(claims, Status):
+            return claims
+        variants = None if special is None else Variants(pod, special, request, devices)
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        index.refresh()
+        inputs = Inputs(devices.allocated, devices.classes)
+        seed = f"{pod.uid}/{devices.allocated.version}"
+        allocator = Allocator(index, inputs, self._results, seed=seed)
+        timeout_s = self._args.binding_timeout_s
+        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, timeout_s)
+        context.cycle_state[NAME] = device_filter
+        return device_filter
+
+    def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
+        """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""
+        del view
+        device_filter = context.cycle_state.get(NAME)
+        return SKIP if device_filter is None else scorer_of(device_filter, feasible)
+
+    def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
+        """Give up an allocation that keeps the pod from all nodes, in one piece."""
+        del view
+        yield from ()
+        return post_filtered(unfit.context.cycle_state.get(NAME), rng)
+
+    def _hint_after_claim_change(
+        self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> Hint:
+        """Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36)."""
+        if new is None:
+            return Hint.QUEUE
+        claims = resolved(pod, self._claim_of)
+        if isinstance(claims, str):
+            return Hint.SKIP
+        if _is_deallocated(old, new):
+            return Hint.QUEUE
+        if all(claim.uid != new.uid for claim in claims):
+            return Hint.SKIP
+        return queue_if(old is None or _status_of(old) != _status_of(new))
+
+    def _hint_after_pod_update(self, pod: Pod, _old: Pod | None, new: Pod | None) -> Hint:
+        """Source: dynamicresources.go, isSchedulableAfterPodChange (kubernetes 1.36)."""
+        if new is None:
+            return Hint.QUEUE
+        return queue_if(new.uid == pod.uid and not isinstance(resolved(new, self._claim_of), str))
+
+
+def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    return old is not None and old.allocation is not None and new.allocation is None
+
+
+def _status_of(claim: ResourceClaim) -> tuple[object, ...]:
+    return claim.allocation, claim.reserved_for, claim.devices
+
+
+def _needs_after_claim_change(old: ResourceClaim | None, new: ResourceClaim | None) -> frozenset[Need] | None:
+    """Return the claim that changed: only its pods are helped, unless its devices are free now."""
+    if new is None or _is_deallocated(old, new):
+        return None
+    return frozenset((resource_claim_need(new.key),))

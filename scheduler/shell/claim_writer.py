@@ -1,0 +1,245 @@
+"""
+Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
+
+    (create) --> [finalizer] --> status --written--> (pod status)
+                     ^   `--- 409, lost, 5xx, 429 --- GET --- reserved as wanted --> written
+                     `---------------------------------'  `-- gone, allocated elsewhere, deallocated --> failed
+
+Every try after the first begins with a read, so that a write whose answer was lost is not made twice.
+
+Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; extendeddynamicresources.go, deleteClaim
+(kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from scheduler.errors import ApiError, Conflict, NotFound, ServerFault, Throttled, Unreachable
+from scheduler.kube import claim_requests
+from scheduler.kube.client import KubeClient
+from scheduler.kube.requests import Request, second_time
+from scheduler.model.allocations import Allocation
+from scheduler.model.claim_writes import (
+    ClaimDeallocation,
+    ClaimDeletion,
+    ClaimRelease,
+    ClaimReservation,
+    consumer,
+    is_reserved_for,
+)
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_requests import CLAIM_FINALIZER, ResourceClaim
+from scheduler.model.devices import DeviceKind
+from scheduler.shell.binder import TIMEOUT_S
+
+#: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).
+_MAX_TRIES: Final = 5
+_CONFLICT_PAUSE_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOutcome:
+    """
+    How far the writes of one claim came.
+
+    `claim`: its newest state, None if nothing was written. `problem`: why the next write failed; empty if none did.
+    """
+
+    claim: ResourceClaim | None
+    problem: str = ""
+
+
+class ClaimWriter:
+    """Writes to the API server; arguments as `ReservationWriter`. `clock_s`: the time since the epoch."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        pause: Callable[[int, ApiError], Awaitable[None]],
+        may_write: Callable[[], bool],
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._client, self._pause, self._may_write, self._clock_s = client, pause, may_write, clock_s
+        self._decoder = DeviceDecoder()
+
+    async def reserve(self, write: ClaimReservation) -> ClaimOutcome:
+        """Reserve the claim for the pod, and store its allocation; create it before if it does not exist."""
+        claim, pod = write.obj, write.pod
+        is_new = not claim.resource_version
+        if is_new:
+            try:
+                claim = await self._claim(claim_requests.create_resource_claim(claim, pod))
+            except ApiError as error:
+                # As upstream prints the name that the claim does not have yet.
+                return ClaimOutcome(
+                    None, f"create claim for extended resources {pod.namespace}/: {error.message}"
+                )
+        outcome = await self._reserved(claim, write)
+        if outcome.problem or outcome.claim is None:
+            return ClaimOutcome(outcome.claim or (claim if is_new else None), outcome.problem)
+        if is_new:
+            return ClaimOutcome(outcome.claim, await self._note_in_pod(write, outcome.claim))
+        return outcome
+
+    async def release(self, write: ClaimRelease) -> str:
+        """Take the pod out of the claim. Return why that failed, empty if it did not."""
+        return await self._repeated(
+            lambda _: claim_requests.release_claim(write.obj, write.pod.uid), write.obj
+        )
+
+    async def deallocate(self, write: ClaimDeallocation) -> str:
+        """Take the allocation from the claim, unless it has changed. Return why that failed, empty if it did not."""
+        try:
+            await self._request(claim_requests.deallocate_claim(write.obj))
+        except ApiError as error:
+            return error.message
+        return ""
+
+    async def delete(self, write: ClaimDeletion) -> str:
+        """Delete the claim, which nothing protects any more. Return why that failed, empty if it did not."""
+
+        def unprotect(claim: ResourceClaim) -> Request:
+            left = [each for each in claim.finalizers if each != CLAIM_FINALIZER]
+            return claim_requests.set_finalizers(claim, left)
+
+        problem = await self._repeated(unprotect, write.obj)
+        if problem:
+            return problem
+        return await self._repeated(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
+
+    async def _reserved(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
+        problem = ""
+        changed: ResourceClaim | None = None
+        for attempt in range(1, _MAX_TRIES + 1):
+            if attempt > 1:
+                try:
+                    claim = await self._claim(claim_requests.get_resource_claim(claim))
+                except ApiError as error:
+                    text = f"get updated claim {claim.key} after conflict: {error.message}"
+                    if isinstance(error, NotFound) or not _may_repeat(error):
+                        return ClaimOutcome(changed, text)
+                    problem = text
+                    await self._pause(attempt, error)
+                    continue
+                if _is_done(claim, write):
+                    return ClaimOutcome(claim)
+            verb = "add finalizer to" if _lacks_finalizer(claim, write) else _status_verb(write)
+            try:
+                if _lacks_finalizer(claim, write) and not _contradiction(claim, write):
+                    finalizers = (*claim.finalizers, CLAIM_FINALIZER)
+                    claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
+                    verb = _status_verb(write)
+                if contradiction := _contradiction(claim, write):
+                    return ClaimOutcome(changed, contradiction)
+                return ClaimOutcome(await self._claim(self._status_request(claim, write)))
+            except ApiError as error:
+                problem = f"{verb} claim {claim.key}: {error.message}"
+                if not _may_repeat(error):
+                    return ClaimOutcome(changed, problem)
+                await self._pause_after(attempt, error)
+        return ClaimOutcome(changed, problem)
+
+    def _status_request(self, claim: ResourceClaim, write: ClaimReservation) -> Request:
+        """Quirk: a stored allocation without a time gets one, which the API server refuses."""
+        allocation = write.allocation if claim.allocation is None else claim.allocation
+        if allocation is None or allocation.allocation_timestamp is not None:
+            changed = None
+        else:
+            now = second_time(self._clock_s())
+            changed = msgspec.structs.replace(allocation, allocation_timestamp=now)
+        return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, consumer(write.pod)))
+
+    async def _note_in_pod(self, write: ClaimReservation, claim: ResourceClaim) -> str:
+        pod, mappings = write.pod, write.mappings
+        if not mappings:
+            return f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+        request = claim_requests.patch_extended_claim_status(pod, claim.name, mappings)
+        problem = await self._repeated(lambda _: request, claim, reads=False)
+        return f"update pod {pod.key} ExtendedResourceClaimStatus: {problem}" if problem else ""
+
+    async def _repeated(
+        self, request_for: Callable[[ResourceClaim], Request], claim: ResourceClaim, *, reads: bool = True
+    ) -> str:
+        """Send a request that may take effect twice. `reads`: whether a conflict is followed by a read of the claim."""
+        problem = ""
+        for attempt in range(1, _MAX_TRIES + 1):
+            try:
+                if attempt > 1 and reads:
+                    claim = await self._claim(claim_requests.get_resource_claim(claim))
+                await self._request(request_for(claim))
+            except NotFound as error:
+                # What is to be undone is gone.
+                return "" if reads else error.message
+            except ApiError as error:
+                problem = error.message
+                if not _may_repeat(error):
+                    return problem
+                await self._pause_after(attempt, error)
+            else:
+                return ""
+        return problem
+
+    async def _pause_after(self, attempt: int, error: ApiError) -> None:
+        if attempt == _MAX_TRIES:
+            return
+        if isinstance(error, Conflict):
+            await asyncio.sleep(_CONFLICT_PAUSE_S)
+        else:
+            await self._pause(attempt, error)
+
+    async def _claim(self, request: Request) -> ResourceClaim:
+        claim = self._decoder.decode(DeviceKind.CLAIM, await self._request(request))
+        if not isinstance(claim, ResourceClaim):
+            raise ServerFault(200, "Unreadable", "the answer is no ResourceClaim")
+        return claim
+
+    async def _request(self, request: Request) -> bytes:
+        if not self._may_write():
+            raise ApiError(0, "NotLeading", "this instance does not hold the Lease")
+        return await self._client.request(request, timeout_s=TIMEOUT_S, may_send=self._may_write)
+
+
+def _is_done(claim: ResourceClaim, write: ClaimReservation) -> bool:
+    """Return whether a write whose answer was lost has taken effect."""
+    if not is_reserved_for(claim, write.pod) or claim.allocation is None:
+        return False
+    return write.allocation is None or _devices(claim.allocation) == _devices(write.allocation)
+
+
+def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
+    results = allocation.devices.results
+    return [(each.request, each.driver, each.pool, each.device, each.share_id or "") for each in results]
+
+
+def _lacks_finalizer(claim: ResourceClaim, write: ClaimReservation) -> bool:
+    return (
+        write.allocation is not None and claim.allocation is None and CLAIM_FINALIZER not in claim.finalizers
+    )
+
+
+def _status_verb(write: ClaimReservation) -> str:
+    return "add reservation to" if write.allocation is None else "add allocation and reservation to"
+
+
+def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
+    """Return what another client has done that leaves no room for the write; empty if nothing."""
+    if claim.terminating:
+        return f"claim {claim.key} got deleted in the meantime"
+    if write.allocation is None or claim.allocation is None:
+        is_as_wanted = write.allocation is not None or claim.allocation is not None
+        return "" if is_as_wanted else f"claim {claim.key} got deallocated elsewhere in the meantime"
+    # Another member of the pod's group may have stored the same.
+    if _devices(claim.allocation) != _devices(write.allocation):
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    return ""
+
+
+def _may_repeat(error: ApiError) -> bool:
+    return isinstance(error, (Conflict, Throttled, Unreachable, ServerFault)) or error.took_effect_unknown

@@ -1,0 +1,26 @@
+"""Every situation comes about in a small cluster, and a hold that is too long is named."""
+
+import pytest
+
+from tests.bench.__main__ import main
+from tests.bench.hold_clusters import HoldSize
+from tests.bench.hold_situations import SITUATIONS
+from tests.bench.holds import HoldResult, measure_holds, too_long
+
+
+def test_every_situation_comes_about_and_is_measured():
+    results = measure_holds(SITUATIONS, HoldSize(20))
+    assert [result.situation for result in results] == [situation.name for situation in SITUATIONS]
+
+
+def test_a_situation_that_does_not_exist_is_one_line_and_exit_code_2(capsys):
+    assert main(["--holds", "earthquake"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "--holds: found earthquake, expected one of preemption-repelled, "
+    )
+
+
+@pytest.mark.parametrize(("longest_ms", "n_too_long"), [(10.0, 0), (10.1, 1)])
+def test_more_than_10_ms_are_too_long(longest_ms, n_too_long):
+    result = HoldResult("group", 10, 300, longest_ms, 0.0, 0, longest_ms, 0.0, 0.0, "scheduler")
+    assert len(too_long([result])) == n_too_long

@@ -1,0 +1,1 @@
+"""Tests of the language in which selectors of devices are written."""

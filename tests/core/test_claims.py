@@ -1,0 +1,245 @@
+"""Pods with claims between Reserve and Bind: written, waited for, undone, and woken."""
+
+from typing import cast
+
+import pytest
+
+from scheduler.model.instructions import Bind, Instruction, WriteObjects, WriteReservation
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodSeen
+from tests.core.claim_cluster import ClaimCluster
+from tests.support import build
+from tests.support.device_documents import device_slice, resource_claim
+from tests.support.driving import attempt_of, bind_of, event_of, kinds, only
+
+
+def _undo(instructions: list[Instruction]) -> WriteObjects:
+    undo = only(instructions, WriteObjects)
+    assert isinstance(undo, WriteObjects)
+    return undo
+
+
+def _reserved(cluster: ClaimCluster, name: str) -> list[str]:
+    return [
+        each["name"]
+        for each in cluster.server.claims[f"default/{name}"].get("status", {}).get("reservedFor", [])
+    ]
+
+
+def _with_claim(
+    *claims: str, n_devices: int = 1, nodes: tuple[str, ...] = ("a",)
+) -> tuple[ClaimCluster, Pod]:
+    """Return a cluster with a pod that uses the claims, which the machine knows."""
+    cluster = ClaimCluster(n_devices, nodes)
+    for name in claims:
+        cluster.store(resource_claim(name))
+    cluster.watch()
+    return cluster, cluster.using(*claims)
+
+
+def test_a_claim_is_allocated_and_reserved_before_its_pod_is_bound() -> None:
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    assert cluster.server.writes == []
+    assert cluster.write(asked) == []
+    assert cluster.server.writes == ["update default/c", "update default/c status"]
+    assert _reserved(cluster, "c") == ["p"]
+    assert not cluster.machine.has_work()
+    cluster.watch()
+    bind = bind_of(cluster.cycle())
+    assert bind.node_name == "a"
+    cluster.confirm(pod, "a")
+    cluster.holds_nothing()
+
+
+def test_devices_count_from_reserve_on_and_a_failed_write_gives_them_back() -> None:
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.store(resource_claim("d"))
+    cluster.watch()
+    cluster.using("d", name="q")
+    assert "cannot allocate all claims" in attempt_of(cluster.cycle()).message
+    del cluster.server.claims["default/c"]
+    assert attempt_of(cluster.write(asked)).message.startswith('running PreBind plugin "DynamicResources": ')
+    cluster.now_s += 30
+    cluster.watch()
+    assert cluster.reserve().pod.name == "q"
+
+
+def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.using("c", name="q")
+    message = attempt_of(cluster.cycle()).message
+    assert "resource claim default/c is in the process of being allocated" in message
+    cluster.write(asked)
+    cluster.watch()
+    cluster.now_s += 30
+    bind_of(cluster.cycle())
+    second = cluster.reserve()
+    assert (second.pod.name, second.writes[0].value) == ("q", None)
+    cluster.write(second)
+    assert _reserved(cluster, "c") == ["p", "q"]
+
+
+def test_a_failed_bind_takes_the_pod_out_of_its_claim() -> None:
+    cluster, pod = _with_claim("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    bind_of(cluster.cycle())
+    undo = _undo(cluster.fail_bind(pod, "refused"))
+    assert cluster.write_all(undo) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    cluster.holds_nothing()
+    cluster.now_s += 30
+    # The claim stays allocated: the pod joins it, on the same node.
+    again = cluster.reserve()
+    assert again.writes[0].value is None
+
+
+def test_writes_of_a_pod_that_is_gone_are_undone_once_they_are_answered() -> None:
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    answer = cluster.answer_to(asked)
+    cluster.lose(pod)
+    cluster.pass_time(1.0)
+    instructions = cluster.handle(answer)
+    assert cluster.write_all(_undo(instructions)) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    cluster.audit()
+
+
+def test_a_lost_answer_is_read_and_not_written_again() -> None:
+    cluster, pod = _with_claim("c")
+    cluster.server.loses = lambda number: number == 2
+    assert cluster.write(cluster.reserve()) == []
+    assert cluster.server.writes == ["update default/c", "update default/c status"]
+    cluster.watch()
+    bind_of(cluster.cycle())
+    cluster.confirm(pod, "a")
+    cluster.holds_nothing()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_restart_between_two_writes_goes_on_where_they_ended(lost: int) -> None:
+    """The next process knows nothing but what is stored: it allocates, or joins the claim that is allocated."""
+    cluster, pod = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.server.loses = lambda number: number >= lost
+    cluster.answer_to(asked)
+    after = ClaimCluster(1, ("a",))
+    after.server.claims = cluster.server.claims
+    after.server._n_versions = 100
+    after.collect()
+    after.watch()
+    after.handle(PodSeen(pod))
+    instructions = after.cycle()
+    if kinds(instructions) == ["WriteReservation"]:
+        assert lost == 1
+        after.write(cast("WriteReservation", only(instructions, WriteReservation)))
+        after.watch()
+        instructions = after.cycle()
+    assert bind_of(instructions).node_name == "a"
+    assert _reserved(after, "c") == ["p"]
+    assert isinstance(instructions[0], Bind)
+
+
+def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
+    cluster = ClaimCluster(0, ("a",))
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    cluster.show(device_slice("a", 1, **conditions))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.using("c")
+    event = event_of(cluster.write(cluster.reserve()))
+    assert event.reason == "BindingConditionsPending"
+    assert event.note == "waiting for binding conditions for device on node a"
+    cluster.watch()
+    assert not cluster.machine.has_work()
+    claim = cluster.server.claims["default/c"]
+    device = {"driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    status = {
+        **claim["status"],
+        "devices": [{**device, "conditions": [{"type": "broken", "status": "True"}]}],
+    }
+    cluster.store({**claim, "status": status})
+    instructions = cluster.watch()
+    assert "device binding failed: claim=c" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert _reserved(cluster, "c") == []
+    cluster.watch()
+    # The next attempt finds the claim unavailable and gives its allocation up.
+    cluster.now_s += 30
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def _allocated_by_another(name: str) -> build.Json:
+    """Return a claim that another scheduler gave the only device of node a."""
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+    consumer = {"resource": "pods", "name": "other", "uid": "other"}
+    return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
+
+
+def test_of_two_claims_with_one_device_the_later_is_given_up() -> None:
+    """Two schedulers decide at once, and the API server accepts both: the watch shows whose write came first."""
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.server.put(_allocated_by_another("theirs"))
+    instructions = cluster.write(asked)
+    assert instructions == []
+    instructions = cluster.watch()
+    assert (
+        "claim default/c has a device that was allocated to claim default/theirs before"
+        in attempt_of(instructions).message
+    )
+    assert cluster.state.devices.n_allocated_twice == 1
+    assert cluster.write_all(_undo(instructions)) == []
+    cluster.watch()
+    cluster.now_s += 30
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
+    cluster, _ = _with_claim("c")
+    cluster.write(cluster.reserve())
+    cluster.store(_allocated_by_another("theirs"))
+    cluster.watch()
+    assert bind_of(cluster.cycle()).node_name == "a"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) -> None:
+    """Whichever write comes first stores the allocation, and the other one joins it."""
+    cluster = ClaimCluster(1)
+    cluster.store(resource_claim("shared"))
+    cluster.watch()
+    labels = {GROUP: "g", MIN_COUNT: "2"}
+    for name in ("m0", "m1"):
+        cluster.using("shared", name=name, labels=labels)
+    writes = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    assert [each.pod.name for each in writes] == ["m0", "m1"]
+    assert len({each.node_name for each in writes}) == 1
+    for each in (writes[first], writes[1 - first]):
+        assert cluster.write(each) == []
+    assert sorted(_reserved(cluster, "shared")) == ["m0", "m1"]
+    cluster.watch()
+    for _ in writes:
+        pod = bind_of(cluster.cycle()).pod
+        cluster.confirm(pod, writes[0].node_name)
+    cluster.holds_nothing()
+
+
+def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> None:
+    cluster, _ = _with_claim("c")
+    cluster.reserve()
+    cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
+    assert not [each for each in cluster.cycle() if isinstance(each, WriteReservation)]

@@ -1,0 +1,116 @@
+"""Pods with claims, and with extended resources that a class provides, on a real API server; drivers are a test's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.integration.conftest import real
+from tests.support import device_documents
+from tests.support.build import Json
+from tests.support.cluster import NAME, Cluster
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real]
+
+_RESOURCE = "/apis/resource.k8s.io/v1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
+    """Yield a real cluster with the devices of two nodes."""
+    folder = tmp_path_factory.mktemp("server")
+    async with real(folder, request.getfixturevalue("real_server")) as cluster:
+        made = [
+            ("deviceclasses", device_documents.device_class("gpu", "example.com/gpu")),
+            ("resourceslices", device_documents.device_slice("a", 2)),
+            ("resourceslices", device_documents.device_slice("b", 2)),
+        ]
+        for plural, document in made:
+            del document["metadata"]["uid"]
+            (await cluster.api.post(f"{_RESOURCE}/{plural}", document)).ok  # noqa: B018
+        yield cluster
+        for plural, document in made:
+            await cluster.api.delete(f"{_RESOURCE}/{plural}/{document['metadata']['name']}")
+
+
+def _claims(cluster: Cluster) -> str:
+    return f"{_RESOURCE}/namespaces/{cluster.api.namespace}/resourceclaims"
+
+
+async def _add_pod(cluster: Cluster, name: str, *claims: str, requests: dict[str, str] | None = None) -> None:
+    resources: Json = {"requests": requests, "limits": requests} if requests else {}
+    container = {"name": "c", "image": "c:1", "resources": resources}
+    spec = {"schedulerName": NAME, "containers": [container], **device_documents.using_claims(*claims)}
+    pods = f"/api/v1/namespaces/{cluster.api.namespace}/pods"
+    (await cluster.api.post(pods, {"metadata": {"name": name}, "spec": spec})).ok  # noqa: B018
+
+
+async def _bound(cluster: Cluster, *names: str) -> dict[str, Json]:
+    """Wait until the pods are bound, and return them."""
+
+    async def bound() -> dict[str, Json]:
+        return {pod["metadata"]["name"]: pod for pod in await cluster.pods() if pod["spec"].get("nodeName")}
+
+    return await until(bound, lambda pods: set(names) <= set(pods), what=f"bound pods {names}")
+
+
+async def test_claims_are_allocated_and_reserved_for_their_pods(cluster: Cluster) -> None:
+    for node in "ab":
+        await cluster.add_node(node)
+    for name in ("c1", "c2", "shared"):
+        document = device_documents.resource_claim(name)
+        del document["metadata"]["uid"], document["metadata"]["namespace"]
+        (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+    for name, claim in (("p1", "c1"), ("p2", "c2"), ("p3", "shared"), ("p4", "shared")):
+        await _add_pod(cluster, name, claim)
+    pods = await _bound(cluster, "p1", "p2", "p3", "p4")
+    claims = {
+        claim["metadata"]["name"]: claim["status"]
+        for claim in (await cluster.api.get(_claims(cluster))).ok["items"]
+    }
+    assert {
+        name: sorted(each["name"] for each in status["reservedFor"]) for name, status in claims.items()
+    } == {
+        "c1": ["p1"],
+        "c2": ["p2"],
+        "shared": ["p3", "p4"],
+    }
+    for name, claim in (("p1", "c1"), ("p2", "c2"), ("p3", "shared"), ("p4", "shared")):
+        (result,) = claims[claim]["allocation"]["devices"]["results"]
+        assert result["pool"] == pods[name]["spec"]["nodeName"]
+    for name in ("c1", "c2", "shared"):
+        await _free(cluster, name)
+
+
+async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) -> None:
+    await cluster.add_node("a")
+    await _add_pod(cluster, "gpus", requests={"example.com/gpu": "2"})
+    pods = await _bound(cluster, "gpus")
+    status = pods["gpus"]["status"]["extendedResourceClaimStatus"]
+    assert status["requestMappings"] == [
+        {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+    ]
+    claim = (await cluster.api.get(f"{_claims(cluster)}/{status['resourceClaimName']}")).ok
+    assert claim["metadata"]["ownerReferences"][0]["name"] == "gpus"
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == ["gpus"]
+    # The check afterwards knows no devices.
+    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
+    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await _free(cluster, status["resourceClaimName"])
+
+
+async def _free(cluster: Cluster, name: str) -> None:
+    """Deallocate and delete the claim, as the claim controller does, which does not run here."""
+    path = f"{_claims(cluster)}/{name}"
+    claim = (await cluster.api.get(path)).ok
+    claim["status"] = {}
+    claim = (await cluster.api.put(f"{path}/status", claim)).ok
+    claim["metadata"]["finalizers"] = []
+    (await cluster.api.put(path, claim)).ok  # noqa: B018
+    await cluster.api.delete(path)

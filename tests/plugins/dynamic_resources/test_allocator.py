@@ -1,0 +1,159 @@
+"""Where the allocator decides otherwise than upstream's, and how far it searches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.model.allocations import Allocation
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceClass, DeviceKind, ResourceSlice
+from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
+from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from tests.plugins.dynamic_resources.clusters import PlainAllocated, indexed
+
+Json = dict[str, Any]
+
+_NODE = TargetNode("node-0", {})
+_ONE_COUNTER = {"name": "set", "counters": {"c": {"value": "1"}}}
+_CONSUMES_IT = [{"counterSet": "set", "counters": {"c": {"value": "1"}}}]
+
+
+def slices(driver: str, devices: list[Json], counters: Json | None = None) -> list[ResourceSlice]:
+    """Return the slices of a pool of the node."""
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1 if counters is None else 2}
+    specs: list[Json] = [{"driver": driver, "pool": pool, "nodeName": "node-0", "devices": devices}]
+    if counters is not None:
+        specs.append({"driver": driver, "pool": pool, "nodeName": "node-0", "sharedCounters": [counters]})
+    decoder = DeviceDecoder()
+    made = [
+        decoder.decode(
+            DeviceKind.SLICE, json.dumps({"metadata": {"name": f"{driver}-{i}"}, "spec": spec}).encode()
+        )
+        for i, spec in enumerate(specs)
+    ]
+    return [each for each in made if isinstance(each, ResourceSlice)]
+
+
+def claim(requests: list[Json], constraints: list[Json] | None = None) -> ResourceClaim:
+    """Return a claim."""
+    spec = {"devices": {"requests": requests, "constraints": constraints or []}}
+    raw = {"metadata": {"name": "c", "namespace": "default"}, "spec": spec}
+    made = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(raw).encode())
+    assert isinstance(made, ResourceClaim)
+    return made
+
+
+def request(name: str, count: int = 1, expression: str | None = None) -> Json:
+    """Return a request for this number of devices of class "any" that an expression selects."""
+    selectors = [] if expression is None else [{"cel": {"expression": expression}}]
+    exactly = {
+        "deviceClassName": "any",
+        "allocationMode": "ExactCount",
+        "count": count,
+        "selectors": selectors,
+    }
+    return {"name": name, "exactly": exactly}
+
+
+def allocate(
+    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = 10_000
+) -> tuple[Allocation, ...] | Refusal:
+    """Return what the claim gets on the node."""
+    classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
+    inputs = Inputs(PlainAllocated([]), classes)
+    allocator = Allocator(indexed(on_node), inputs, SelectorResults(), seed="seed", n_steps=n_steps)
+    return allocator.allocate(_NODE, [wanted])
+
+
+def devices_of(answer: tuple[Allocation, ...] | Refusal) -> list[str]:
+    """Return the names of the devices that were allocated."""
+    assert not isinstance(answer, Refusal)
+    return [result.device for allocation in answer for result in allocation.devices.results]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param({"taints": [{"key": "k", "effect": "NoSchedule"}]}, id="tainted"),
+        pytest.param({"attributes": {}}, id="refused by a constraint"),
+    ],
+)
+def test_a_refused_device_leaves_no_counters_behind(refused: Json) -> None:
+    """The counter that the refused device would take is free for the next one; upstream has no device then."""
+    free = {"name": "d1", "attributes": {"numa": {"int": 0}}, "consumesCounters": _CONSUMES_IT}
+    pool = slices("a.example.com", [{**free, "name": "d0", **refused}, free], _ONE_COUNTER)
+    wanted = claim([request("r")], [{"matchAttribute": "a.example.com/numa"}])
+    assert devices_of(allocate(pool, wanted)) == ["d1"]
+
+
+def test_counters_of_two_drivers_with_equal_pools_are_apart() -> None:
+    """Each driver's pool has its own counter; upstream takes both for one, and has no device for the second request."""
+    device = {"name": "d", "consumesCounters": _CONSUMES_IT}
+    both = [
+        *slices("a.example.com", [device], _ONE_COUNTER),
+        *slices("b.example.com", [device], _ONE_COUNTER),
+    ]
+    wanted = claim(
+        [
+            request("r", expression='device.driver == "a.example.com"'),
+            request("s", expression='device.driver == "b.example.com"'),
+        ]
+    )
+    assert devices_of(allocate(both, wanted)) == ["d", "d"]
+
+
+def test_equal_devices_are_tried_once() -> None:
+    """Two requests for 16 of 31 equal devices fail after few steps; upstream tries 300 million combinations."""
+    pool = slices(
+        "a.example.com", [{"name": f"d{each}", "attributes": {"uuid": {"int": each}}} for each in range(31)]
+    )
+    wanted = claim([request("r", 16), request("s", 16)])
+    answer = allocate(pool, wanted)
+    assert isinstance(answer, Refusal)
+    assert answer.kind is RefusalKind.NO_DEVICES
+
+
+def test_a_search_without_end_is_ended() -> None:
+    """A search over devices that all differ ends at its limit, and says so."""
+    devices = [{"name": f"d{each}", "attributes": {"i": {"int": each}}} for each in range(40)]
+    # One request for 16 devices that differ in an attribute of a match constraint: no combination does.
+    pool = slices("a.example.com", devices)
+    wanted = claim(
+        [request("r", 8), request("s", 2)],
+        [{"distinctAttribute": "a.example.com/i"}, {"matchAttribute": "a.example.com/i", "requests": ["s"]}],
+    )
+    answer = allocate(pool, wanted)
+    assert isinstance(answer, Refusal)
+    assert answer.kind is RefusalKind.LIMIT
+
+
+def test_a_device_is_given_without_a_step() -> None:
+    """A node whose first devices do serves the claim even if the steps are spent."""
+    pool = slices("a.example.com", [{"name": "d0"}, {"name": "d1"}])
+    assert devices_of(allocate(pool, claim([request("r", 2)]), n_steps=0)) == ["d0", "d1"]
+
+
+def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
+    """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
+    numbers = ", ".join(map(str, range(10)))
+    # An evaluation costs a tenth of what a pod may spend.
+    expression = "a + b + c + d >= 0"
+    for variable in "dcba":
+        expression = f"[{numbers}].all({variable}, {expression})"
+    pool = slices("a.example.com", [{"name": f"d{each}"} for each in range(20)])
+    wanted = claim([request("r", 20, expression)])
+    inputs = Inputs(PlainAllocated([]), {"any": DeviceClass("any", "", "", (), (), "", "")})
+    index, results = indexed(pool), SelectorResults()
+    n_decisions = 1
+    while isinstance(
+        answer := Allocator(index, inputs, results, seed="seed").allocate(_NODE, [wanted]), Refusal
+    ):
+        assert answer.kind is RefusalKind.POSTPONED
+        n_decisions += 1
+    assert len(devices_of(answer)) == 20
+    assert 1 < n_decisions < 20

@@ -1,0 +1,159 @@
+"""Answers that are kept while devices, slices and nodes change equal answers that are worked out anew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
+from scheduler.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
+from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from tests.conformance.product import LiveCluster
+from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
+
+Json = dict[str, Any]
+
+
+class _Life:
+    """A cluster that changes, with an index and answers that are kept."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.slices, classes, self.claims = cluster
+        self.cluster = LiveCluster()
+        self.devices = self.cluster.state.devices
+        for each in classes:
+            self.apply("DeviceClass", each)
+        for name in NODES:
+            self.label(name, "z")
+        self.index = PoolIndex(self.devices, self.devices.changes)
+        self.answers = NodeAnswers()
+        self.results = SelectorResults()
+        # The form of the first claim is asked for again and again; the others come and go.
+        self.asked = self.claim(self.claims[0])
+
+    def apply(self, kind: str, raw: Json) -> None:
+        """Create or replace an object."""
+        meta = {"uid": raw["metadata"]["name"], "resourceVersion": "1", **raw["metadata"]}
+        self.cluster.apply({**raw, "kind": kind, "metadata": meta})
+
+    def label(self, name: str, zone: str) -> None:
+        """Set the label of a node."""
+        labels = {"zone": zone}
+        meta = {"name": name, "uid": name, "labels": labels}
+        status = {"allocatable": {"pods": "10"}}
+        self.cluster.apply({"kind": "Node", "metadata": meta, "spec": {}, "status": status})
+
+    def claim(self, raw: Json) -> ResourceClaim:
+        """Store a claim without an allocation, and return it."""
+        self.apply("ResourceClaim", raw)
+        claim = self.devices.claim(f"default/{raw['metadata']['name']}")
+        assert claim is not None
+        return claim
+
+    def allocate(self, raw: Json, node: str) -> None:
+        """Give a claim its devices on a node, if it gets some there."""
+        claim = self.claim(raw)
+        self.index.refresh()
+        allocated = self.allocator(self.index).allocate(TargetNode(node, {"zone": "z"}), [claim])
+        if not isinstance(allocated, Refusal):
+            self.devices.upsert(replace(claim, allocation=allocated[0]))
+
+    def allocator(self, index: PoolIndex) -> Allocator:
+        """Return the allocator of a cycle."""
+        inputs = Inputs(self.devices.allocated, self.devices.classes)
+        return Allocator(index, inputs, self.results, seed="seed")
+
+    def check(self) -> None:
+        """Compare what is kept with a look at everything."""
+        self.index.refresh()
+        fresh_index = PoolIndex(self.devices, self.devices.changes)
+        fresh_index.refresh()
+        assert self.index.same_as(fresh_index)
+        view = self.cluster.view()
+        fresh = NodeAnswers()
+        for answers, index in ((self.answers, self.index), (fresh, fresh_index)):
+            answers.ask(view.alive, Cycle(self.allocator(index), [self.asked], index, view))
+        assert answers_of(self.answers) == answers_of(fresh)
+        assert self.answers.same_as(NodeAnswers())
+
+
+def answers_of(answers: NodeAnswers) -> Json:
+    """Return the answers and scores by row."""
+    return {"answers": answers.answers.tolist(), "scores": answers.scores.tolist()}
+
+
+@given(cluster=CLUSTERS, data=st.data())
+def test_kept_answers_equal_fresh_ones(cluster: Cluster, data: st.DataObject) -> None:
+    """After each change of slices, allocations or labels the kept answers are those of a look at everything."""
+    life = _Life(cluster)
+    for raw in life.slices:
+        life.apply("ResourceSlice", raw)
+    life.check()
+    for _ in range(data.draw(st.integers(1, 12))):
+        raw = data.draw(st.sampled_from(life.slices))
+        claim, node = data.draw(st.sampled_from(life.claims)), data.draw(st.sampled_from(NODES))
+        match data.draw(st.integers(0, 5)):
+            case 0:
+                newer = json.loads(json.dumps(raw))
+                newer["spec"]["pool"]["generation"] += 1
+                life.apply("ResourceSlice", newer)
+            case 1:
+                life.apply("ResourceSlice", raw)
+            case 2:
+                life.cluster.delete("ResourceSlice", None, raw["metadata"]["name"])
+            case 3:
+                life.label(node, data.draw(st.sampled_from("zy")))
+            case 4:
+                life.claim(claim)
+            case _:
+                life.allocate(claim, node)
+        life.check()
+
+
+def test_a_pod_on_a_node_changes_no_answer() -> None:
+    """The answer of a row is kept while pods come and go there."""
+    slices = [
+        {
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "a.example.com",
+                "nodeName": "node-0",
+                "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "d"}],
+            },
+        }
+    ]
+    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    life = _Life((slices, [{"metadata": {"name": "any"}, "spec": {}}], [claim]))
+    life.apply("ResourceSlice", slices[0])
+    life.check()
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]},
+    }
+    life.cluster.apply(pod)
+    view = life.cluster.view()
+    inputs = Inputs(life.devices.allocated, life.devices.classes)
+    allocator = _NoSearch(life.index, inputs, life.results, seed="seed")
+    life.answers.ask(view.alive, Cycle(allocator, [life.asked], life.index, view))
+    life.check()
+
+
+class _NoSearch(Allocator):
+    """An allocator that must not be asked."""
+
+    def search(self, node: TargetNode, *_: object) -> NoReturn:
+        """Fail."""
+        raise AssertionError(node)

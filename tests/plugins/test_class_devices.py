@@ -1,0 +1,71 @@
+"""Extended resources that a device class provides, in scores: devices count as what the node offers."""
+
+import json
+from random import Random
+
+import pytest
+
+from scheduler.core.decide import ScheduleResult, decide
+from scheduler.framework.observer import Unobserved
+from scheduler.settings.loading import parse_settings
+from tests.core.claim_cluster import ClaimCluster
+from tests.support import build
+from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.driving import NAME
+
+_GPU = "example.com/gpu"
+
+
+def _cluster() -> ClaimCluster:
+    """Return nodes with four devices each, of which three on node a are allocated."""
+    strategy = {"type": "LeastAllocated", "resources": [{"name": _GPU, "weight": 1}]}
+    profile = {
+        "schedulerName": NAME,
+        "pluginConfig": [
+            {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}},
+            {
+                "name": "NodeResourcesBalancedAllocation",
+                "args": {"resources": [{"name": "cpu"}, {"name": _GPU}]},
+            },
+        ],
+    }
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    cluster = ClaimCluster(4, settings=parse_settings(json.dumps(config), "config"))
+    cluster.show(device_class("gpu", _GPU))
+    results = [
+        {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": f"gpu-{index}"}
+        for index in range(3)
+    ]
+    cluster.store(resource_claim("held", 3, allocation={"devices": {"results": results}}))
+    cluster.watch()
+    return cluster
+
+
+def test_devices_of_the_class_are_counted_on_each_node() -> None:
+    cluster = _cluster()
+    counted = cluster._view.class_devices(_GPU)
+    assert counted is not None
+    assert [amounts.tolist() for amounts in counted] == [[4, 4], [3, 0]]
+    cluster.show(device_slice("b", 1))
+    counted = cluster._view.class_devices(_GPU)
+    assert counted is not None
+    assert counted[0].tolist() == [4, 1]
+    assert cluster._view.class_devices("example.com/other") is None
+
+
+@pytest.mark.parametrize(("plugin", "scores"), [("NodeResourcesFit", {"a": 0, "b": 75})])
+def test_free_devices_score(plugin: str, scores: dict[str, int]) -> None:
+    cluster = _cluster()
+    container = {"name": "c", "image": "i", "resources": {"requests": {_GPU: "1"}}}
+    pod = cluster.decoded(build.pod("p", spec={"schedulerName": NAME, "containers": [container]}))
+    profile = cluster.machine._profiles[NAME]
+    result = decide(pod, cluster._view, profile, Random(1), Unobserved())
+    assert isinstance(result, ScheduleResult)
+    (found,) = (each for each in result.scores.by_plugin if each.plugin == plugin)
+    rows = cluster.state.nodes.row_by_name
+    assert {name: found.scores[row] for name, row in rows.items()} == scores
+    assert result.node_name == "b"
