@@ -8,7 +8,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
-from tests.support.device_documents import device_class, device_slice, resource_claim
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
 from tests.support.driving import attempt_of, bind_of, event_of, only
 
 
@@ -77,6 +77,25 @@ def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_
     assert "Insufficient example.com/gpu" in attempt_of(cluster.cycle()).message
     cluster.serve_devices()
     assert sorted(cluster.reserve().pod.name for _ in "pq") == ["p", "q"]
+
+
+def _holding_the_device(name: str, pod: str, allocated: str) -> build.Json:
+    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": "gpu-0"}
+    consumer = {"resource": "pods", "name": pod, "uid": f"uid-default-{pod}"}
+    allocation = {"devices": {"results": [result]}, "allocationTimestamp": allocated}
+    return resource_claim(name, allocation=allocation, reservedFor=[consumer])
+
+
+def test_of_two_claims_with_one_device_the_later_is_given_up_after_a_restart_too() -> None:
+    """The driver has written into the status of the first one since, which has the newer version now."""
+    cluster = ClaimCluster(1, ("a",), is_served=False)
+    cluster.store(_holding_the_device("later", "q", "2026-01-01T00:00:05Z"))
+    cluster.store(_holding_the_device("first", "p", "2026-01-01T00:00:00Z"))
+    cluster.watch()
+    cluster.serve_devices()
+    cluster.using("first", nodeName="a")
+    cluster.using("later", name="q")
+    assert "1 resourceclaim not available on the node" in attempt_of(cluster.cycle()).message
 
 
 def test_a_shared_claim_wakes_its_other_pods_once_it_is_written() -> None:
