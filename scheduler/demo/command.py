@@ -31,6 +31,7 @@ from scheduler.demo.stories import (
     drain,
     enforced,
     fallback,
+    gpus,
     groups,
     own_rules,
     priorities,
@@ -60,9 +61,12 @@ STORIES: Final[Sequence[Story]] = (
     drain.STORY,
     shadow.STORY,
     priorities.STORY,
+    gpus.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
+#: GPUs of a node, which one fabric joins.
+_GPUS: Final = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,7 +242,16 @@ class _Demo:
     async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, int], None]:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         kubeconfig = str(self.logs / KUBECONFIG)
-        size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
+        size = [
+            "--nodes",
+            str(_NODES),
+            "--zones",
+            str(_ZONES),
+            "--gpus",
+            str(_GPUS),
+            "--gpu-fabric",
+            str(_GPUS),
+        ]
         port = free_port()
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         async with contextlib.AsyncExitStack() as stack:
