@@ -65,8 +65,8 @@ STORIES: Final[Sequence[Story]] = (
 )
 _NODES: Final = 6
 _ZONES: Final = 3
-#: GPUs of a node, which one fabric joins.
-_GPUS: Final = 2
+_GPUS: Final = 4
+_GPUS_PER_FABRIC: Final = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -242,21 +242,13 @@ class _Demo:
     async def _cluster(self) -> AsyncGenerator[tuple[ApiSession, PodWatch, int], None]:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         kubeconfig = str(self.logs / KUBECONFIG)
-        size = [
-            "--nodes",
-            str(_NODES),
-            "--zones",
-            str(_ZONES),
-            "--gpus",
-            str(_GPUS),
-            "--gpu-fabric",
-            str(_GPUS),
-        ]
+        size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
+        gpus = ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
         port = free_port()
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         async with contextlib.AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(
-                process_of("devcluster", ["devcluster", *size, "--kubeconfig", kubeconfig], self.logs)
+                process_of("devcluster", ["devcluster", *size, *gpus, "--kubeconfig", kubeconfig], self.logs)
             )
             api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
             scheduler = await stack.enter_async_context(

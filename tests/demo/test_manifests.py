@@ -22,8 +22,7 @@ def test_every_manifest_belongs_to_a_story() -> None:
 def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name: str) -> None:
     found = documents(name)
     assert all(collection_of(document).startswith("/api") for document in found)
-    templates = [one["spec"]["template"] for one in found if one["kind"] in ("Deployment", "StatefulSet")]
-    specs = [one["spec"] for one in (*templates, *found) if one.get("kind", "Pod") == "Pod"]
+    specs = [one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "StatefulSet")]
     assert specs
     for spec in specs:
         # The second profile is that of plugins/configuration.yaml.
@@ -34,8 +33,8 @@ def test_every_object_can_be_created_and_every_pod_asks_for_this_scheduler(name:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_brings_its_namespace_and_says_how_to_use_it(name: str) -> None:
     namespace, *others = documents(name)
-    (workload,) = (one for one in others if one["kind"] in ("Deployment", "StatefulSet", "Pod"))
-    assert workload["metadata"]["namespace"] == namespace["metadata"]["name"]
+    (deployment,) = (one for one in others if one["kind"] in ("Deployment", "StatefulSet"))
+    assert deployment["metadata"]["namespace"] == namespace["metadata"]["name"]
     assert f"kubectl apply -f {name}" in (folder() / name).read_text()
 
 

@@ -1,4 +1,4 @@
-"""Story 16: pods that share the GPUs of a cluster, one of which wants two of one fabric."""
+"""Story 16: pods that share the GPUs of a cluster, some of which want two of one fabric."""
 
 from __future__ import annotations
 
@@ -9,74 +9,80 @@ from scheduler.demo.objects import Pod, ResourceClaim, ResourceSlice
 from scheduler.demo.stage import CLAIMS, PATIENCE_S, SLICES, Stage, Story
 
 _NAMESPACE: Final = "models"
-_DEPLOYMENT: Final = "inference"
-_REPLICAS: Final = 6
-_PAIR: Final = 2
+_SERVERS: Final = 6
+#: One for each node, and one that waits.
+_RUNS: Final = 7
+_GPUS_PER_RUN: Final = 2
 
 
 async def _play(stage: Stage) -> None:
     show = stage.show
-    slices = await stage.api.items(SLICES, ResourceSlice)
+    slices = sorted(await stage.api.items(SLICES, ResourceSlice), key=lambda each: each.spec.node_name)
     show.step(
-        f"each of the {len(slices)} nodes has two GPUs, which a fabric joins; their driver publishes them"
+        f"each of the {len(slices)} nodes has four GPUs; a fabric joins GPU-0 and GPU-1, another GPU-2 and GPU-3"
     )
     await stage.apply("16-inference.yaml")
-    await stage.wait_ready(_REPLICAS)
+    await stage.wait_ready(_SERVERS)
     await stage.check()
-    show.good("each asks for nvidia.com/gpu: 1; the scheduler made a claim for each, and chose its GPU")
+    show.good("a server asks for nvidia.com/gpu: 1; the scheduler made its claim, and chose its GPU")
 
     await stage.apply("16-training.yaml")
-    reason = await stage.wait_refused(_NAMESPACE, 1)
-    show.step("the training wants two GPUs of one fabric. Six are free, but no two of one:")
-    await _draw(stage, slices)
-    show.quote(reason)
-    await stage.scale(_NAMESPACE, _DEPLOYMENT, _REPLICAS - 1)
+    n_ready = _SERVERS + _RUNS - 1
     await stage.watch.until(
-        lambda: any(pod.is_ready for pod in stage.watch.pods([_NAMESPACE]) if _is_training(pod)),
+        lambda: sum(pod.is_ready for pod in stage.watch.pods([_NAMESPACE])) == n_ready,
         within_s=PATIENCE_S,
-        failing=lambda: "the training does not run",
+        failing=lambda: f"not exactly {n_ready} pods run",
     )
-    show.step("a server leaves, and its GPU is free:")
-    await _judge(stage, slices)
+    reason = await stage.wait_refused(_NAMESPACE, 1)
+    await _draw(stage, slices, await stage.check())
+    show.step("every node has a GPU left, and no node two of one fabric; the seventh run waits:")
+    show.quote(reason)
+    await stage.scale(_NAMESPACE, "inference", _SERVERS - 1)
+    await stage.wait_ready(_SERVERS - 1 + _RUNS)
+    show.step("a server has left, and its fabric is free")
+    pods = await stage.check()
+    await _expect_one_fabric_each(stage, slices, pods)
+    await _draw(stage, slices, pods)
+    show.good("every run has two GPUs of one fabric")
 
 
-async def _judge(stage: Stage, slices: Collection[ResourceSlice]) -> None:
-    """The devices of the training, and all allocations."""
-    (training,) = (pod for pod in await stage.check() if _is_training(pod))
-    claims = await stage.api.items(CLAIMS, ResourceClaim)
-    (claim,) = (each for each in claims if training.metadata.name in each.pods)
+async def _expect_one_fabric_each(
+    stage: Stage, slices: Collection[ResourceSlice], pods: Collection[Pod]
+) -> None:
+    """Raise StoryFailed unless each training run has two GPUs of one fabric, on its node."""
     fabrics = {each.spec.pool.name: each.fabric_by_device for each in slices}
-    held = [fabrics[device.pool][device.device] for device in claim.devices]
-    stage.expect(len(held) == _PAIR and len(set(held)) == 1, f"two GPUs of one fabric, found {held}")
-    await _draw(stage, slices)
-    stage.show.good(f"the training has both GPUs of {held[0]}, on {training.spec.node_name}")
-
-
-async def _draw(stage: Stage, slices: Collection[ResourceSlice]) -> None:
-    """Show which pod has which GPU; all nodes have GPUs of the same names."""
     claims = await stage.api.items(CLAIMS, ResourceClaim)
-    holder = {
-        (device.pool, device.device): ", ".join(claim.pods) for claim in claims for device in claim.devices
+    for pod in pods:
+        if pod.metadata.labels["app"] == "training":
+            (claim,) = (each for each in claims if pod.metadata.name in each.pods)
+            found = [fabrics[each.pool][each.device] for each in claim.devices]
+            stage.expect(
+                len(found) == _GPUS_PER_RUN and len(set(found)) == 1,
+                f"two GPUs of one fabric for {pod.metadata.name}, found {found}",
+            )
+            is_near = {each.pool for each in claim.devices} == {pod.spec.node_name}
+            stage.expect(is_near, f"GPUs of {pod.spec.node_name} for {pod.metadata.name}")
+
+
+async def _draw(stage: Stage, slices: Collection[ResourceSlice], pods: Collection[Pod]) -> None:
+    """Show which pods have which GPUs; all nodes have GPUs of the same names."""
+    app_by_pod = {pod.metadata.name: pod.metadata.labels["app"] for pod in pods}
+    app_by_gpu = {
+        (device.pool, device.device): ", ".join(app_by_pod.get(name, name) for name in claim.pods)
+        for claim in await stage.api.items(CLAIMS, ResourceClaim)
+        for device in claim.devices
     }
     gpus = sorted({name for each in slices for name in each.fabric_by_device})
     rows = [
-        (
-            each.spec.node_name,
-            ", ".join(sorted(set(each.fabric_by_device.values()))),
-            *(holder.get((each.spec.pool.name, name), "free") for name in gpus),
-        )
-        for each in sorted(slices, key=lambda each: each.spec.node_name)
+        (each.spec.node_name, *(app_by_gpu.get((each.spec.pool.name, gpu), "free") for gpu in gpus))
+        for each in slices
     ]
-    stage.show.figures(("NODE", "FABRIC", *map(str.upper, gpus)), rows)
-
-
-def _is_training(pod: Pod) -> bool:
-    return pod.metadata.labels["app"] == "training"
+    stage.show.figures(("NODE", *map(str.upper, gpus)), rows)
 
 
 STORY: Final = Story(
     "GPUs, one by one and two of one fabric",
-    "A model's servers ask for a GPU each as an extended resource; a training run asks for two that a fast fabric "
+    "A model's servers ask for a GPU each as an extended resource; training runs ask for two that a fast fabric "
     "joins, by a resource claim. Free GPUs are not enough: they have to be the right ones.",
     _play,
 )
