@@ -43,6 +43,7 @@ from scheduler.model.revisions import (
 )
 from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
+from scheduler.simulation.freed_claims import freed_claims
 from scheduler.simulation.reversals import reversal
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
@@ -136,6 +137,8 @@ def events_of(
     """
     match change:
         case RemovePod(uid=uid):
+            if (placed := state.placed.get(uid)) is not None:
+                yield from freed_claims(placed.pod, state)
             yield PodGone(uid)
         case RunPod():
             yield PodSeen(_imagined(change, len(state.placed)))

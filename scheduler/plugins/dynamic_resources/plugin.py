@@ -23,6 +23,7 @@ from scheduler.framework.events import (
     queue_if,
     resource_claim_need,
 )
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -43,6 +44,8 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.claims import checked, resolved
+from scheduler.plugins.dynamic_resources.device_findings import DeviceInspection
+from scheduler.plugins.dynamic_resources.explaining import explain_devices
 from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.plugins.dynamic_resources.inputs import Inputs
@@ -135,6 +138,17 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, timeout_s)
         context.cycle_state[NAME] = device_filter
         return device_filter
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which devices each request found on a node, and why they were not taken."""
+        view = context.view
+        device_filter = self.prefilter(PodContext(context.pod, view.label_set(context.pod)), view)
+        if not isinstance(device_filter, DeviceFilter):
+            return PluginExplanation()
+        devices = view.devices
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        inputs = Inputs(devices.allocated, devices.classes)
+        return explain_devices(context, device_filter, DeviceInspection(index, inputs, self._results))
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""
