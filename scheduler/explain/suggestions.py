@@ -26,12 +26,14 @@ from scheduler.model.changes import (
     AllowSkew,
     Change,
     Changes,
+    DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
+    TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
 )
@@ -51,17 +53,24 @@ _MAX_PRUNED: Final = 12
 
 #: Among suggestions of one size, the changes that are easiest to make come first.
 _RANK: Final[dict[type[Change], int]] = {
-    LabelNamespace: 0,
-    Uncordon: 1,
-    TolerateTaint: 2,
-    RemoveTaint: 3,
-    LabelNode: 4,
-    RunPod: 5,
-    RemovePod: 6,
-    AddMatchLabelKey: 7,
-    AllowSkew: 8,
-    AddRoom: 9,
-    RecreateWithMatchLabelKey: 10,
+    change: rank
+    for rank, change in enumerate(
+        (
+            LabelNamespace,
+            Uncordon,
+            TolerateTaint,
+            RemoveTaint,
+            LabelNode,
+            RunPod,
+            RemovePod,
+            AddMatchLabelKey,
+            AllowSkew,
+            TolerateDeviceTaint,
+            DropDeviceConstraint,
+            AddRoom,
+            RecreateWithMatchLabelKey,
+        )
+    )
 }
 
 

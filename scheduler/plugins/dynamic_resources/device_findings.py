@@ -10,6 +10,7 @@ from typing import Final
 from scheduler.cel import CompileError, EvaluationError
 from scheduler.model.device_requests import DeviceConstraint, ResourceClaim
 from scheduler.model.devices import DeviceAttribute
+from scheduler.model.terms import Taint
 from scheduler.model.wording import taint_text
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks, Query
 from scheduler.plugins.dynamic_resources.constraints import attribute_of
@@ -38,11 +39,13 @@ class Obstacle:
         why: in words that follow a number of devices.
         value: the value that was found, empty if there is none to name.
         is_use: whether claims have the device, or what is missing of it.
+        taint: the taint that is not tolerated.
     """
 
     why: str
     value: str = ""
     is_use: bool = False
+    taint: Taint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,8 @@ class DeviceInspection:
             return Obstacle("of other nodes")
         for taint in device.taints:
             if not query.tolerates((taint,)):
-                return Obstacle("tainted", taint_text(taint.key, taint.value, taint.effect))
+                text = taint_text(taint.key, taint.value, taint.effect)
+                return Obstacle("tainted", text, taint=taint)
         wanted = query.wanted_of(device)
         if wanted is None:
             return Obstacle("without the requested capacity", ", ".join(_capacity_texts(query, candidate)))

@@ -1,40 +1,28 @@
-"""Which devices a pod's requests found on a node and why they were not taken, and which pods could free some."""
+"""Which devices a pod's requests found on a node, and why they were not taken."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from scheduler.framework.explaining import (
-    ExplainContext,
-    PluginExplanation,
-    Repair,
-    must_stay,
-    pods_to_remove,
-    removal,
-)
-from scheduler.framework.status import Status
-from scheduler.model.changes import Changes
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.model.device_requests import DeviceConstraint, ResourceClaim
-from scheduler.model.devices import DeviceId
-from scheduler.model.pods import Pod
+from scheduler.model.devices import CLASS_RESOURCE_PREFIX
 from scheduler.model.wording import node_rule_text
 from scheduler.plugins.dynamic_resources.binding import readiness
+from scheduler.plugins.dynamic_resources.claims import resolved
 from scheduler.plugins.dynamic_resources.device_findings import (
-    DeviceInspection,
     NodeFindings,
     Obstacle,
     QueryFinding,
     applies,
     value_text,
 )
-from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
-from scheduler.plugins.dynamic_resources.inputs import Candidate, TargetNode
-from scheduler.state.arrays import Fractions, Rows
+from scheduler.plugins.dynamic_resources.device_repairs import device_repair
+from scheduler.plugins.dynamic_resources.inputs import Candidate
+from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes, claims_of
+from scheduler.state.arrays import Rows
 from scheduler.syntax.plurals import counted
 
 #: The most groups of nodes that one reason is split into, as long as a coarser wording makes fewer.
@@ -59,24 +47,41 @@ _WORDINGS: Final = (
 )
 
 
-def explain_devices(
-    context: ExplainContext, device_filter: DeviceFilter, inspection: DeviceInspection
-) -> PluginExplanation:
+def explain_devices(nodes: RefusedNodes) -> PluginExplanation:
     """Return the explanation of the refusals of a pod with claims."""
-    explainer = _Explainer(context, device_filter, inspection)
-    repair = Repair(explainer.removals, explainer.effort)
-    return PluginExplanation(where=explainer.where, repair=repair, admitted="the devices of its claims")
+    return PluginExplanation(
+        where=_Texts(nodes).where, repair=device_repair(nodes), admitted="the devices of its claims"
+    )
 
 
-class _Explainer:
-    """Looks at each refused node once."""
+def known_classes(context: ExplainContext) -> str:
+    """Return which classes there are; empty unless the pod is rejected for a class that is unknown."""
+    devices = context.view.devices
+    claims = resolved(context.pod, devices.claim)
+    if isinstance(claims, str):
+        return ""
+    named = {
+        query.class_name
+        for claim in claims
+        if claim.allocation is None
+        for request in claim.requests
+        for query in (request.exactly, *request.first_available)
+        if query is not None
+    }
+    if named <= devices.classes.keys():
+        return ""
+    names = sorted(devices.classes)
+    if len(names) > _SHOWN:
+        names[_SHOWN:] = [f"{len(names) - _SHOWN} more"]
+    return f"known classes: {', '.join(names) or 'none'}"
 
-    def __init__(
-        self, context: ExplainContext, device_filter: DeviceFilter, inspection: DeviceInspection
-    ) -> None:
-        self._context, self._filter, self._inspection = context, device_filter, inspection
-        self._found = cache(self._look)
-        self._holder = cache(self._find_holder)
+
+class _Texts:
+    """Why nodes are refused, in words."""
+
+    def __init__(self, nodes: RefusedNodes) -> None:
+        self._nodes = nodes
+        self._devices = nodes.context.view.devices
 
     def where(self, rows: Rows) -> Sequence[str]:
         """Return a text for each row, in the finest wording in which there are few different ones."""
@@ -87,85 +92,16 @@ class _Explainer:
                 break
         return texts
 
-    def effort(self, rows: Rows) -> Fractions:
-        """Return for each row how many devices have to be freed, infinite if that is not what keeps the pod out."""
-        return np.array([self._effort(row) for row in rows.tolist()], dtype=np.float64)
-
-    def removals(self, row: int) -> list[Changes]:
-        """Return sets of pods that hold devices of the row's node, the smallest first, whose devices would do."""
-        queries = [
-            query
-            for _, requests in self._found(row).requests
-            for request in requests
-            for query in request[:1]
-        ]
-        removals = [self._removal(queries, selects) for selects in _selections(queries)]
-        return sorted(filter(None, removals), key=len)
-
-    def _look(self, row: int) -> NodeFindings:
-        node = self._context.view.node_at(row)
-        if node is None:
-            return NodeFindings()
-        claims = self._filter.claims_at(node)
-        if isinstance(claims, Status):
-            return NodeFindings(error=claims.message)
-        return self._inspection.look(TargetNode(node.name, node.labels), claims)
-
-    def _effort(self, row: int) -> float:
-        if self._filter.missing(row):
-            return np.inf
-        queries = [
-            q for _, requests in self._found(row).requests for request in requests for q in request[:1]
-        ]
-        short = [query for query in queries if query.n_missing]
-        is_lost = any(query.n_missing > sum(o.is_use for _, o in query.refused) for query in short)
-        return np.inf if is_lost or not queries else float(max(1, sum(query.n_missing for query in short)))
-
-    def _removal(
-        self, queries: Sequence[QueryFinding], selects: Callable[[QueryFinding, Candidate], bool]
-    ) -> Changes:
-        short: dict[str, int] = {}
-        freed: dict[str, Counter[str]] = {}
-        holders: dict[str, tuple[Pod, str]] = {}
-        for number, finding in enumerate(queries):
-            name = f"{number}"
-            n_free = sum(selects(finding, candidate) for candidate in finding.free)
-            if n_free < finding.query.n_devices:
-                short[name] = finding.query.n_devices - n_free
-            for candidate, obstacle in finding.refused:
-                holder = (
-                    self._holder(candidate.id) if obstacle.is_use and selects(finding, candidate) else None
-                )
-                if holder is not None and not must_stay(holder[0]):
-                    holders[holder[0].uid] = holder
-                    freed.setdefault(holder[0].uid, Counter())[name] += 1
-        if not short:
-            return ()
-        chosen = pods_to_remove((pod for pod, _ in holders.values()), short, lambda pod: freed[pod.uid])
-        return tuple(removal(pod, holders[pod.uid][1]) for pod in chosen)
-
-    def _find_holder(self, device: DeviceId) -> tuple[Pod, str] | None:
-        """Return the pod whose end frees the device, and its node; None if there is none, or others use it, too."""
-        uids = [each.uid for claim in self._claims_of(device) for each in claim.reserved_for]
-        return self._context.placed(uids[0]) if len(uids) == 1 else None
-
-    def _claims_of(self, device: DeviceId) -> Iterator[ResourceClaim]:
-        devices = self._context.view.devices
-        for key in devices.allocated.claims_of(device):
-            claim = devices.claim(key)
-            if claim is not None:
-                yield claim
-
-    # Texts.
-
     def _where(self, row: int, wording: _Wording) -> str:
-        missing = self._filter.missing(row)
+        missing = self._nodes.filter.missing(row)
         if missing:
             return "; ".join(f"claim {claim.name}: {self._unavailable(claim)}" for claim in missing)
-        found = self._found(row)
+        found = self._nodes.findings(row)
         if found.error:
             return found.error
         parts = [*self._shortages(found, wording), *_pool_texts(found, wording)]
+        if not parts and self._nodes.filter.is_undecided(row):
+            return "not decided: with fewer requests or constraints the search would end"
         if not parts:
             several = sum(len(requests) for _, requests in found.requests) > 1
             parts = ["devices for each request alone, not for all together" if several else ""]
@@ -173,12 +109,12 @@ class _Explainer:
 
     def _unavailable(self, claim: ResourceClaim) -> str:
         """Return why the devices of an allocated claim are not available on a node."""
-        if self._context.view.devices.earlier_claim(claim) is not None:
+        if self._devices.earlier_claim(claim) is not None:
             return "one of its devices was allocated to another claim before"
         ready = readiness(claim)
         if isinstance(ready, str):
             return ready
-        selection = self._filter.claims.selections.get(claim.key)
+        selection = self._nodes.filter.claims.selections.get(claim.key)
         if selection is None:
             return "its devices did not become ready in time"
         return f"its devices are on {node_rule_text(selection.rule)}"
@@ -207,7 +143,7 @@ class _Explainer:
         query = finding.query
         wanted = "all" if query.takes_all else str(query.n_devices)
         n_seen = len(finding.free) + len(finding.refused)
-        start = f"request {query.full_name}: {wanted} of class {query.device_class.key} wanted"
+        start = f"{_name(finding)}: {wanted} of class {query.device_class.key} wanted"
         if not n_seen:
             return f"{start}, the node has no device"
         by_obstacle: dict[Obstacle, list[Candidate]] = {}
@@ -235,10 +171,10 @@ class _Explainer:
 
         Pods of other namespaces have no name here: not everybody who may see the pod may see them.
         """
-        namespace = self._context.pod.namespace
+        namespace = self._nodes.context.pod.namespace
         names: dict[str, None] = {}
         is_elsewhere = False
-        for claim in (claim for device in devices for claim in self._claims_of(device.id)):
+        for claim in (claim for device in devices for claim in claims_of(device.id, self._devices)):
             if claim.namespace != namespace:
                 is_elsewhere = True
             elif claim.reserved_for:
@@ -253,32 +189,17 @@ class _Explainer:
         return ", ".join(shown)
 
 
+def _name(finding: QueryFinding) -> str:
+    """Return the name of a request; of one that the scheduler makes for containers, their extended resource."""
+    device_class = finding.query.device_class
+    if finding.claim.is_special:
+        return device_class.extended_resource or f"{CLASS_RESOURCE_PREFIX}{device_class.key}"
+    return f"request {finding.query.full_name}"
+
+
 def _pool_texts(found: NodeFindings, wording: _Wording) -> Iterator[str]:
     for name, problem in found.pool_problems:
         yield f"pool {name} {problem}" if wording.values else f"a pool {problem.partition(':')[0]}"
-
-
-def _selections(queries: Sequence[QueryFinding]) -> Iterator[Callable[[QueryFinding, Candidate], bool]]:
-    """Yield which devices may be taken together: for a matchAttribute those of each value, without one all."""
-    for finding in queries:
-        for constraint in finding.claim.constraints:
-            attribute = constraint.match_attribute
-            if attribute is not None and applies(constraint, finding.query):
-                candidates = [*finding.free, *(candidate for candidate, _ in finding.refused)]
-                values = dict.fromkeys(value_text(each, attribute) for each in candidates)
-                for value in values:
-                    if value is not None:
-                        yield _with_value(constraint, attribute, value)
-                return
-    yield lambda _, __: True
-
-
-def _with_value(
-    constraint: DeviceConstraint, attribute: str, value: str
-) -> Callable[[QueryFinding, Candidate], bool]:
-    return lambda finding, candidate: (
-        not applies(constraint, finding.query) or value_text(candidate, attribute) == value
-    )
 
 
 def _constraint_text(

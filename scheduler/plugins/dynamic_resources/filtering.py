@@ -171,6 +171,10 @@ class DeviceFilter(NodeFilter):
         """Return the allocated claims that are not available on the row."""
         return [claim for index, claim in enumerate(self.claims.all) if self._is_missing(index, row)]
 
+    def is_undecided(self, row: int) -> bool:
+        """Return whether the search on the row, which was asked, ended at its limit."""
+        return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
+
     def reserve(self, row: int) -> ReservedClaims | None:
         """Return what is written before the pod is bound to the row; None if its claims need nothing."""
         answer = self.answer(row)
