@@ -53,24 +53,19 @@ _MAX_PRUNED: Final = 12
 
 #: Among suggestions of one size, the changes that are easiest to make come first.
 _RANK: Final[dict[type[Change], int]] = {
-    change: rank
-    for rank, change in enumerate(
-        (
-            LabelNamespace,
-            Uncordon,
-            TolerateTaint,
-            RemoveTaint,
-            LabelNode,
-            RunPod,
-            RemovePod,
-            AddMatchLabelKey,
-            AllowSkew,
-            TolerateDeviceTaint,
-            DropDeviceConstraint,
-            AddRoom,
-            RecreateWithMatchLabelKey,
-        )
-    )
+    LabelNamespace: 0,
+    Uncordon: 1,
+    TolerateTaint: 2,
+    RemoveTaint: 3,
+    LabelNode: 4,
+    RunPod: 5,
+    RemovePod: 6,
+    AddMatchLabelKey: 7,
+    AllowSkew: 8,
+    TolerateDeviceTaint: 9,
+    DropDeviceConstraint: 10,
+    AddRoom: 11,
+    RecreateWithMatchLabelKey: 12,
 }
 
 

@@ -141,8 +141,8 @@ def events_of(
     """
     match change:
         case RemovePod(uid=uid):
-            if (placed := state.placed.get(uid)) is not None:
-                yield from freed_claims(placed.pod, state)
+            if (leaving := state.placed.get(uid)) is not None:
+                yield from freed_claims(leaving.pod, state)
             yield PodGone(uid)
         case RunPod():
             yield PodSeen(_imagined(change, len(state.placed)))

@@ -99,7 +99,12 @@ def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
     of_user = [finding for finding in queries if not finding.claim.is_special]
     taints = tuple(
         TolerateDeviceTaint(
-            *finding.claim.key.split("/", 1), finding.query.full_name, taint.key, taint.value, taint.effect
+            finding.claim.namespace,
+            finding.claim.name,
+            finding.query.full_name,
+            taint.key,
+            taint.value,
+            taint.effect,
         )
         for finding in of_user
         if finding.n_missing
@@ -109,12 +114,12 @@ def _claim_changes(queries: Sequence[QueryFinding]) -> Iterator[Changes]:
     if taints:
         yield taints
     constrained = {
-        (finding.claim.key, constraint.match_attribute or constraint.distinct_attribute)
+        (finding.claim.namespace, finding.claim.name, attribute)
         for finding in of_user
         for constraint in finding.claim.constraints
+        if (attribute := constraint.match_attribute or constraint.distinct_attribute) is not None
     }
-    for key, attribute in sorted((key, name) for key, name in constrained if name is not None):
-        yield (DropDeviceConstraint(*key.split("/", 1), attribute),)
+    yield from ((DropDeviceConstraint(*constraint),) for constraint in sorted(constrained))
 
 
 def _selections(queries: Sequence[QueryFinding]) -> Iterator[_Selects]:
