@@ -32,6 +32,16 @@ def freed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
             yield ObjectSeen(released if left else replace(released, allocation=None, devices=()))
 
 
+def renewed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
+    """Yield the same as the pod's replacement finds them: claims that were made for the pod are made anew for it."""
+    for event in freed_claims(pod, state):
+        claim = state.devices.claim(event.key) if isinstance(event, ObjectGone) else None
+        if claim is None or claim.is_special:
+            yield event
+        else:
+            yield ObjectSeen(replace(claim, allocation=None, reserved_for=(), devices=()))
+
+
 def _claims_of(pod: Pod, devices: Devices) -> Iterator[ResourceClaim]:
     """Yield each claim of the pod that is known."""
     generated = dict(pod.generated_claims)

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from scheduler.formats.explanation import Explanation
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind
+from scheduler.model.stimuli import ObjectGone, ObjectSeen
+from scheduler.simulation.claim_changes import freed_claims
 from tests.support import build
 from tests.support.build import Json
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
-from tests.support.json_cluster import Cluster, changes
+from tests.support.json_cluster import Cluster, changes, decoded
 
 FABRIC = f"{DRIVER}/fabric"
 WANTED = "request r: 1 of class gpu wanted"
@@ -327,3 +331,17 @@ def test_many_nodes_make_few_groups() -> None:
     assert [(group.n_nodes, group.where) for group in answer.groups] == [
         (8, f"{start}, {4 - n} of 4 devices free: {n} in use") for n in (3, 2, 1)
     ]
+
+
+def test_a_pod_that_leaves_gives_back_its_own_claim_and_its_part_of_a_shared_one() -> None:
+    holder, other = (pod(name, "own", "shared", node="a") for name in ("holder", "other"))
+    own = held("own", holder, "gpu-0", ownerReferences=[{"uid": "uid-default-holder", "controller": True}])
+    shared = held("shared", holder, "gpu-1")
+    shared["status"]["reservedFor"] += held("h", other)["status"]["reservedFor"]
+    state = cluster(device_slice("a", 2), own, shared, pods=(holder,)).state()
+    gone, released = freed_claims(decoded(holder), state)
+    assert gone == ObjectGone(DeviceKind.CLAIM, "default/own")
+    assert isinstance(released, ObjectSeen)
+    assert isinstance(released.object, ResourceClaim)
+    assert [each.name for each in released.object.reserved_for] == ["other"]
+    assert released.object.allocation is not None
