@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from scheduler.formats.explanation import Explanation
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.stimuli import ObjectGone, ObjectSeen
+from scheduler.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.simulation.claim_changes import freed_claims
 from tests.support import build
 from tests.support.build import Json
@@ -345,3 +347,18 @@ def test_a_pod_that_leaves_gives_back_its_own_claim_and_its_part_of_a_shared_one
     assert isinstance(released.object, ResourceClaim)
     assert [each.name for each in released.object.reserved_for] == ["other"]
     assert released.object.allocation is not None
+
+
+def test_nodes_with_the_same_devices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices that all nodes reach count once; those after the last one that may be looked at are left out."""
+    monkeypatch.setattr(DeviceInspection, "__init__", partialmethod(DeviceInspection.__init__, n_devices=3))
+    shared = device_slice("a", 3)
+    del shared["spec"]["nodeName"]
+    shared["spec"]["allNodes"] = True
+    alike = cluster(shared, claim(request(count=4)), nodes="a b c").explain(pod())
+    assert where(alike) == ["request r: 4 of class gpu wanted, 3 of 3 devices free"]
+    nodes = cluster(device_slice("a", 3), device_slice("b", 1), claim(request(count=4)), nodes="a b")
+    assert where(nodes.explain(pod())) == [
+        "not looked at: the nodes before have too many devices",
+        "request r: 4 of class gpu wanted, 3 of 3 devices free",
+    ]

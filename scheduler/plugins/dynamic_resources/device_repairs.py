@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,9 @@ from scheduler.plugins.dynamic_resources.inputs import Candidate
 from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes, claims_of
 from scheduler.state.arrays import Fractions, Rows
 
-#: The most sets of pods that are proposed for one node.
+#: The most sets of pods that are proposed for one node, and values of an attribute for which some are searched.
 _MAX_REMOVALS: Final = 3
+_MAX_VALUES: Final = 16
 
 _Selects = Callable[[QueryFinding, Candidate], bool]
 
@@ -129,7 +131,8 @@ def _selections(queries: Sequence[QueryFinding]) -> Iterator[_Selects]:
             attribute = constraint.match_attribute
             if attribute is not None and applies(constraint, finding.query):
                 candidates = [*finding.free, *(candidate for candidate, _ in finding.refused)]
-                for value in dict.fromkeys(value_text(each, attribute) for each in candidates):
+                values = dict.fromkeys(value_text(each, attribute) for each in candidates)
+                for value in islice(values, _MAX_VALUES):
                     if value is not None:
                         yield _with_value(finding.claim.key, constraint, attribute, value)
                 return
