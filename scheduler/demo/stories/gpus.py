@@ -37,6 +37,7 @@ async def _play(stage: Stage) -> None:
     await _draw(stage, slices, await stage.check())
     show.step("every node has a GPU left, and no node two of one fabric; the seventh run waits:")
     show.quote(reason)
+    await _explain(stage)
     await stage.scale(_NAMESPACE, "inference", _SERVERS - 1)
     await stage.wait_ready(_SERVERS - 1 + _RUNS)
     show.step("a server has left, and its fabric is free")
@@ -44,6 +45,16 @@ async def _play(stage: Stage) -> None:
     await _expect_one_fabric_each(stage, slices, pods)
     await _draw(stage, slices, pods)
     show.good("every run has two GPUs of one fabric")
+
+
+async def _explain(stage: Stage) -> None:
+    """Show which devices the first node lacks, and what would help first."""
+    (waiting,) = (pod for pod in stage.watch.pods([_NAMESPACE]) if pod.pending_reason)
+    lines = [line.strip() for line in await stage.explain(_NAMESPACE, waiting.metadata.name)]
+    stage.expect(any("1 of 4 devices free" in line for line in lines), "explain counts the free devices")
+    stage.expect(any("leaves node" in line for line in lines), "explain names a pod whose devices would help")
+    stage.show.quote(next(line for line in lines if "devices free" in line))
+    stage.show.quote(next(line for line in lines if "leaves node" in line))
 
 
 async def _expect_one_fabric_each(
