@@ -60,7 +60,7 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
         finalizers = (
             seen.finalizers if CLAIM_FINALIZER in seen.finalizers else (*seen.finalizers, CLAIM_FINALIZER)
         )
-        allocation = seen.allocation if self.allocation is None else self.allocation
+        allocation = self.allocation or seen.allocation
         return replace(seen, allocation=allocation, reserved_for=reserved, finalizers=finalizers)
 
     def is_settled_in(self, seen: ResourceClaim) -> bool:

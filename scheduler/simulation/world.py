@@ -327,9 +327,8 @@ class World:
         for write in reservation.writes:
             match write:
                 case ClaimReservation():
-                    # Members of a group are decided before the claim is written for any of them.
-                    before = self.state.devices.shown_claim(write.obj.key) or write.obj
-                    shown.append(ObjectSeen(_written_claim(write, before, version)))
+                    seen = self.state.devices.shown_claim(write.obj.key) or write.obj
+                    shown.append(ObjectSeen(_written_claim(write, seen, version)))
                     continue
                 case VolumePromise(volume, claim):
                     made = bound_to(claim, volume)
@@ -374,9 +373,9 @@ class World:
         return f"{10**30 + self._n_versions}"
 
 
-def _written_claim(write: ClaimReservation, before: ResourceClaim, version: str) -> ResourceClaim:
+def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
     """Return the claim as a watch shows it once it is written; a created one has a name of its own."""
-    claim = replace(write.applied_to(before), resource_version=version)
+    claim = replace(write.applied_to(seen), resource_version=version)
     if write.mappings is None:
         return claim
     return replace(claim, key=f"{write.pod.namespace}/{claim.generate_name}{version[-5:]}")

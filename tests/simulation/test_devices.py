@@ -35,19 +35,6 @@ def _using(claim: str, name: str, **more: Any) -> Pod:
     return decoded(build.pod(name, spec={"schedulerName": NAME, **using_claims(claim)}, **more))
 
 
-def test_a_pod_that_joins_an_allocated_claim_leaves_it_allocated() -> None:
-    world = _world(1, "shared", "other")
-    pods = [_using("shared", "p1"), _using("shared", "p2"), _using("other", "p3")]
-    for pod in pods:
-        world.create(pod)
-        world.run()
-    assert [world.node_of(pod.uid) for pod in pods] == ["a1", "a1", ""]
-    shared = world.state.devices.claim("default/shared")
-    assert shared is not None
-    assert shared.allocation is not None
-    assert [each.name for each in shared.reserved_for] == ["p1", "p2"]
-
-
 def test_members_of_a_group_that_share_a_claim_are_all_in_it() -> None:
     """Each is decided before the claim is written for any."""
     world = _world(1, "shared")

@@ -151,6 +151,30 @@ class DeviceFilter(NodeFilter):
             answer = self._answers[row] = UNAVAILABLE if node is None else self._answer(row, node)
         return answer
 
+    def claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
+        """
+        Return the claims that are to be allocated on the node, its variant of the special one among them.
+
+        Or why the node cannot serve an extended resource.
+        """
+        unallocated = self.claims.unallocated
+        if self._variants is None:
+            return unallocated
+        variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
+        if isinstance(variant, Status):
+            return variant
+        if variant is None:
+            return unallocated if self.claims.of_user else ()
+        return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
+
+    def missing(self, row: int) -> list[ResourceClaim]:
+        """Return the allocated claims that are not available on the row."""
+        return [claim for index, claim in enumerate(self.claims.all) if self._is_missing(index, row)]
+
+    def is_undecided(self, row: int) -> bool:
+        """Return whether the search on the row, which was asked, ended at its limit."""
+        return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
+
     def reserve(self, row: int) -> ReservedClaims | None:
         """Return what is written before the pod is bound to the row; None if its claims need nothing."""
         answer = self.answer(row)
@@ -182,7 +206,7 @@ class DeviceFilter(NodeFilter):
         for supply in np.unique(supplies[rows]).tolist():
             alike = rows & (supplies == supply)
             node = self._view.node_at(int(np.argmax(alike)))
-            claims = None if node is None else self._claims_at(node)
+            claims = None if node is None else self.claims_at(node)
             if isinstance(claims, tuple):
                 self._ask_for(alike, claims)
             else:
@@ -205,18 +229,6 @@ class DeviceFilter(NodeFilter):
         answers.ask(rows, Cycle(self._allocator, claims, self._index, self._view))
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
-
-    def _claims_at(self, node: Node) -> tuple[ResourceClaim, ...] | Status:
-        """Return the claims that are to be allocated on the node, its variant of the special one among them."""
-        unallocated = self.claims.unallocated
-        if self._variants is None:
-            return unallocated
-        variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
-        if isinstance(variant, Status):
-            return variant
-        if variant is None:
-            return unallocated if self.claims.of_user else ()
-        return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
 
     def _status(self, row: int) -> Status:
         """Return why a row that was asked is refused."""
@@ -245,7 +257,7 @@ class DeviceFilter(NodeFilter):
             if isinstance(allocated, Refusal):
                 return _status(allocated)
             allocations = allocated
-        if any(self._is_missing(index, row) for index in range(len(self.claims.all))):
+        if self.missing(row):
             return UNAVAILABLE
         return NodeAllocation(claims, allocations, variant)
 
