@@ -15,20 +15,30 @@ from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind
 from scheduler.model.match_label_keys import Json
 from scheduler.model.nodes import Workload, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
 from scheduler.model.revisions import REVISION_KEY
-from scheduler.model.stimuli import PodSeen, Stimulus, WatchEvent
+from scheduler.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.simulation.new_claims import add_claim
+from scheduler.simulation.new_device_claims import (
+    TEMPLATE,
+    claim_made_before,
+    claim_of_template,
+    new_device_claim,
+    with_claims,
+)
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
+_DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
 #: Running revisions of a Deployment that a manifest is compared with.
@@ -51,6 +61,8 @@ class LoadedCluster:
         self._refused: list[Pod] = []
         #: Sentences about claims that do not exist yet.
         self.assumptions: dict[str, None] = {}
+        #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
+        self._claim_templates: dict[str, ResourceClaim | None] = {}
         self._decoder = PodDecoder(settings.semantics)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
@@ -96,7 +108,24 @@ class LoadedCluster:
             self.state.upsert_workload(_workload(manifest.owner))
         for claim in manifest.claims(number):
             self.create_claim(claim)
-        return self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+        pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))
+        for entry in pod.spec.resource_claims:
+            if entry.template_name is not None:
+                self._find_claim_template(pod.namespace, entry.template_name)
+        pod, device_claims = with_claims(pod, self._claim_templates)
+        for device_claim in device_claims:
+            apply_event(self.state, ObjectSeen(device_claim))
+        return pod
+
+    def _find_claim_template(self, namespace: str, name: str) -> None:
+        """Note what a template describes that the manifest lacks: what a claim that was made from it does."""
+        key = f"{namespace}/{name}"
+        if key in self._claim_templates:
+            return
+        made = claim_made_before(namespace, name, self.pods.values(), self.state.devices)
+        self._claim_templates[key] = made
+        known = "no claim made from it is known" if made is None else f"taken from claim {made.key}"
+        self.assumptions[f"{TEMPLATE} {key} is not in the manifest: {known}"] = None
 
     def create_pods(self, manifest: Manifest, n_replicas: int) -> list[Pod]:
         """Return that many pods of the manifest; of a DaemonSet one for each node that takes it. Raises as above."""
@@ -131,10 +160,22 @@ class LoadedCluster:
 
     def create(self, watched: WatchedKind, document: Json) -> None:
         """Add an object that does not exist yet. Raises MalformedObjectError."""
+        if watched.kind in _DEVICE_KINDS:
+            self.state.devices.serve(*DeviceKind)
         if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
+        elif watched.kind == DeviceKind.CLAIM:
+            claim = new_device_claim(document)
+            if self.state.devices.claim(claim.key) is None:
+                apply_event(self.state, ObjectSeen(claim))
         else:
             self.apply(watched.on_upsert(watched.decode(msgspec.Raw(msgspec.json.encode(document)))))
+
+    def create_claim_template(self, document: Json) -> None:
+        """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
+        self.state.devices.serve(*DeviceKind)
+        described = claim_of_template(document)
+        self._claim_templates[described.key] = described
 
     def create_claim(self, document: Json) -> None:
         """Add a claim as its pod finds it, unless it exists. Raises MalformedObjectError."""

@@ -5,6 +5,7 @@ import sys
 
 from scheduler.cli import settings_flags
 from scheduler.errors import SettingsError
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.settings.writing import resolved_yaml
 
 
@@ -12,13 +13,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this command's arguments."""
     parser.add_argument("file", metavar="FILE", help='a KubeSchedulerConfiguration, "-" for standard input')
     settings_flags.add_plugins(parser)
-    settings_flags.add_feature_gates(parser)
+    settings_flags.add_semantics(parser, str(DEFAULT_SEMANTICS.version))
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the complete configuration and return 0, or print every problem to standard error and return 2."""
     try:
-        settings = settings_flags.settings(args.file, args.plugins, args.feature_gates)
+        settings = settings_flags.settings(
+            args.file, args.plugins, args.feature_gates, args.emulated_version
+        ).at(None)
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2

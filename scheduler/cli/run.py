@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     settings_flags.add_plugins(parser)
     server_flags.add_server(parser)
-    settings_flags.add_feature_gates(parser)
+    settings_flags.add_semantics(parser)
     parser.add_argument(
         "--pod-max-in-unschedulable-pods-duration",
         default="5m",
@@ -130,7 +130,7 @@ def _loop_factory(choice: str) -> Callable[[], asyncio.AbstractEventLoop] | None
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the configuration with the flags that override it. Raises SettingsError."""
-    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates)
+    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
     settings = server_flags.with_kubeconfig(settings, args.kubeconfig)
     if not args.config:
         settings = _with_rate_limit(settings, args)

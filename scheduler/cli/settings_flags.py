@@ -1,11 +1,13 @@
-"""The flags --config, --plugins and --feature-gates, and the settings of a configuration with them."""
+"""The flags --config, --plugins, --emulated-version and --feature-gates, and the settings that follow from them."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
-from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.model.semantics import NEWEST, OLDEST
+from scheduler.settings.feature_gates import RequestedSemantics, read_emulated_version, read_feature_gates
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.settings.out_of_tree_files import load_plugins
 from scheduler.settings.resolved import Settings
@@ -27,8 +29,15 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_feature_gates(parser: argparse.ArgumentParser) -> None:
-    """Add --feature-gates."""
+def add_semantics(parser: argparse.ArgumentParser, default: str = "that of the API server") -> None:
+    """Add --emulated-version, with this text as its default, and --feature-gates."""
+    parser.add_argument(
+        "--emulated-version",
+        action="append",
+        default=[],
+        metavar="kube=1.N",
+        help=f"the version of Kubernetes, {OLDEST} to {NEWEST}, whose decisions to make; default: {default}",
+    )
     parser.add_argument(
         "--feature-gates",
         action="append",
@@ -38,9 +47,21 @@ def add_feature_gates(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings(config: str | None, plugins: Sequence[str], feature_gates: Sequence[str] = ()) -> Settings:
-    """Return the settings of a file, or the default ones. Raises SettingsError with all mistakes of both."""
-    # Upstream has components in front of gates, and every gate here is kube's.
-    semantics = parse_feature_gates(",".join(feature_gates).replace("kube:", ""))
+def settings(
+    config: str | None,
+    plugins: Sequence[str],
+    feature_gates: Sequence[str] = (),
+    emulated_version: Sequence[str] = (),
+) -> Settings:
+    """
+    Return the settings of a file, or the default ones. Raises SettingsError with all mistakes of both.
+
+    Without a version, their semantics are not checked, but by `Settings.at`.
+    """
+    requested = RequestedSemantics(
+        read_emulated_version(emulated_version), read_feature_gates(",".join(feature_gates))
+    )
+    semantics = requested.unchecked() if requested.version is None else requested.at(None)
     loaded = load_plugins(plugins)
-    return load_settings(config, semantics, loaded) if config else default_settings(semantics, loaded)
+    read = load_settings(config, semantics, loaded) if config else default_settings(semantics, loaded)
+    return replace(read, requested=requested, notes=(*read.notes, *requested.notes))

@@ -20,6 +20,7 @@ from scheduler.cli.query.recordings import recorded_events
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import LiveLines, escape_control_characters
 from scheduler.errors import SettingsError
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.settings.resolved import Settings
 from scheduler.shadowing.shadow import RACE_S
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
@@ -64,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="schedulerName of the profile that decides; default: the configuration's first",
     )
     settings_flags.add_plugins(parser)
-    settings_flags.add_feature_gates(parser)
+    settings_flags.add_semantics(
+        parser, f"that of the API server; of a recording {DEFAULT_SEMANTICS.version}"
+    )
     parser.add_argument(
         "--for",
         dest="duration",
@@ -105,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     options = _options(args, live)
     try:
         if args.recording is not None:
+            options = options.at(options.settings.requested.at(None))
             report = replay(options, recorded_events(args.recording, options.settings))
         else:
             report = asyncio.run(watch(options, os.environ))
@@ -132,7 +136,7 @@ def _options(args: argparse.Namespace, live: LiveLines) -> Options:
     for flag, value in (("--kubeconfig", args.kubeconfig), ("--master", args.master)):
         if args.recording is not None and value is not None:
             raise SettingsError("--recording", "", f"{flag} as well", "one of them")
-    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates)
+    settings = settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
     return Options(
         settings=server_flags.with_kubeconfig(settings, args.kubeconfig),
         profile=_profile(settings, args.profile),

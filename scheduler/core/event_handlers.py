@@ -21,6 +21,7 @@ from scheduler.framework.events import (
     node_update_actions,
 )
 from scheduler.framework.kinds import STORES, event_of
+from scheduler.model.devices import DeviceKind
 from scheduler.model.instructions import Instruction
 from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import PodGroup
@@ -77,13 +78,21 @@ class EventHandlers:
             case PodGroupsServed(group_kind):
                 self._state.groups.serve(group_kind)
             case DevicesServed(device_kind):
-                self._state.devices.serve(device_kind)
+                self._on_devices_served(device_kind, now_s)
             case PodGroupGone(key):
                 self._state.groups.remove(key)
                 self._groups.note(key, None, now_s)
             case _:
                 assert_never(event)
         return []
+
+    def _on_devices_served(self, kind: DeviceKind, now_s: float) -> None:
+        """Wake the pods that were rejected as on a cluster without devices, once all are known."""
+        devices = self._state.devices
+        was_served = devices.is_served
+        devices.serve(kind)
+        if devices.is_served and not was_served:
+            self._queue.activate_each((queued.pod.uid for queued in self._queue.pods()), now_s)
 
     def expire_kubelet_refusals(self, now_s: float) -> None:
         """End exclusions whose time is over, and wake the pods that wait for them."""

@@ -203,7 +203,7 @@ class Reservations:
         changes: list[tuple[StoredObject, StoredObject]] = []
         for reservation, versions in reserved.with_versions():
             for write, version in zip(reservation.writes, versions, strict=False):
-                change = self._state.settle_write(write.obj, version)
+                change = self._state.settle_write(write.obj, version, uid)
                 if change is not None:
                     changes.append(change)
             timeout_s = reservation.timeout_s

@@ -29,6 +29,10 @@ _COLLECTIONS: Final = {
     ("apps/v1", "Deployment"): "/apis/apps/v1/namespaces/{}/deployments",
     ("apps/v1", "StatefulSet"): "/apis/apps/v1/namespaces/{}/statefulsets",
     ("policy/v1", "PodDisruptionBudget"): "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+    ): "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates",
     ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
     ("storage.k8s.io/v1", "CSIDriver"): "/apis/storage.k8s.io/v1/csidrivers",
     (

@@ -31,6 +31,7 @@ from scheduler.demo.stories import (
     drain,
     enforced,
     fallback,
+    gpus,
     groups,
     own_rules,
     priorities,
@@ -60,9 +61,12 @@ STORIES: Final[Sequence[Story]] = (
     drain.STORY,
     shadow.STORY,
     priorities.STORY,
+    gpus.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3
+_GPUS: Final = 4
+_GPUS_PER_FABRIC: Final = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -239,11 +243,12 @@ class _Demo:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         kubeconfig = str(self.logs / KUBECONFIG)
         size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
+        gpus = ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
         port = free_port()
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         async with contextlib.AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(
-                process_of("devcluster", ["devcluster", *size, "--kubeconfig", kubeconfig], self.logs)
+                process_of("devcluster", ["devcluster", *size, *gpus, "--kubeconfig", kubeconfig], self.logs)
             )
             api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
             scheduler = await stack.enter_async_context(

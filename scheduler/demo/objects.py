@@ -179,6 +179,100 @@ class Claim(_Wire, frozen=True):
     spec: ClaimSpec = ClaimSpec()
 
 
+class Device(_Wire, frozen=True):
+    """A device that is allocated to a claim. Devices of an administrative claim may be allocated to others as well."""
+
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+
+
+class Devices(_Wire, frozen=True):
+    """The devices of an allocation."""
+
+    results: list[Device] = []
+
+
+class Allocation(_Wire, frozen=True):
+    """An allocation of a claim."""
+
+    devices: Devices = Devices()
+
+
+class ClaimUser(_Wire, frozen=True):
+    """A pod for which a claim is reserved."""
+
+    name: str
+
+
+class ResourceClaimStatus(_Wire, frozen=True):
+    """The devices of a claim, and its pods."""
+
+    allocation: Allocation = Allocation()
+    reserved_for: list[ClaimUser] = []
+
+
+class ResourceClaim(_Wire, frozen=True):
+    """A claim of devices."""
+
+    metadata: Meta
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def devices(self) -> list[Device]:
+        """Return the devices that are allocated to it."""
+        return self.status.allocation.devices.results
+
+    @property
+    def pods(self) -> list[str]:
+        """Return the names of the pods that it is reserved for."""
+        return [one.name for one in self.status.reserved_for]
+
+
+class AttributeValue(_Wire, frozen=True):
+    """The value of an attribute that is a string."""
+
+    string: str = ""
+
+
+class PublishedDevice(_Wire, frozen=True):
+    """A device that a driver publishes."""
+
+    name: str
+    attributes: dict[str, AttributeValue] = {}
+
+
+class Pool(_Wire, frozen=True):
+    """The pool of a slice."""
+
+    name: str
+
+
+class ResourceSliceSpec(_Wire, frozen=True):
+    """The devices that a driver publishes for a node."""
+
+    driver: str
+    pool: Pool
+    node_name: str = ""
+    devices: list[PublishedDevice] = []
+
+
+class ResourceSlice(_Wire, frozen=True):
+    """A slice of devices."""
+
+    metadata: Meta
+    spec: ResourceSliceSpec
+
+    @property
+    def fabric_by_device(self) -> dict[str, str]:
+        """Return the fabric of each device, '' if it has none."""
+        return {
+            device.name: device.attributes.get("fabric", AttributeValue()).string
+            for device in self.spec.devices
+        }
+
+
 class Namespace(_Wire, frozen=True):
     """A namespace."""
 

@@ -1,9 +1,9 @@
 """
 The rules that the placed pods of a cluster break, by the API's documentation and without the product's code.
 
-Required affinity and anti-affinity, DoNotSchedule constraints and node selectors are judged. Pods that finished or are
-being deleted do not count. Kubernetes checks rules only when it places a pod, so a story checks while no pod
-moves.
+Required affinity and anti-affinity, DoNotSchedule constraints, node selectors and devices are judged. Pods that
+finished or are being deleted do not count. Kubernetes checks rules only when it places a pod, so a story checks while
+no pod moves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from scheduler.demo.objects import Namespace, Node, Pod, Selector, Spread, Term
+from scheduler.demo.objects import Device, Namespace, Node, Pod, ResourceClaim, Selector, Spread, Term
 
 
 def broken_rules(pods: Iterable[Pod], nodes: Iterable[Node], namespaces: Iterable[Namespace]) -> list[str]:
@@ -24,6 +24,21 @@ def broken_rules(pods: Iterable[Pod], nodes: Iterable[Node], namespaces: Iterabl
     """
     placed = [pod for pod in pods if pod.spec.node_name and pod.is_counted]
     return list(_PlacedPods(placed, list(nodes), list(namespaces)).broken())
+
+
+def doubly_allocated(claims: Iterable[ResourceClaim]) -> list[str]:
+    """Return one sentence for each device that is allocated to more than one claim."""
+    names_by_device: dict[Device, list[str]] = {}
+    for claim in claims:
+        for device in claim.devices:
+            if not device.admin_access:
+                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                names_by_device.setdefault(device, []).append(name)
+    return [
+        f"{device.device} of pool {device.pool} is allocated to {' and '.join(names)}"
+        for device, names in names_by_device.items()
+        if len(names) > 1
+    ]
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:

@@ -19,14 +19,16 @@ from typing import Final
 from scheduler.demo.api import ApiSession, collection_of
 from scheduler.demo.display import Display, Group, Row
 from scheduler.demo.examples import documents, folder
-from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod
+from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod, ResourceClaim
 from scheduler.demo.pod_watch import PODS, PodWatch, StoryFailed
-from scheduler.demo.rule_check import broken_rules
+from scheduler.demo.rule_check import broken_rules, doubly_allocated
 from scheduler.syntax.plurals import counted
 
 _NODES: Final = "/api/v1/nodes"
 _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
+CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
+SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _ZONE: Final = "topology.kubernetes.io/zone"
 _WARNINGS: Final = 3
 #: The default class of the embedded cluster, and its driver.
@@ -286,6 +288,7 @@ class Stage:
         pods = await self.api.items(PODS, Pod)
         nodes = await self.api.items(_NODES, Node)
         found = broken_rules(pods, nodes, await self.api.items(_NAMESPACES, Namespace))
+        found += doubly_allocated(await self.api.items(CLAIMS, ResourceClaim))
         self.broken += found
         n_placed = sum(bool(pod.spec.node_name) for pod in pods)
         if found:

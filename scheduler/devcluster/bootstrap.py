@@ -14,6 +14,7 @@ from scheduler.devcluster.kinds import (
     JsonObject,
 )
 from scheduler.devcluster.storage.store import Store
+from scheduler.devcluster.versions import DEFAULT_MINOR
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 #: The storage class that claims get by default, and its driver, which no process stands behind.
@@ -35,8 +36,8 @@ def zone_name(index: int) -> str:
     return f"zone-{name}"
 
 
-def node(name: str, zone: str, now: str) -> JsonObject:
-    """Return a ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339."""
+def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObject:
+    """Return a ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339, `minor` its version."""
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     labels = {
         "kubernetes.io/hostname": name,
@@ -64,7 +65,7 @@ def node(name: str, zone: str, now: str) -> JsonObject:
             "conditions": [ready],
             "addresses": [{"type": "Hostname", "address": name}],
             "nodeInfo": {
-                "kubeletVersion": "v1.36.0",
+                "kubeletVersion": f"v1.{minor}.0",
                 "containerRuntimeVersion": "none://0",
                 "osImage": "none",
                 "operatingSystem": "linux",
@@ -115,7 +116,7 @@ def populate(
         store.create(NAMESPACE, "", {"metadata": {"name": name}})
         store.create(SERVICE_ACCOUNT, name, {"metadata": {"name": "default"}})
     for index in range(nodes):
-        made = node(f"node-{index + 1:04d}", zone_name(index % zones), store.now())
+        made = node(f"node-{index + 1:04d}", zone_name(index % zones), store.now(), store.minor)
         made["metadata"]["labels"] |= {
             key: values[index % len(values)] for key, values in (labels or {}).items()
         }

@@ -20,6 +20,7 @@ from scheduler.devcluster.http.server import MAX_BODY_BYTES, ApiServer
 from scheduler.devcluster.http.watches import BOOKMARK_INTERVAL_S
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.storage.store import HISTORY_CAPACITY, Store
+from scheduler.devcluster.versions import DEFAULT_MINOR
 from scheduler.devcluster.webhooks.dispatch import WebhookAdmission
 
 _SHUTDOWN_S: Final = 2.0
@@ -49,6 +50,7 @@ class DevCluster:
         node_labels: Mapping[str, Sequence[str]] | None = None,
         gpus_per_node: int = 0,
         gpus_per_fabric: int = 0,
+        minor: int = DEFAULT_MINOR,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -67,9 +69,10 @@ class DevCluster:
             node_labels: further labels of the nodes, each with the values that they get in turn.
             gpus_per_node: number of GPUs of each node, which a device class serves.
             gpus_per_fabric: number of GPUs that a fabric joins; 0 for no fabrics.
+            minor: the minor version of Kubernetes, which decides what is served and stored.
             now_s: the monotonic clock by which controllers wait.
         """
-        self.store: Final = Store(capacity=history_capacity)
+        self.store: Final = Store(capacity=history_capacity, minor=minor)
         self.faults: Final = Faults()
         self.token: Final = secrets.token_urlsafe(32) if token == "" else token
         self._webhooks = WebhookAdmission(self.store)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_groups
 from scheduler.errors import SettingsError
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.plurals import counted
@@ -56,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GPUs that one fabric joins: equal values of their attribute gpu.nvidia.com/fabric (default none)",
     )
     parser.add_argument(
+        "--version",
+        default=f"1.{DEFAULT_MINOR}",
+        metavar="1.N",
+        help=f"the version of Kubernetes that the cluster is of, 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}: what it answers "
+        "at /version, the groups that it serves and the fields that it drops (default %(default)s)",
+    )
+    parser.add_argument(
         "--port",
         type=int,
         default=0,
@@ -85,6 +93,11 @@ def run(args: argparse.Namespace) -> int:
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
     labels = dict(map(node_label, args.node_label))
+    minor = _minor(args.version)
+    if args.gpus and "resource.k8s.io" in hidden_groups(minor):
+        raise SettingsError(
+            "--gpus", "", f"--version {args.version}", "a version that serves resource.k8s.io/v1"
+        )
     # No token: kubectl sends none over plain HTTP, and the listener is on the loopback interface alone.
     cluster = DevCluster(
         nodes=args.nodes,
@@ -94,9 +107,17 @@ def run(args: argparse.Namespace) -> int:
         node_labels=labels,
         gpus_per_node=args.gpus,
         gpus_per_fabric=args.gpu_fabric,
+        minor=minor,
     )
     size = f"{counted(args.nodes, 'node')} in {counted(args.zones, 'zone')}"
     return asyncio.run(_serve(cluster, size, Path(args.kubeconfig).resolve(), with_page=args.ui))
+
+
+def _minor(version: str) -> int:
+    minor_by_version = {f"1.{minor}": minor for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1)}
+    if version not in minor_by_version:
+        raise SettingsError("--version", "", version, f"one of {', '.join(minor_by_version)}")
+    return minor_by_version[version]
 
 
 def node_label(text: str) -> tuple[str, list[str]]:

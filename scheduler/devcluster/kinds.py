@@ -4,7 +4,7 @@ The kinds that the embedded cluster serves: one table, read by routes, discovery
 Source: kubernetes 1.36, names, short names and categories as its discovery documents give them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -206,9 +206,10 @@ def kind_of(api_version: str, kind: str) -> Kind | None:
 
 
 class ServedKinds:
-    """The built-in kinds, and the kinds that CustomResourceDefinitions define."""
+    """The built-in kinds but those of the `hidden` groups, and the kinds that CustomResourceDefinitions define."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Collection[str] = ()) -> None:
+        self._hidden = hidden
         #: Name of a definition -> a kind for each of its served versions.
         self._custom: dict[str, tuple[Kind, ...]] = {}
 
@@ -222,16 +223,19 @@ class ServedKinds:
 
     def all(self) -> tuple[Kind, ...]:
         """Return every kind, the built-in ones first."""
-        return (*KINDS, *(kind for kinds in self._custom.values() for kind in kinds))
+        built_in = (kind for kind in KINDS if kind.group not in self._hidden)
+        return (*built_in, *(kind for kinds in self._custom.values() for kind in kinds))
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
         custom = self._custom.get(f"{plural}.{group}", ())
         found = (kind for kind in custom if kind.version == version)
-        return kind_at(group, version, plural) or next(found, None)
+        built_in = None if group in self._hidden else kind_at(group, version, plural)
+        return built_in or next(found, None)
 
     def of(self, api_version: str, kind_name: str) -> Kind | None:
         """Return the kind that an object's `apiVersion` and `kind` name, or None if it is not served."""
         custom = (kind for kinds in self._custom.values() for kind in kinds)
         found = (kind for kind in custom if (kind.api_version, kind.kind) == (api_version, kind_name))
-        return kind_of(api_version, kind_name) or next(found, None)
+        built_in = kind_of(api_version, kind_name)
+        return next(found, None) if built_in is None or built_in.group in self._hidden else built_in

@@ -10,12 +10,14 @@ from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
+    DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
+    TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
 )
@@ -92,5 +94,9 @@ def change_text(change: Change) -> str:
             which = f"with that term by {topology_key}"
             are = f"the running pod {which} is" if pods == 1 else f"the {pods} running pods {which} are"
             return f"{are} created anew, with matchLabelKeys too"
+        case TolerateDeviceTaint(claim=claim, request=request, key=key, value=value, effect=effect):
+            return f"request {request} of claim {claim} tolerates the device taint {taint_text(key, value, effect)}"
+        case DropDeviceConstraint(claim=claim, attribute=attribute):
+            return f"claim {claim} has no constraint on {attribute}"
         case _:
             assert_never(change)

@@ -26,12 +26,14 @@ from scheduler.model.changes import (
     AllowSkew,
     Change,
     Changes,
+    DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
+    TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
 )
@@ -60,8 +62,10 @@ _RANK: Final[dict[type[Change], int]] = {
     RemovePod: 6,
     AddMatchLabelKey: 7,
     AllowSkew: 8,
-    AddRoom: 9,
-    RecreateWithMatchLabelKey: 10,
+    TolerateDeviceTaint: 9,
+    DropDeviceConstraint: 10,
+    AddRoom: 11,
+    RecreateWithMatchLabelKey: 12,
 }
 
 

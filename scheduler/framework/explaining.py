@@ -57,6 +57,11 @@ class ExplainContext:
         """Return the placed pods."""
         return (placed.pod for placed in self._state.placed.values())
 
+    def placed(self, uid: str) -> tuple[Pod, str] | None:
+        """Return a placed pod and the name of its node; None if no node has it."""
+        placed = self._state.placed.get(uid)
+        return None if placed is None else (placed.pod, self._state.nodes.name_of(placed.row))
+
     def pods_on(self, row: int) -> Iterable[Pod]:
         """Return the pods on the row."""
         return [placed.pod for placed in self._state.placed_on(row)]

@@ -68,6 +68,10 @@ class Resource:
         )
 
 
+#: The version of the server, which needs no right beyond a user's.
+SERVER_VERSION: Final = Request("GET", "/version", "get")
+
+
 def list_page(resource: Resource, *, continue_token: str = "", limit: int = PAGE_LIMIT) -> Request:
     """Return a request for one page of the newest state, since it names no resourceVersion."""
     query = resource.query(("limit", str(limit)), ("continue", continue_token))

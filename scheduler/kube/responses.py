@@ -26,6 +26,7 @@ from scheduler.errors import (
 from scheduler.kube.changes import Key
 from scheduler.kube.requests import LeaseSpec
 from scheduler.model import nesting
+from scheduler.model.semantics import Version
 
 #: Annotation on the bookmark that ends the initial events of a WatchList stream. Source: KEP-3157.
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -47,6 +48,15 @@ _ERROR_BY_STATUS: Final[dict[int, type[ApiError]]] = {
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Camel-cased, immutable, and invisible to the garbage collector, since decoded JSON has no cycles."""
+
+
+class _VersionInfo(_Wire, frozen=True):
+    """The body of /version. `emulation_*`: empty before 1.33, and where the server emulates no other version."""
+
+    major: str = ""
+    minor: str = ""
+    emulation_major: str = ""
+    emulation_minor: str = ""
 
 
 class ObjectMeta(_Wire, frozen=True):
@@ -277,3 +287,17 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: s
         return nesting.read(decoder.decode, body)
     except msgspec.DecodeError as error:
         raise ServerFault(200, "BadAnswer", f"not {what}: {error}") from error
+
+
+def decode_version(body: bytes) -> Version:
+    """
+    Return the minor version of a server, of which providers write "30+"; the emulated one of a server that has one.
+
+    Source: apimachinery/pkg/version/types.go, Info (kubernetes 1.36). Raises Invalid.
+    """
+    try:
+        info = msgspec.json.decode(body, type=_VersionInfo)
+        major, minor = info.emulation_major or info.major, info.emulation_minor or info.minor
+        return Version(int(major), int(minor.rstrip("+")))
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise Invalid(200, "BadAnswer", f"not a version: {error}") from error

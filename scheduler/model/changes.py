@@ -112,6 +112,25 @@ class RecreateWithMatchLabelKey(_Change, frozen=True):
     pods: int
 
 
+class TolerateDeviceTaint(_Change, frozen=True):
+    """The claim's request tolerates the taint of devices."""
+
+    namespace: str
+    claim: str
+    request: str
+    key: str
+    value: str
+    effect: str
+
+
+class DropDeviceConstraint(_Change, frozen=True):
+    """The claim is without its constraints on the attribute."""
+
+    namespace: str
+    claim: str
+    attribute: str
+
+
 Change = (
     RemovePod
     | RunPod
@@ -124,6 +143,8 @@ Change = (
     | AllowSkew
     | AddMatchLabelKey
     | RecreateWithMatchLabelKey
+    | TolerateDeviceTaint
+    | DropDeviceConstraint
 )
 #: Changes that are made together.
 Changes = tuple[Change, ...]

@@ -60,7 +60,8 @@ class ClaimReservation(ObjectWrite[ResourceClaim]):
         finalizers = (
             seen.finalizers if CLAIM_FINALIZER in seen.finalizers else (*seen.finalizers, CLAIM_FINALIZER)
         )
-        return replace(seen, allocation=self.allocation, reserved_for=reserved, finalizers=finalizers)
+        allocation = self.allocation or seen.allocation
+        return replace(seen, allocation=allocation, reserved_for=reserved, finalizers=finalizers)
 
     def is_settled_in(self, seen: ResourceClaim) -> bool:
         """Return whether the claim is allocated."""

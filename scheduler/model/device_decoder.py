@@ -240,6 +240,9 @@ def _own_opaque(opaque: allocations.OpaqueConfiguration) -> allocations.OpaqueCo
 
 
 def _allocation(raw: Allocation | None) -> Allocation | None:
+    for result in () if raw is None else raw.devices.results:
+        for amount in (result.consumed_capacity or {}).values():
+            _quantity(amount)  # kept as written; what counts it relies on that it is one
     if raw is None or not raw.devices.config:
         return raw
     config = tuple(

@@ -119,7 +119,7 @@ class PodDecoder:
             created=meta.creation_timestamp or "",
             owner=_owner(meta.owner_references),
             scheduled_condition=_scheduled_condition(status),
-            resize=_resize(spec, status),
+            resize=_resize(spec, status, self._semantics),
             affinity_grace_s=parse_grace_period(meta.annotations) if meta.annotations else None,
             kubelet_refusal=rejection_reason(status) if status.phase == "Failed" else "",
             may_preempt=spec.preemption_policy != "Never",
@@ -239,6 +239,7 @@ def _parse_spec(
     semantics: Semantics,
 ) -> PodSpec:
     affinity, problem = _declared_affinity(namespace, raw, annotated)
+    compares = semantics.enabled(Gate.TAINT_TOLERATION_COMPARISON_OPERATORS)
     pod_resources = None
     if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
         pod_resources = decode_part(pod_wire.RESOURCES, raw.resources)
@@ -253,7 +254,7 @@ def _parse_spec(
             for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
         ),
         tolerations=tuple(
-            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", compares)
             for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
         ),
         containers=tuple(_container(c) for c in raw.containers or ()),
@@ -350,7 +351,7 @@ def _disruption(status: pod_wire.PodStatus) -> str:
     return "" if condition is None or condition.status != "True" else condition.reason or ""
 
 
-def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None:
+def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus, semantics: Semantics) -> Resize | None:
     """Return the resources that the pod holds on its node by its status; None if these agree with the spec."""
     declared = {c.name: c for c in (*(spec.containers or ()), *(spec.init_containers or ()))}
     containers: dict[str, ContainerResize] = {}
@@ -365,7 +366,9 @@ def _resize(spec: pod_wire.PodSpec, status: pod_wire.PodStatus) -> Resize | None
             requests=_quantities(held.requests if held else None),
             allocated=_quantities(decode_part(pod_wire.QUANTITIES, reported.allocated_resources)),
         )
-    pod_held = decode_part(pod_wire.RESOURCES, status.resources)
+    pod_held = None
+    if semantics.enabled(Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
+        pod_held = decode_part(pod_wire.RESOURCES, status.resources)
     if not containers and pod_held is None:
         return None
     return Resize(

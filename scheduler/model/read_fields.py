@@ -222,6 +222,7 @@ RESOURCE_SLICE: Final[FieldTree] = {"metadata": _META, "spec": True}
 RESOURCE_CLAIM: Final[FieldTree] = {
     "metadata": {
         **_META,
+        "resourceVersion": True,
         "deletionTimestamp": True,
         "finalizers": True,
         "annotations": {EXTENDED_RESOURCE_CLAIM: True},

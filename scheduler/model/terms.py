@@ -7,6 +7,7 @@ list counts as empty (interpodaffinity, kubernetes 1.36).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,9 @@ HOSTNAME_KEY: Final = "kubernetes.io/hostname"
 ZONE_KEY: Final = "topology.kubernetes.io/zone"
 #: The key of the taint that the node controller sets on a cordoned node.
 CORDON_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
+
+#: Source: apimachinery/pkg/api/validate/content/decimal_int.go (kubernetes 1.36).
+_DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +131,22 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration of a pod; absent fields are empty strings."""
+    """
+    A toleration of a pod; absent fields are empty strings.
+
+    `compares_numbers`: the gate TaintTolerationComparisonOperators, without which Lt and Gt match no taint.
+    """
 
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
+    compares_numbers: bool = False
 
     def tolerates(self, taint: Taint) -> bool:
         """
         Return whether this toleration covers the taint.
 
-        Lt and Gt never match: their gate TaintTolerationComparisonOperators is off in 1.36.
         Source: staging/src/k8s.io/api/core/v1/toleration.go, ToleratesTaint (kubernetes 1.36).
         """
         if self.effect and self.effect != taint.effect:
@@ -150,8 +158,19 @@ class Toleration:
                 return self.value == taint.value
             case "Exists":
                 return True
+            case "Lt" | "Gt" if self.compares_numbers:
+                own, other = _decimal(self.value), _decimal(taint.value)
+                if own is None or other is None:
+                    return False
+                return other < own if self.operator == "Lt" else other > own
             case _:
                 return False
+
+
+def _decimal(text: str) -> int | None:
+    """Return a decimal integer of 64 bits without leading zeros or plus sign, None for any other text."""
+    number = int(text) if _DECIMAL.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)

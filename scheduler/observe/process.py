@@ -18,6 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from scheduler.model.semantics import Semantics, Stage, Version
 from scheduler.observe.series import CallbackMetric, Counter, Family, Histogram, Numbers
 
 #: The only format of `render`: OpenMetrics, which needs the library's encoder, would block the loop for 30 ms.
@@ -59,6 +60,21 @@ BUILD_INFO: Final = Family(
     "Always 1; the labels are the versions of the scheduler and of Python.",
     ("version", "python_version"),
 )
+FEATURE_ENABLED: Final = Family(
+    "kubernetes_feature_enabled",
+    "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+    ("name", "stage"),
+)
+VERSION_INFO: Final = Family(
+    "version_info",
+    "[ALPHA] Provides the compatibility version info of the component. The component label is the name of the "
+    "component, usually kube, but is relevant for aggregated-apiservers.",
+    ("component", "binary", "emulation", "min_compat"),
+)
+UNKNOWN_SERVER_VERSION: Final = Family(
+    "affinity_scheduler_unknown_server_version",
+    "1 if the API server is newer or older than every version of Kubernetes that can be emulated, else 0.",
+)
 
 
 class ProcessMetrics:
@@ -67,6 +83,7 @@ class ProcessMetrics:
     def __init__(self, *, version: str) -> None:
         #: All series, for prometheus_client's encoders; `render` encodes the same series faster.
         self.registry = CollectorRegistry()
+        self._version = version
         self._scalars = CollectorRegistry()
         self.registry.register(self._scalars)
         self._histograms: list[Histogram] = []
@@ -119,3 +136,15 @@ class ControllerMetrics(ProcessMetrics):
     def register_leader(self, name: str, leads: Callable[[], bool]) -> None:
         """Read at every scrape whether this instance holds the Lease. Call once."""
         self._callback(LEADER, lambda: {name: int(leads())})
+
+    def register_semantics(self, semantics: Semantics, server: Version | None) -> None:
+        """Show what is emulated, beside an API server of this version; None if a flag named it. Call once."""
+        stages = {gate: "" if stage is Stage.GA else stage.value for gate, stage in semantics.stages.items()}
+        features = {(gate.value, stage): int(semantics.enabled(gate)) for gate, stage in stages.items()}
+        minimum = str(semantics.minimum_compatibility)
+        labels: tuple[str, ...] = ("kube", self._version, str(semantics.version), minimum)
+        no_labels: tuple[str, ...] = ()
+        unknown = {no_labels: int(server not in (None, semantics.version))}
+        self._callback(FEATURE_ENABLED, lambda: features)
+        self._callback(VERSION_INFO, lambda: {labels: 1})
+        self._callback(UNKNOWN_SERVER_VERSION, lambda: unknown)

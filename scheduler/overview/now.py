@@ -51,14 +51,16 @@ class Now(Document, frozen=True, kw_only=True):
     """
     The scheduler at `at`, in seconds since the epoch.
 
-    `role`: "alone" without leader election. `leader`: the holder of the Lease, '' if unknown. `behind_seconds`: how
-    long the quietest watch has been silent. `n_unconfirmed`: binds that no watch has shown yet. `newest_decision`: the
-    number of the newest attempt. `rules_with_breaches`: rules that do not hold everywhere, as of the last survey.
+    `emulated_version`: of Kubernetes, whose decisions these are. `role`: "alone" without leader election. `leader`: the
+    holder of the Lease, '' if unknown. `behind_seconds`: how long the quietest watch has been silent. `n_unconfirmed`:
+    binds that no watch has shown yet. `newest_decision`: the number of the newest attempt. `rules_with_breaches`: rules
+    that do not hold everywhere, as of the last survey.
     """
 
     kind: str = "Now"
     at: float
     version: str
+    emulated_version: str
     role: Literal["alone", "leader", "standby"]
     leader: str
     is_synced: bool

@@ -17,6 +17,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.devices import DeviceKind
+from scheduler.model.semantics import Gate
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
@@ -79,6 +80,12 @@ IN_TREE: Final[Mapping[str, PluginClass]] = {
     )
 }
 
+#: The plugins that upstream registers only with a feature gate.
+_GATE_BY_PLUGIN: Final[Mapping[str, Gate]] = {
+    DynamicResources.name: Gate.DYNAMIC_RESOURCE_ALLOCATION,
+    NodeDeclaredFeatures.name: Gate.NODE_DECLARED_FEATURES,
+}
+
 
 def storage_kinds(
     names: Collection[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
@@ -105,13 +112,19 @@ def build_profile(
     Return the profile that runs these plugins in this order, one instance of each.
 
     `filters` run at PreFilter and Filter, `prefilter_only` at PreFilter alone, `scorers`, which have weights, at
-    PreScore and Score. Plugins without an entry in `args_by_plugin` get their defaults. A
-    `percentage_of_nodes_to_score` of 0 scores all nodes.
+    PreScore and Score. A plugin whose feature gate is off is left out. Plugins without an entry in `args_by_plugin` get
+    their defaults. A `percentage_of_nodes_to_score` of 0 scores all nodes.
 
     Raises InvariantViolation for a name that is neither in `IN_TREE` nor an out-of-tree plugin's, and for a plugin
     without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
     on its arguments.
     """
+    off = {name for name, gate in _GATE_BY_PLUGIN.items() if not context.semantics.enabled(gate)}
+    filters, prefilter_only, post_filters, pre_enqueue = (
+        tuple(name for name in names if name not in off)
+        for names in (filters, prefilter_only, post_filters, pre_enqueue)
+    )
+    scorers = [(name, weight) for name, weight in scorers if name not in off]
     pre_enqueue = (*(name for name in pre_enqueue if name != ALWAYS_LAST_TO_ADMIT), ALWAYS_LAST_TO_ADMIT)
     used = (*filters, *prefilter_only, *(name for name, _ in scorers), *pre_enqueue, *post_filters)
     args_by_plugin = args_by_plugin or {}

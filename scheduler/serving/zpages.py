@@ -18,12 +18,8 @@ from typing import Final
 import yaml
 from aiohttp import web
 
-from scheduler.model.semantics import DEFAULT_SEMANTICS
-
 #: Programs know the component by this name.
 COMPONENT: Final = "kube-scheduler"
-#: The version of Kubernetes whose decisions these are.
-_EMULATED: Final = str(DEFAULT_SEMANTICS.version)
 #: What upstream lists.
 _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 _GROUP: Final = "config.k8s.io"
@@ -126,6 +122,8 @@ class ZPages:
     #: The value of every flag by its name.
     flags: Mapping[str, str]
     version: str
+    #: The version of Kubernetes whose decisions these are.
+    emulated_version: str
     #: Paths of ours that the port serves.
     further_paths: tuple[str, ...] = ()
     clock_s: Callable[[], float] = time.time
@@ -139,7 +137,7 @@ class ZPages:
         text = (
             f"\nStarted: {started:%a %b} {started.day:>2} {started:%H:%M:%S UTC %Y}\n"
             f"Up: {up_s // 3600} hr {up_s // 60 % 60:02} min {up_s % 60:02} sec\n"
-            f"Go version: {_runtime()}\nBinary version: {self.version}\nEmulation version: {_EMULATED}\n"
+            f"Go version: {_runtime()}\nBinary version: {self.version}\nEmulation version: {self.emulated_version}\n"
             f"Paths: {' '.join(paths)}\n"
         )
         fields = {
@@ -147,7 +145,7 @@ class ZPages:
             "uptimeSeconds": up_s,
             "goVersion": _runtime(),
             "binaryVersion": self.version,
-            "emulationVersion": _EMULATED,
+            "emulationVersion": self.emulated_version,
             "paths": list(paths),
         }
         return _answer(request, "Statusz", text, fields)

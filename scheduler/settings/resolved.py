@@ -1,10 +1,13 @@
 """A configuration after defaulting, merging and validation."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.framework.out_of_tree import OutOfTreePlugin
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics, Version
+from scheduler.settings.feature_gates import RequestedSemantics
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Settings:
     """
     A whole configuration, complete and valid. `profiles` is never empty and its scheduler names are unique.
 
+    `semantics`: what `requested` means, of which `at` makes another.
     `notes`: fields of the file without effect here, one line each with its path.
     `out_of_tree`: the plugins of the user's that a profile runs, by name.
     """
@@ -77,6 +81,7 @@ class Settings:
     pod_max_backoff_s: int = 10
     delay_cache_until_active: bool = False
     semantics: Semantics = DEFAULT_SEMANTICS
+    requested: RequestedSemantics = field(default_factory=RequestedSemantics, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     out_of_tree: Mapping[str, OutOfTreePlugin] = field(default_factory=dict, compare=False)
 
@@ -84,3 +89,11 @@ class Settings:
     def node_annotations(self) -> frozenset[str]:
         """The keys of the node annotations that a plugin reads."""
         return frozenset(key for plugin in self.out_of_tree.values() for key in plugin.node_annotations)
+
+    def at(self, server: Version | None) -> Settings:
+        """
+        Return the settings beside an API server of this version; None if there is none or it does not say.
+
+        Raises InvalidSettingsError naming each gate that cannot be switched in the version to emulate.
+        """
+        return replace(self, semantics=self.requested.at(server))

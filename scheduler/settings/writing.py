@@ -11,7 +11,6 @@ from dataclasses import fields, is_dataclass
 import msgspec
 
 from scheduler.errors import InvariantViolation
-from scheduler.model.semantics import Gate
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.plugins.pod_topology_spread.args import DefaultConstraint
@@ -47,7 +46,8 @@ def as_json(settings: Settings) -> str:
         "apiVersion": "affinity-scheduler.io/v1",
         "kind": "AffinitySchedulerStatus",
         "notBuilt": {profile.scheduler_name: list(profile.not_built) for profile in settings.profiles},
-        "featureGates": {gate.value: settings.semantics.enabled(gate) for gate in Gate},
+        "emulatedVersion": str(settings.semantics.version),
+        "featureGates": _gates(settings),
         "notes": list(settings.notes),
     }
     return json.dumps({"componentconfig": resolved_document(settings), "affinity-scheduler": own})
@@ -81,8 +81,18 @@ def _remarks(settings: Settings) -> list[str]:
         for profile in settings.profiles
         if profile.not_built
     ]
-    gates = ", ".join(f"{gate}={shown(settings.semantics.enabled(gate))}" for gate in Gate)
-    return [*(f"note: {note}" for note in settings.notes), *not_built, f"featureGates: {gates}"]
+    gates = ", ".join(f"{gate}={shown(value)}" for gate, value in _gates(settings).items())
+    return [
+        *(f"note: {note}" for note in settings.notes),
+        *not_built,
+        f"emulatedVersion: {settings.semantics.version}",
+        f"featureGates: {gates}",
+    ]
+
+
+def _gates(settings: Settings) -> dict[str, bool]:
+    """Return the gates that the version has and that have an effect here."""
+    return {gate.value: settings.semantics.enabled(gate) for gate in settings.semantics.stages}
 
 
 def _profile(profile: ProfileSettings) -> _Fields:

@@ -33,6 +33,7 @@ from scheduler.shell.concurrency_limit import MAX_LIMIT
 from scheduler.shell.connection import Connection, ConnectionOptions
 from scheduler.shell.eviction_turns import MAX_EVICTIONS
 from scheduler.shell.informers import Informer
+from scheduler.shell.known_defects import DefectLog
 from scheduler.shell.loop_lag import measure_loop_lag
 from scheduler.shell.page_source import ClusterPage
 from scheduler.shell.pending_pods import PendingPodExplainer
@@ -97,6 +98,7 @@ class Scheduler(daemon.Daemon):
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(connection.log, connection.elector)
+        options = options.at(connection.semantics)
         self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
         settings = options.settings
         self._state = new_state(settings)
@@ -130,6 +132,7 @@ class Scheduler(daemon.Daemon):
             now_s=now_s,
         )
         self._attempt_log = AttemptLog(self._log, now_s)
+        self._defect_log = DefectLog(self._log, self._state, settings.semantics)
         self._writers = Writers(
             connection, self._machine, self._inbox, metrics, leads=self._leads, clock_s=clock_s, now_s=now_s
         )
@@ -184,7 +187,9 @@ class Scheduler(daemon.Daemon):
             explain=self._explain,
             is_synced=self._caches.is_synced,
             page=self._page,
-            zpages=ZPages(self._options.flags, product_version()),
+            zpages=ZPages(
+                self._options.flags, product_version(), str(self._options.settings.semantics.version)
+            ),
         )
 
     async def _explain(self, namespace: str, name: str) -> bytes | None:
@@ -192,7 +197,12 @@ class Scheduler(daemon.Daemon):
         return self._explainer.answer(namespace, name)
 
     async def _begin(self) -> None:
-        self._log.info(0, "Starting affinity-scheduler", version=product_version())
+        self._log.info(
+            0,
+            "Starting affinity-scheduler",
+            version=product_version(),
+            emulated=str(self._options.settings.semantics.version),
+        )
         for plugin in self._options.settings.out_of_tree.values():
             self._log.info(
                 0, "Plugin switched on", plugin=plugin.name, source=plugin.source, version=plugin.version
@@ -286,6 +296,7 @@ class Scheduler(daemon.Daemon):
         self._explainer.record(attempt)
         self._page.on_attempt(attempt)
         self._attempt_log.write(attempt)
+        self._defect_log.write(attempt)
 
     def _on_plugin_failing(self, failing: PluginFailing) -> None:
         self._inbox.put_now(failing)

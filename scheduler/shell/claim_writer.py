@@ -5,7 +5,8 @@ Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
                      ^   `--- 409, lost, 5xx, 429 --- GET --- reserved as wanted --> written
                      `---------------------------------'  `-- gone, allocated elsewhere, deallocated --> failed
 
-Every try after the first begins with a read, so that a write whose answer was lost is not made twice.
+Every try after the first begins with a read, so that a write whose answer was lost is not made twice. So does the first
+try of a claim that is reserved for the pod already, of which usually nothing is left to write.
 
 Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; extendeddynamicresources.go, deleteClaim
 (kubernetes 1.36).
@@ -118,7 +119,7 @@ class ClaimWriter:
         problem = ""
         changed: ResourceClaim | None = None
         for attempt in range(1, _MAX_TRIES + 1):
-            if attempt > 1:
+            if attempt > 1 or is_reserved_for(claim, write.pod):
                 try:
                     claim = await self._claim(claim_requests.get_resource_claim(claim))
                 except ApiError as error:

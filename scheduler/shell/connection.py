@@ -7,8 +7,8 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from scheduler.assembly.watched_kinds import LIVE_PODS
 from scheduler.errors import ApiError, Forbidden, ServerFault, SettingsError, Throttled, Unreachable
@@ -17,12 +17,14 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import list_page
 from scheduler.kube.responses import decode_page
 from scheduler.kube.transport import TLS_FAILURE
+from scheduler.model.semantics import Semantics, Version
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.process import ControllerMetrics
 from scheduler.serving.delegated_auth import DelegatedAuth
 from scheduler.serving.status_server import ServingOptions, open_auth
 from scheduler.settings.resolved import LeaderElection, Settings
 from scheduler.shell.leader_election import LeaderElector
+from scheduler.shell.server_version import server_version
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -52,15 +54,26 @@ class ConnectionOptions:
     #: Where the log goes; None for standard error.
     log_to: SupportsWrite[str] | None = None
 
+    def at(self, semantics: Semantics | None) -> Self:
+        """Return the options with these semantics in their settings; None leaves those that are there."""
+        return (
+            self if semantics is None else replace(self, settings=replace(self.settings, semantics=semantics))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A checked connection to the API server; `auth` and `elector` are None if not needed."""
+    """
+    A checked connection to the API server; `auth` and `elector` are None if not needed.
+
+    `semantics`: by the flags and the version of the server; None until it answers.
+    """
 
     client: KubeClient
     log: Logger
     auth: DelegatedAuth | None = None
     elector: LeaderElector | None = None
+    semantics: Semantics | None = None
 
 
 @asynccontextmanager
@@ -77,10 +90,10 @@ async def connect(
     Open the connections of a command and close them at the end. `is_rate_limited` applies the configuration's qps.
 
     With `waits`, a server that cannot answer yet is logged, since every later request is repeated until it does; one
-    that forbids the list of pods is logged and asked again for a minute.
+    that forbids the list of pods is logged and asked again for a minute. `metrics` get the version to emulate.
 
     Raises SettingsError if there are no usable credentials, or the server refuses a list of pods; without `waits` also
-    if it does not answer.
+    if it does not answer. Raises InvalidSettingsError for a feature gate that cannot be switched in its version.
     """
     log = configure(verbosity=options.verbosity, form=options.log_format, stream=options.log_to)
     settings, election, hook = options.settings.client_connection, options.election, metrics.on_request
@@ -109,7 +122,26 @@ async def connect(
             )
             elector = LeaderElector(lease_client, election, f"{socket.gethostname()}_{uuid.uuid4()}", log=log)
             metrics.register_leader(election.resource_name, lambda: elector.is_leader)
-        yield Connection(client, log, auth, elector)
+        connection = Connection(client, log, auth, elector)
+        yield await with_semantics(connection, options.settings, metrics)
+
+
+async def with_semantics(
+    connection: Connection, settings: Settings, metrics: ControllerMetrics
+) -> Connection:
+    """
+    Return the connection with the semantics of the server; the same one if the server does not answer.
+
+    A version that a flag names needs no answer. Raises InvalidSettingsError.
+    """
+    server: Version | None = None
+    if settings.requested.version is None:
+        server = await server_version(connection.client, connection.log)
+        if server is None:
+            return connection
+    semantics = settings.requested.at(server)
+    metrics.register_semantics(semantics, server)
+    return replace(connection, semantics=semantics)
 
 
 async def check_answer(

@@ -13,15 +13,19 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from scheduler.errors import LeadershipLost
 from scheduler.observe.logs import Logger
 from scheduler.observe.process import ControllerMetrics
 from scheduler.serving.status_server import StatusServer
-from scheduler.shell.connection import Connection, ConnectionOptions, connect
+from scheduler.shell.connection import Connection, ConnectionOptions, connect, with_semantics
 from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.leader_election import LeaderElector
+
+#: Between two questions for the version of a server that does not answer.
+_ANSWER_PERIOD_S: Final = 2.0
 
 
 async def serve(
@@ -48,6 +52,12 @@ async def serve(
         max_connections=max_connections,
         waits=waits,
     ) as connection:
+        if connection.semantics is None:
+            waiting = _ServerWait(options, metrics, connection)
+            await run_until_signal(waiting)
+            connection = waiting.connection
+            if connection.semantics is None:
+                return 0
         return await run_until_signal(new_daemon(connection))
 
 
@@ -140,3 +150,41 @@ class Daemon(ABC):
 
     def _leads(self) -> bool:
         return self._elector is None or self._elector.is_leader
+
+
+class _ServerWait(Daemon):
+    """Waits, alive and not ready, until the API server says its version, without which nothing can be decoded."""
+
+    def __init__(
+        self, options: ConnectionOptions, metrics: ControllerMetrics, connection: Connection
+    ) -> None:
+        super().__init__(connection.log)
+        self._options, self._metrics = options, metrics
+        #: With semantics once the server has answered.
+        self.connection = connection
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        super().stop()
+        self._stopped.set()
+
+    def _new_server(self) -> StatusServer:
+        return StatusServer(
+            self._options.serving,
+            auth=self.connection.auth,
+            log=self._log,
+            render=self._metrics.render,
+            configz=lambda: "{}",
+            ready={"sched-handler-sync": lambda: False, "shutdown": self._is_running},
+        )
+
+    async def _begin(self) -> None:
+        """Log nothing: the first request already did."""
+
+    async def _work(self) -> None:
+        while self._is_running() and self.connection.semantics is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), _ANSWER_PERIOD_S)
+            if self._is_running():
+                self.connection = await with_semantics(self.connection, self._options.settings, self._metrics)

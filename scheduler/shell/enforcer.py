@@ -126,6 +126,7 @@ class EnforcerDaemon(daemon.Daemon):
     ) -> None:
         """`now_s` is a monotonic clock."""
         super().__init__(connection.log, connection.elector)
+        options = options.at(connection.semantics)
         self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
         self._enforcer = Enforcer(
             options.limits,

@@ -232,6 +232,7 @@ class ClusterPage:
         return Now(
             at=round(self._clock_s(), 3),
             version=product_version(),
+            emulated_version=str(self._settings.semantics.version),
             role=self._role(),
             leader="" if self._elector is None else self._elector.holder,
             is_synced=self._is_synced(),

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from scheduler.assembly.profiles import build_profiles, new_state
@@ -22,7 +21,8 @@ from scheduler.shadowing.shadow import Shadow
 from scheduler.shadowing.shadow_report import ShadowReport
 from scheduler.shell import daemon
 from scheduler.shell.caches import Caches
-from scheduler.shell.connection import Connection, ConnectionOptions
+from scheduler.shell.connection import Connection, ConnectionOptions, connect
+from scheduler.shell.garbage_collection import disable_full_collections
 from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -52,12 +52,11 @@ class Options(ConnectionOptions):
 async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     """Compare until the time is over or a signal arrives, and return the report. Raises SettingsError."""
     metrics = ShadowMetrics(version=product_version())
-    shadow = new_shadow(options)
-    metrics.register_shadow(shadow)
-    await daemon.serve(
-        options, environ, metrics, partial(ShadowDaemon, options, metrics, shadow), waits=False
-    )
-    return shadow.report()
+    disable_full_collections()
+    async with connect(options, environ, metrics, waits=False) as connection:
+        shadowing = ShadowDaemon(options.at(connection.semantics), metrics, connection)
+        await daemon.run_until_signal(shadowing)
+        return shadowing.shadow.report()
 
 
 def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]]) -> ShadowReport:
@@ -101,11 +100,11 @@ def new_shadow(options: Options) -> Shadow:
 class ShadowDaemon(daemon.Daemon):
     """One comparison with a cluster's scheduler, and everything around it."""
 
-    def __init__(
-        self, options: Options, metrics: ShadowMetrics, shadow: Shadow, connection: Connection
-    ) -> None:
+    def __init__(self, options: Options, metrics: ShadowMetrics, connection: Connection) -> None:
         super().__init__(connection.log)
-        self._options, self._metrics, self._shadow, self._connection = options, metrics, shadow, connection
+        self._options, self._metrics, self._connection = options, metrics, connection
+        shadow = self.shadow = new_shadow(options)
+        metrics.register_shadow(shadow)
         self._caches = Caches(
             # Decisions are compared pod by pod.
             [kind for kind in kinds_for(options.settings) if kind.asked_by is not Asker.POD_GROUPS],
@@ -136,7 +135,8 @@ class ShadowDaemon(daemon.Daemon):
     async def _work(self) -> None:
         """Hand every stimulus to the shadow. The time of the comparison counts from the first lists on."""
         self._caches.start(self.start)
-        shadow, options, inbox = self._shadow, self._options, self._caches.inbox
+        shadow, options, inbox = self.shadow, self._options, self._caches.inbox
+        emulated = str(options.settings.semantics.version)
         end_s = reported_s = float("inf")
         sweeper = Sweeper(shadow.state.sweeping, now_s=time.monotonic)
         while self._is_running() and (now_s := time.monotonic()) < end_s:
@@ -149,7 +149,7 @@ class ShadowDaemon(daemon.Daemon):
                 continue
             if not shadow.compares and self._caches.is_synced():
                 shadow.compares = True
-                self._log.info(0, "Comparing decisions", of=options.of)
+                self._log.info(0, "Comparing decisions", of=options.of, emulated=emulated)
                 reported_s = now_s
                 end_s = float("inf") if options.duration_s is None else now_s + options.duration_s
             sweeper.sweep()

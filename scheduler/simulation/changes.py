@@ -23,12 +23,14 @@ from scheduler.model.changes import (
     AddRoom,
     AllowSkew,
     Change,
+    DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
+    TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
 )
@@ -43,6 +45,7 @@ from scheduler.model.revisions import (
 )
 from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.terms import CORDON_TAINT_KEY, AffinityTerm, Taint, Toleration
+from scheduler.simulation.claim_changes import changed_claim, freed_claims
 from scheduler.simulation.reversals import reversal
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
@@ -125,7 +128,9 @@ def events_of(
     | Uncordon
     | LabelNode
     | LabelNamespace
-    | RecreateWithMatchLabelKey,
+    | RecreateWithMatchLabelKey
+    | TolerateDeviceTaint
+    | DropDeviceConstraint,
     pod: Pod,
     state: ClusterState,
 ) -> Iterator[WatchEvent]:
@@ -136,6 +141,8 @@ def events_of(
     """
     match change:
         case RemovePod(uid=uid):
+            if (leaving := state.placed.get(uid)) is not None:
+                yield from freed_claims(leaving.pod, state)
             yield PodGone(uid)
         case RunPod():
             yield PodSeen(_imagined(change, len(state.placed)))
@@ -146,6 +153,9 @@ def events_of(
             terms = _by_key(pod, change.topology_key)
             placed = [known.pod for known in state.placed.values() if declares_any(known.pod, terms)]
             yield from (PodSeen(keyed_anti_affinity(running, terms)) for running in placed)
+        case TolerateDeviceTaint() | DropDeviceConstraint():
+            if (claim := state.devices.claim(f"{change.namespace}/{change.claim}")) is not None:
+                yield ObjectSeen(changed_claim(claim, change))
         case AddRoom() | RemoveTaint() | Uncordon() | LabelNode():
             if (node := state.node(change.node)) is not None:
                 yield NodeSeen(changed_node(node, change))

@@ -25,6 +25,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
+from scheduler.simulation.claim_changes import renewed_claims
 from scheduler.simulation.new_claims import new_claim
 from scheduler.simulation.replicas import why_unplaced
 from scheduler.simulation.world import World
@@ -192,6 +193,8 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
             moves.round_by_uid[pod.uid] = moves.n_rounds
             world.delete(pod.uid)
             _renew_ephemeral_claims(pod, world)
+            for event in list(renewed_claims(pod, world.state)):
+                world.process(event)
         n_placed = len(moves.node_by_uid)
         _replace(let_go, world)
         _note_places(leaving, world, moves)

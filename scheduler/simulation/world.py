@@ -22,7 +22,7 @@ from scheduler.core.profile_queue import queue_for
 from scheduler.errors import InvariantViolation
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
-from scheduler.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation, is_reserved_for
+from scheduler.model.claim_writes import ClaimDeallocation, ClaimRelease, ClaimReservation
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.fallback import read_mark
 from scheduler.model.instructions import (
@@ -66,6 +66,7 @@ from scheduler.model.stimuli import (
     WatchEvent,
 )
 from scheduler.queueing.pod_queue import PodQueue
+from scheduler.simulation.claim_changes import freed_claims
 from scheduler.simulation.new_claims import bound_to, provisioned_for
 from scheduler.simulation.reversals import reversal
 from scheduler.state.cluster import ClusterState
@@ -325,21 +326,12 @@ class World:
             EvictionEnded(preemptor_uid, uid, VictimFate.DELETED), PodGone(uid), *released
         )
 
-    def _released(self, pod: Pod) -> list[Stimulus]:
-        """Return what the controller of claims does once the pod is gone. O(claims) of a pod with claims."""
-        devices = self.state.devices
-        if not pod.spec.resource_claims and devices.extended_claim(pod.uid) is None:
-            return []
-        shown: list[Stimulus] = []
-        for claim in [claim for claim in devices.claims() if is_reserved_for(claim, pod)]:
-            left = tuple(each for each in claim.reserved_for if each.uid != pod.uid)
-            released = replace(claim, reserved_for=left, resource_version=self._next_version())
-            if not left:
-                released = replace(released, allocation=None, devices=())
-            event = ObjectSeen(released)
+    def _released(self, pod: Pod) -> list[WatchEvent]:
+        """Return what becomes of the pod's claims once it is gone, and note how that is taken back."""
+        events = list(freed_claims(pod, self.state))
+        for event in events:
             self._note_reversal(event)
-            shown.append(event)
-        return shown
+        return events
 
     def _write(self, reservation: WriteReservation) -> list[Instruction]:
         """Make the writes, bind claims to the volumes promised to them, and make the volumes of the others."""
@@ -348,7 +340,8 @@ class World:
         for write in reservation.writes:
             match write:
                 case ClaimReservation():
-                    shown.append(ObjectSeen(_written_claim(write, version)))
+                    seen = self.state.devices.shown_claim(write.obj.key) or write.obj
+                    shown.append(ObjectSeen(_written_claim(write, seen, version)))
                     continue
                 case VolumePromise(volume, claim):
                     made = bound_to(claim, volume)
@@ -393,9 +386,9 @@ class World:
         return f"{10**30 + self._n_versions}"
 
 
-def _written_claim(write: ClaimReservation, version: str) -> ResourceClaim:
+def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
     """Return the claim as a watch shows it once it is written; a created one has a name of its own."""
-    claim = replace(write.applied_to(write.obj), resource_version=version)
+    claim = replace(write.applied_to(seen), resource_version=version)
     if write.mappings is None:
         return claim
     return replace(claim, key=f"{write.pod.namespace}/{claim.generate_name}{version[-5:]}")

@@ -122,10 +122,15 @@ class AssumedObjects:
         self._by_key[obj.kind, obj.key] = assumption
         return assumption.assumed()
 
-    def settle(self, kind: str, key: str, version: str) -> Any | None:  # noqa: ANN401
-        """Note the written version. Return the object as watches show it if it counts so from now on, else None."""
+    def settle(self, kind: str, key: str, version: str, holder: str) -> Any | None:  # noqa: ANN401
+        """
+        Note the version that was written for the pod.
+
+        Return the object as watches show it if it counts so from now on, else None. An answer about an object that was
+        replaced since comes from no holder of the assumption about the next one.
+        """
         assumption = self._by_key.get((kind, key))
-        if assumption is None:
+        if assumption is None or holder not in assumption.holders:
             return None
         assumption.version = version
         return self._ended(assumption)

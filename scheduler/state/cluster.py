@@ -290,13 +290,15 @@ class ClusterState:
         """
         self._written(write.obj).assume(write, holder)
 
-    def settle_write(self, obj: StoredObject, version: str) -> tuple[StoredObject, StoredObject] | None:
+    def settle_write(
+        self, obj: StoredObject, version: str, holder: str
+    ) -> tuple[StoredObject, StoredObject] | None:
         """
-        Keep the assumption until a watch shows this version of the object, which was written.
+        Keep the assumption of the `holder` until a watch shows this version of the object, which was written.
 
         Return the object as it was and as it counts from now on, if pods may have waited for the answer; else None.
         """
-        change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version)
+        change: tuple[StoredObject, StoredObject] | None = self._written(obj).settle(obj, version, holder)
         return change
 
     def release_write(self, obj: StoredObject, holder: str) -> tuple[StoredObject, StoredObject] | None:

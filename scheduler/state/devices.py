@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
@@ -24,6 +24,9 @@ from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.sparse_dicts import discard_entry
+
+#: Length and text of a version, a time, and the key of a claim.
+_Place: TypeAlias = tuple[int, str, str, str]
 
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
 
@@ -60,8 +63,8 @@ class Devices:
         self._shared: dict[str, ResourceSlice] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
-        #: Key of a claim that watches show as allocated -> the version at which they first did.
-        self._allocated_at: dict[str, str] = {}
+        #: Key of a claim that watches show as allocated -> its place in the order of allocations; see `_place_of`.
+        self._allocated_at: dict[str, _Place] = {}
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
@@ -106,9 +109,9 @@ class Devices:
         The API server accepts two claims with one device, as two schedulers may write them.
         """
         own = self._allocated_at.get(claim.key)
-        return next((other for other, at in self._rivals(claim) if own is None or is_older(at, own)), None)
+        return next((other for other, at in self._rivals(claim) if own is None or at < own), None)
 
-    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, _Place]]:
         """Yield the other claims that watches show with a device that the claim has for itself, and since when."""
         results = () if claim.allocation is None else claim.allocation.devices.results
         for result in results:
@@ -172,7 +175,9 @@ class Devices:
         """See `ClusterState.assume_write`."""
         self._set_if_changed(self.assumed.assume(write, holder))
 
-    def settle(self, obj: StoredObject, version: str) -> tuple[StoredObject, StoredObject] | None:
+    def settle(
+        self, obj: StoredObject, version: str, holder: str
+    ) -> tuple[StoredObject, StoredObject] | None:
         """
         See `ClusterState.settle_write`. An object that is being created counts until its pod is done.
 
@@ -181,7 +186,7 @@ class Devices:
         if not obj.resource_version:
             return None
         was_pending = self.is_pending(obj.key)
-        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
         counted = self.get(obj.kind, obj.key)
         return (obj, counted) if was_pending and counted is not None else None
 
@@ -199,8 +204,18 @@ class Devices:
         if shown.allocation is None:
             self._allocated_at.pop(shown.key, None)
         elif shown.key not in self._allocated_at:
-            self._allocated_at[shown.key] = shown.resource_version
+            self._allocated_at[shown.key] = self._place_of(shown, shown.allocation)
             self.n_allocated_twice += any(True for _ in self._rivals(shown))
+
+    def _place_of(self, shown: ResourceClaim, allocation: Allocation) -> _Place:
+        """
+        Return what orders claims by their allocation: the version at which a watch first shows it.
+
+        Claims of the first list come before all others, by the time of their allocation: they may have changed since,
+        so that their versions say nothing.
+        """
+        version = shown.resource_version if DeviceKind.CLAIM in self._served else ""
+        return len(version), version, allocation.allocation_timestamp or "", shown.key
 
     def _set_if_changed(self, new: StoredObject | None) -> None:
         if new is not None:

@@ -193,9 +193,9 @@ class Volumes:
         """See `ClusterState.assume_write`."""
         self._set_if_changed(self.assumed.assume(write, holder))
 
-    def settle(self, obj: StorageObject, version: str) -> None:
+    def settle(self, obj: StorageObject, version: str, holder: str) -> None:
         """See `ClusterState.settle_write`. No pod waits for an answer to a write: all count it from Reserve on."""
-        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version))
+        self._set_if_changed(self.assumed.settle(obj.kind, obj.key, version, holder))
 
     def release(self, obj: StorageObject, holder: str) -> tuple[StorageObject, StorageObject] | None:
         """See `ClusterState.release_write`."""

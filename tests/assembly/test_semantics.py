@@ -9,8 +9,12 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles, build_queue, new_state
 from scheduler.assembly.watched_kinds import kinds_for
+from scheduler.framework.interface import FilterPlugin
 from scheduler.model.pods import Pod
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Version, semantics_of
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
+from scheduler.model.terms import Taint
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.settings.loading import default_settings
@@ -73,3 +77,52 @@ def test_the_queue_has_the_gates_of_its_version(version: Version, *, pops_early:
     assert queue.can_pop() is pops_early
     assert (queue.pop(0.1) is not None) is pops_early
     assert pops_early or queue.pop(60.0) is not None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "version"), [(NodeDeclaredFeatures, Version(1, 36)), (DynamicResources, Version(1, 34))]
+)
+def test_a_profile_has_the_plugins_of_its_version(plugin: type[FilterPlugin], version: Version) -> None:
+    """At every point; there are others before."""
+    for each, is_there in ((version, True), (Version(1, version.minor - 1), False)):
+        settings = emulated(each)
+        profile = build_profiles(settings, ClusterView(new_state(settings)))[PROFILE]
+        scorers = [weighted.plugin for weighted in profile.scorers]
+        plugins = (*profile.filters, *profile.post_filters, *profile.pre_enqueue, *scorers)
+        assert any(isinstance(each, plugin) for each in plugins) is is_there
+
+
+@pytest.mark.parametrize(("version", "held"), [(Version(1, 35), None), (NOW, ["cpu"])])
+def test_resources_of_a_pods_status_count_since_1_36(version: Version, held: list[str] | None) -> None:
+    (kind,) = (each for each in kinds_for(emulated(version)) if each.kind == "Pod")
+    document = build.pod("p") | {"status": {"resources": {"requests": {"cpu": "2"}}}}
+    pod = kind.decode(msgspec.Raw(msgspec.json.encode(document)))
+    assert isinstance(pod, Pod)
+    assert (pod.resize and list(pod.resize.pod_requests or ())) == held
+
+
+#: The operator, the value of the toleration and that of the taint.
+COMPARED = {
+    "less": ("Lt", "10", "9", True),
+    "equal is not less": ("Lt", "10", "10", False),
+    "greater": ("Gt", "-10", "0", True),
+    "not greater": ("Gt", "10", "9", False),
+    "no canonical number": ("Lt", "010", "9", False),
+    "a taint without a number": ("Gt", "1", "many", False),
+    "more than 64 bits": ("Lt", "9223372036854775808", "1", False),
+    "the most that 64 bits hold": ("Lt", "9223372036854775807", "1", True),
+}
+
+
+@pytest.mark.parametrize(("operator", "own", "other", "tolerates"), COMPARED.values(), ids=COMPARED)
+def test_tolerations_compare_numbers_with_their_gate(
+    operator: str, own: str, other: str, *, tolerates: bool
+) -> None:
+    """It is alpha; without it such a toleration matches no taint."""
+    declared = {"key": "k", "operator": operator, "value": own, "effect": "NoSchedule"}
+    taint = Taint("k", other, "NoSchedule")
+    for is_on in (True, False):
+        gates = {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS: is_on}
+        settings = replace(default_settings(), semantics=semantics_of(NOW, gates))
+        (toleration,) = decoded(settings, tolerations=[declared]).spec.tolerations
+        assert toleration.tolerates(taint) is (tolerates and is_on)

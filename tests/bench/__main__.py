@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         "--controller-manager-binary",
         type=Path,
         metavar="PATH",
-        help="a kube-controller-manager, which binds claims on a real server (default: KUBEBUILDER_ASSETS)",
+        help="a kube-controller-manager, which makes and binds claims on a real server (default: KUBEBUILDER_ASSETS)",
     )
     parser.add_argument(
         "--other-checkout",

@@ -48,7 +48,7 @@ def disagreements(shape: Shape) -> list[str]:
 
 def _objects(scene: Scene) -> list[Json]:
     pods = (_pod(planned, planned.node) for planned in (*scene.running, *scene.idle))
-    storage = (*scene.storage, *claims_and_volumes((*scene.running, *scene.measured)))
+    storage = (*scene.from_drivers, *claims_and_volumes((*scene.running, *scene.measured)))
     return [*scene.namespaces, *scene.nodes, *scene.services, *storage, *pods]
 
 

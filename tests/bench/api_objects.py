@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from scheduler.framework.kinds import KINDS
+from tests.bench import devices
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
@@ -26,6 +27,7 @@ _PAGE: Final = 500
 #: How long a watch may bring no new binding.
 STALLED_S: Final = 90.0
 _SILENT_S: Final = 15.0
+_RESOURCE: Final = "/apis/resource.k8s.io/v1"
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -79,8 +81,14 @@ class Objects:
             service["spec"] |= {"ports": [{"port": 80}]}
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
             await self._ask("POST", path, as_new(service))
-        for storage in scene.storage:
-            await self._ask("POST", KINDS[storage["kind"]].path, as_new(storage))
+
+        async def create(document: Json) -> None:
+            await self._ask("POST", KINDS[document["kind"]].path, as_new(document))
+
+        await concurrently(scene.from_drivers, create)
+        if scene.shape.measured.devices == "claim":
+            path = f"{_RESOURCE}/namespaces/{scene.shape.measured_namespace}/resourceclaimtemplates"
+            await self._ask("POST", path, devices.claim_template())
         await self._create_priority_classes(scene)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
@@ -119,6 +127,22 @@ class Objects:
                 await self.delete(path)
 
         await concurrently((pod for pod in pods if pod.template.claim), delete)
+
+    async def device_claims(self) -> list[Json]:
+        """Return all claims of devices."""
+        return [claim async for claim in self._listed(f"{_RESOURCE}/resourceclaims?")]
+
+    async def delete_device_claims(self) -> None:
+        """Delete all claims of devices; a finalizer keeps the allocated ones unless a controller runs."""
+
+        async def delete(claim: Json) -> None:
+            meta = claim["metadata"]
+            path = f"{_RESOURCE}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
+            free = {"metadata": {"finalizers": None}}
+            await self._ask("PATCH", path, free, headers=_MERGE, accepted={200, 404})
+            await self.delete(path)
+
+        await concurrently(await self.device_claims(), delete)
 
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
         """Create the pods for this scheduler."""

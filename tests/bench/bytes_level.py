@@ -123,7 +123,7 @@ class FedMachine:
 
 
 def _storage(scene: Scene) -> Iterator[Json]:
-    yield from scene.storage
+    yield from scene.from_drivers
     yield from claims_and_volumes((*scene.running, *scene.measured))
 
 

@@ -100,7 +100,7 @@ def _scene(n_nodes: int, kind: Kind) -> Scene:
         nodes=[templates.node(index, zones=_ZONES) for index in range(n_nodes)],
         namespaces=[build.namespace("apps")],
         services=[],
-        storage=[],
+        from_drivers=[],
         running=[],
         idle=[],
         measured=[Planned(measured, "apps", f"measured-{index}") for index in range(_N_DECISIONS)],

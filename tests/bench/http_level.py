@@ -22,9 +22,10 @@ import msgspec
 from tests.bench import templates
 from tests.bench.api_objects import Objects, objects_of
 from tests.bench.checks import broken_rules
+from tests.bench.devices import allocation_faults
 from tests.bench.measuring import cpu_s, peak_bytes
 from tests.bench.scene import Scene
-from tests.bench.schedulers import Contender, claim_binder, running
+from tests.bench.schedulers import Contender, controlling, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import Planned, as_new
 from tests.support import build
@@ -78,12 +79,11 @@ def measure_http(
     """
     Measure every contender on one server; raise RuntimeError if a pod stays unbound or a rule is broken.
 
-    `controller_manager`: the binary that binds claims on a real server; needed if claims wait.
+    `controller_manager`: the binary that makes and binds claims on a real server, if the pods need it.
     """
-    waits = scene.shape.measured.claim == "waiting"
     try:
-        with started(server_name, binds_claims=waits) as server:
-            return asyncio.run(_in_turn(scene, server, contenders, controller_manager if waits else None))
+        with started(server_name, has_controllers=bool(scene.shape.controller)) as server:
+            return asyncio.run(_in_turn(scene, server, contenders, controller_manager))
     finally:
         gc.unfreeze()
 
@@ -100,9 +100,10 @@ async def _in_turn(
     async with AsyncExitStack() as stack:
         objects = await stack.enter_async_context(objects_of(server))
         await objects.create_cluster(scene)
-        if controller_manager is not None and server.name == "kube-apiserver":
+        controller = scene.shape.controller
+        if controller and controller_manager is not None and server.name == "kube-apiserver":
             # Not before the volumes of bound claims are there.
-            stack.enter_context(claim_binder(controller_manager, server))
+            stack.enter_context(controlling(controller_manager, controller, server))
         for contender in contenders:
             await objects.create_claims(scene.measured)
             waiting = [*scene.idle, *scene.measured]
@@ -113,6 +114,8 @@ async def _in_turn(
             results.append(await _run(scene, server, objects, contender))
             await objects.delete_pods([*waiting, *(scene.running if scene.shape.evicts else ())])
             await objects.delete_claims(scene.measured)
+            if scene.shape.measured.devices:
+                await objects.delete_device_claims()
     return results
 
 
@@ -132,6 +135,8 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
         )
         peak = peak_bytes(process.pid)
         found = broken_rules(scene, await objects.nodes_of_pods()) if contender.keeps_rules else []
+        if scene.shape.measured.devices:
+            found += allocation_faults(await objects.device_claims(), len(scene.measured))
         if found:
             raise RuntimeError(f"{scene.shape.name}: {len(found)} broken: {'; '.join(found[:3])}")
     n, first_s, last_s = len(timing.bound_s), timing.bound_s[0], timing.bound_s[-1]

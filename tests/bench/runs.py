@@ -60,7 +60,7 @@ class Asked:
     n_pods: int | None = None
     full: bool = False
     scheduler_binary: Path | None = None
-    #: Binds claims on a real server; without it, shapes whose claims wait are left out there.
+    #: Makes or binds claims on a real server; without it, shapes that need it are left out there.
     controller_manager: Path | None = None
     #: Another checkout of this project to run beside this one.
     other_checkout: Path | None = None
@@ -179,8 +179,7 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
         rounds: dict[tuple[str, str], list[HttpResult]] = {}
         for number in range(1, asked.n_rounds + 1):
             for shape in asked.chosen(_HTTP_SHAPES):
-                waits = shape.measured.claim == "waiting"
-                if waits and server == "kube-apiserver" and asked.controller_manager is None:
+                if shape.controller and server == "kube-apiserver" and asked.controller_manager is None:
                     say(f"http {server} {shape.name}: left out, it needs --controller-manager-binary")
                     continue
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")

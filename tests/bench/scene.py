@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from scheduler.errors import SettingsError
-from tests.bench import templates, volumes
+from tests.bench import devices, templates, volumes
 from tests.bench.shapes import Running, Shape
 from tests.bench.templates import Planned, Template
 from tests.support import build
@@ -48,8 +48,8 @@ class Scene:
     nodes: list[Json] = field(repr=False)
     namespaces: list[Json] = field(repr=False)
     services: list[Json] = field(repr=False)
-    #: Classes of claims and limits of nodes.
-    storage: list[Json] = field(repr=False)
+    #: Classes of claims and devices, limits of nodes, slices of devices.
+    from_drivers: list[Json] = field(repr=False)
     running: list[Planned] = field(repr=False)
     idle: list[Planned] = field(repr=False)
     measured: list[Planned] = field(repr=False)
@@ -74,6 +74,8 @@ def room_for(shape: Shape, n_nodes: int, n_crowd: int = 0) -> int:
         # Four of those that run leave room for four more; the ones that arrive leave no less.
         return n_free * 4 - n_nodes
     per_node = volumes.VOLUMES_PER_NODE if shape.measured.claim == "bound" else PODS_PER_NODE
+    if shape.measured.devices:
+        per_node = devices.DEVICES_PER_NODE
     return n_free * per_node - max(n_init, n_crowd)
 
 
@@ -110,7 +112,10 @@ def build_scene(shape: Shape, size: Size) -> Scene:
         nodes=nodes,
         namespaces=list(_namespaces(shape, size)),
         services=[build.service("served", {"app": "served"}, namespace=name) for name in _served(shape)],
-        storage=volumes.of_cluster(nodes, shape.measured.claim),
+        from_drivers=[
+            *volumes.of_cluster(nodes, shape.measured.claim),
+            *devices.of_cluster(nodes, shape.measured.devices),
+        ],
         running=[*init, *_crowd(shape, size, spots, len(init))],
         idle=[
             Planned(group.template, templates.INIT_NAMESPACE, f"idle-{index}")

@@ -102,15 +102,15 @@ def running(contender: Contender, server: Server, *flags: str) -> Iterator[subpr
 
 
 @contextmanager
-def claim_binder(binary: Path, server: Server) -> Iterator[None]:
-    """Run a kube-controller-manager for the block that does nothing but bind claims to volumes."""
+def controlling(binary: Path, controller: str, server: Server) -> Iterator[None]:
+    """Run a kube-controller-manager for the block that has no other controller."""
     kubeconfig = server.kubeconfig()
     command = [
         str(binary),
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        "--controllers=persistentvolume-binder-controller",
+        f"--controllers={controller}",
         "--bind-address=127.0.0.1",
         f"--secure-port={free_port()}",
         f"--cert-dir={server.folder / 'controller-manager-certs'}",

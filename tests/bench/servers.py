@@ -78,16 +78,18 @@ def beside_servers(name: str) -> Path | None:
 
 
 @contextmanager
-def started(name: ServerName, *, binds_claims: bool = False, flags: Sequence[str] = ()) -> Iterator[Server]:
+def started(
+    name: ServerName, *, has_controllers: bool = False, flags: Sequence[str] = ()
+) -> Iterator[Server]:
     """
     Run an empty server for the block, and delete its files afterwards.
 
-    With `binds_claims` the embedded cluster has its controllers; a real one needs `schedulers.claim_binder`.
+    With `has_controllers` the embedded cluster has its controllers; a real one needs `schedulers.controlling`.
     `flags`: of a real API server.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = Path(made)
-        own = [_WITH_CONTROLLERS] if binds_claims else []
+        own = [_WITH_CONTROLLERS] if has_controllers else []
         with _real(folder, flags) if name == "kube-apiserver" else _devcluster(folder, *own) as server:
             yield server
 

@@ -65,9 +65,16 @@ class Shape:
     arriving: Template | None = None
 
     @property
+    def controller(self) -> str:
+        """Return the controller of kube-controller-manager that the measured pods need, '' for none."""
+        if self.measured.devices == "claim":
+            return "resourceclaim-controller"
+        return "persistentvolume-binder-controller" if self.measured.claim == "waiting" else ""
+
+    @property
     def is_http_only(self) -> bool:
-        """Return whether the shape is about what happens beside the measured decisions."""
-        return self.evicts or self.arriving is not None
+        """Return whether the shape is about what happens beside the measured decisions, or the reference lacks it."""
+        return self.evicts or self.arriving is not None or bool(self.measured.devices)
 
     @property
     def init_namespaces(self) -> list[str]:
@@ -153,6 +160,12 @@ def _claims(name: str, upstream: str, claim: templates.Claim, *, n_init: int, n:
     """Return a shape whose pods have a claim each; those that run have theirs bound."""
     init = (Running(_BOUND, n_init),)
     return Shape(name, upstream, templates.with_claim(claim), n, crowd=lambda _: _BOUND, init=init)
+
+
+def _devices(name: str, devices: templates.Devices) -> Shape:
+    """Return a shape whose pods have one of the eight devices of their node each."""
+    upstream = "none: eight devices on each node"
+    return Shape(name, upstream, templates.with_device(devices), 2500, n_nodes=500)
 
 
 def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SIZE) -> Shape:
@@ -282,6 +295,8 @@ SHAPES: Final[tuple[Shape, ...]] = (
     Shape("churn", "SchedulingWithMixedChurn/5000Nodes_10000Pods", _PLAIN, 10_000, churns=True),
     _claims("bound-claims", "SchedulingCSIPVs/5000Nodes_2000Pods", "bound", n_init=1000, n=2000),
     _claims("waiting-claims", "none: claims that wait, free volumes", "waiting", n_init=500, n=1000),
+    _devices("device-claims", "claim"),
+    _devices("extended-resources", "extended"),
     _jobs("rack-jobs", are_groups=False),
     _jobs("rack-groups", are_groups=True),
     _one_group(1000),

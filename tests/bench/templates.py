@@ -24,6 +24,11 @@ _BOTH: Final = (MEASURED_NAMESPACE, INIT_NAMESPACE)
 
 #: `bound` to a volume, or `waiting` for its pod's node; empty for pods without a claim.
 Claim = Literal["", "bound", "waiting"]
+#: A device by a `claim` that is made from a template, or as an `extended` resource; empty for pods without a device.
+Devices = Literal["", "claim", "extended"]
+#: The claim template of a namespace, and the resource that the class of all devices serves.
+DEVICE_TEMPLATE: Final = "gpu"
+EXTENDED_RESOURCE: Final = "example.com/gpu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class Template:
     own_labels: bool = False
     #: What the claim of every pod, which has the pod's name, is to begin with.
     claim: Claim = ""
+    devices: Devices = ""
     #: Whether the pods go at once when they are deleted, without a kubelet.
     goes_at_once: bool = False
 
@@ -54,6 +60,13 @@ class Template:
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         if self.priority:
             spec |= {"priority": self.priority, "priorityClassName": priority_class(self.priority)}
+        container = build.container(requests={"cpu": self.cpu, "memory": self.memory})
+        if self.devices == "claim":
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": DEVICE_TEMPLATE}]
+            container["resources"]["claims"] = [{"name": "gpu"}]
+        elif self.devices == "extended":
+            container["resources"]["limits"] = {EXTENDED_RESOURCE: "1"}
+            container["resources"]["requests"][EXTENDED_RESOURCE] = "1"
         if self.goes_at_once:
             spec["terminationGracePeriodSeconds"] = 0
         return build.pod(
@@ -63,7 +76,7 @@ class Template:
             node=node or None,
             affinity=self.affinity,
             spread=self.spread,
-            containers=[build.container(requests={"cpu": self.cpu, "memory": self.memory})],
+            containers=[container],
             spec=spec,
         )
 
@@ -174,6 +187,11 @@ def job(name: str, min_count: int) -> Template:
 def with_claim(claim: Claim) -> Template:
     """Return pods of which each has a claim of its own."""
     return Template(f"{claim}-claim", claim=claim)
+
+
+def with_device(devices: Devices) -> Template:
+    """Return pods of which each has a device of its own."""
+    return Template(f"{devices}-device", devices=devices)
 
 
 def large(priority: int = 0) -> Template:

@@ -10,8 +10,10 @@ from tests.bench.agreement import disagreements
 from tests.bench.bytes_level import measure_bytes
 from tests.bench.checks import broken_rules
 from tests.bench.core_level import measure_core
+from tests.bench.devices import allocation_faults
 from tests.bench.scene import Size, build_scene, room_for, sized
 from tests.bench.shapes import DECIDED, SHAPE_BY_NAME
+from tests.support.build import Json
 
 _ALL = [pytest.param(shape, id=shape.name) for shape in DECIDED]
 
@@ -80,6 +82,36 @@ def test_a_broken_rule_is_found(name, node, line):
 @pytest.mark.parametrize("shape", _ALL)
 def test_decisions_about_every_shape_are_the_references(shape):
     assert disagreements(shape) == []
+
+
+def _claim(*devices: str) -> Json:
+    results = [{"driver": "gpu.example.com", "pool": "node-000001", "device": device} for device in devices]
+    return {"status": {"allocation": {"devices": {"results": results}}}}
+
+
+@pytest.mark.parametrize(
+    ("claims", "lines"),
+    [
+        pytest.param([_claim("gpu-0"), _claim("gpu-1")], [], id="a device each"),
+        pytest.param(
+            [_claim("gpu-0"), _claim("gpu-0")],
+            ["('gpu.example.com', 'node-000001', 'gpu-0') has 2 claims"],
+            id="a device twice",
+        ),
+        pytest.param(
+            [_claim("gpu-0"), {}], ["1 devices are allocated to 2 pods"], id="a pod without a device"
+        ),
+    ],
+)
+def test_faults_of_allocations_are_found(claims, lines):
+    assert allocation_faults(claims, 2) == lines
+
+
+@pytest.mark.parametrize("name", ["device-claims", "extended-resources"])
+def test_a_shape_with_devices_has_room_for_eight_pods_on_each_node(name):
+    scene = build_scene(SHAPE_BY_NAME[name], Size(3, 24))
+    assert room_for(scene.shape, 3) == len(scene.measured) == 24
+    assert [each["kind"] for each in scene.from_drivers] == ["DeviceClass", *["ResourceSlice"] * 3]
 
 
 def _skip(*_: object) -> Skip:

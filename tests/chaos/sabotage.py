@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from scheduler.core.preemption import Preemptions
 from scheduler.core.unfit_pods import UnfitPods
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.framework.events import ClusterEvent
 from scheduler.kube import changes, requests
 from scheduler.kube.store import Store
+from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.instructions import Instruction, ProceedWithEviction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionDue, EvictionStep
@@ -20,9 +23,9 @@ from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod
 from scheduler.shell.app import Scheduler
 from scheduler.shell.binder import Binder, PodNotFound
+from scheduler.state.arrays import Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
-from scheduler.state.label_sets import LabelSet
 from scheduler.state.node_table import NodeTable, Usage
 from tests.chaos.happenings import (
     AddBudget,
@@ -166,9 +169,9 @@ def _see_ends_only(_self: Preemptions, victim: Pod) -> bool:
     return victim.terminating
 
 
-def _protect_nobody(_self: ClusterView, _label_set: LabelSet) -> tuple[()]:
-    """Find no PodDisruptionBudget that protects a pod."""
-    return ()
+def _protect_nobody(_self: ClusterView, _budget: DisruptionBudget) -> Rows:
+    """Find no label set that a PodDisruptionBudget protects."""
+    return np.zeros(0, dtype=np.intp)
 
 
 _BEGIN: Script = (
@@ -329,7 +332,7 @@ SABOTAGES = (
     Sabotage(
         "budgets are no matter",
         ClusterView,
-        "budgets_of",
+        "label_sets_of",
         _protect_nobody,
         Shape.RANKED,
         Verdict.VICTIM,

@@ -44,7 +44,26 @@ def test_a_dash_reads_standard_input(monkeypatch, capsys):
 
 
 def test_a_bad_feature_gate_is_printed(capsys):
-    assert run("--feature-gates", "MatchLabelKeysInPodAffinity=2", "-") == 2
+    assert run("--feature-gates", "PodLevelResources=2", "-") == 2
     assert capsys.readouterr().err == (
-        '--feature-gates: "MatchLabelKeysInPodAffinity": found "2", expected true or false\n'
+        '--feature-gates: invalid value of PodLevelResources=2, err: strconv.ParseBool: parsing "2": invalid syntax\n'
+    )
+
+
+def test_the_emulated_version_is_printed_with_its_gates(tmp_path, capsys):
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD)
+    for arguments, version, shown in (((), "1.36", "true"), (("--emulated-version=1.33",), "1.33", "false")):
+        assert run(*arguments, str(path)) == 0
+        version_line, gates = [line for line in capsys.readouterr().out.splitlines() if line[0] == "#"][-2:]
+        assert version_line == f"# emulatedVersion: {version}"
+        assert f"PodLevelResources={shown}" in gates
+
+
+def test_a_gate_that_cannot_be_switched_is_printed(tmp_path, capsys):
+    path = tmp_path / "c.yaml"
+    path.write_text(HEAD)
+    assert run("--feature-gates", "SidecarContainers=false", str(path)) == 2
+    assert capsys.readouterr().err == (
+        "--feature-gates: cannot set feature gate SidecarContainers to false, feature is locked to true\n"
     )

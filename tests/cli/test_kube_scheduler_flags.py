@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.cli import kube_scheduler_flags, run, serving_flags
 from scheduler.errors import SettingsError
-from scheduler.model.semantics import Gate
+from scheduler.model.semantics import Gate, Version, semantics_of
 from scheduler.serving.status_server import ServingOptions
 
 #: `kube-scheduler --help` of 1.36.2, but for -h and --version.
@@ -173,11 +173,12 @@ def test_election_and_rate_limit_override_the_defaults() -> None:
             ),
             *("--leader-elect-lease-duration=1m", "--leader-elect-renew-deadline=40s"),
             *("--leader-elect-retry-period=1s", "--kube-api-qps=20", "--kube-api-burst=30"),
-            "--feature-gates=kube:MatchLabelKeysInPodAffinity=false",
+            "--feature-gates=kube:PodLevelResources=false",
+            "--emulated-version=kube=1.35",
         )
     )
     election = settings.leader_election
     assert (election.leader_elect, election.resource_name, election.resource_namespace) == (False, "a", "b")
     assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (60, 40, 1)
     assert (settings.client_connection.qps, settings.client_connection.burst) == (20, 30)
-    assert settings.semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY) is False
+    assert settings.semantics == semantics_of(Version(1, 35), {Gate.POD_LEVEL_RESOURCES: False})

@@ -282,7 +282,7 @@ class DeviceCluster:
             answer = asyncio.run(self.writer.write(write))
             problem = answer.problem
             for made, version in zip(reservation.writes, answer.versions, strict=False):
-                state.settle_write(made.obj, version)
+                state.settle_write(made.obj, version, pod.uid)
             self._show(before)
             node = state.node(held.node_name)
             if not problem and node is not None:

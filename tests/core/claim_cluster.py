@@ -58,7 +58,12 @@ class ClaimCluster(Driver):
     """
 
     def __init__(
-        self, n_devices: int = 1, nodes: tuple[str, ...] = ("a", "b"), settings: Settings | None = None
+        self,
+        n_devices: int = 1,
+        nodes: tuple[str, ...] = ("a", "b"),
+        settings: Settings | None = None,
+        *,
+        is_served: bool = True,
     ) -> None:
         super().__init__(settings=settings)
         self.server = LossyServer()
@@ -74,6 +79,11 @@ class ClaimCluster(Driver):
         self.show(device_class())
         for name in nodes:
             self.show(device_slice(name, n_devices))
+        if is_served:
+            self.serve_devices()
+
+    def serve_devices(self) -> None:
+        """Let the machine know that it has been shown all objects of devices."""
         for kind in DeviceKind:
             self.handle(DevicesServed(kind))
 

@@ -9,9 +9,9 @@ import pytest
 from scheduler.model.instructions import Bind, ClearNomination, EmitEvent, Instruction, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
 from scheduler.model.stimuli import VictimFate
 from scheduler.queueing.queued_pod import SubQueue
-from scheduler.settings.feature_gates import parse_feature_gates
 from scheduler.settings.loading import default_settings
 from tests.core.preempting import end_eviction, evictions, node_for_two, sized_pod
 from tests.support.driving import Driver, attempt_of, bind_of, condition_of, event_of, kinds
@@ -20,7 +20,8 @@ from tests.support.driving import Driver, attempt_of, bind_of, condition_of, eve
 @pytest.fixture
 def cluster() -> Iterator[Driver]:
     """One node for two pods of 1 cpu."""
-    yield from node_for_two(default_settings(parse_feature_gates("SchedulerAsyncPreemption=false")))
+    off = semantics_of(DEFAULT_SEMANTICS.version, {Gate.SCHEDULER_ASYNC_PREEMPTION: False})
+    yield from node_for_two(default_settings(off))
 
 
 def _preempting(cluster: Driver) -> tuple[Pod, Pod, Pod, list[Instruction]]:

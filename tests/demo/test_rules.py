@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.demo.objects import Pod
-from scheduler.demo.rule_check import broken_rules, selects
+from scheduler.demo.objects import Allocation, Device, Devices, Meta, Pod, ResourceClaim, ResourceClaimStatus
+from scheduler.demo.rule_check import broken_rules, doubly_allocated, selects
 from tests.demo.objects import HOST, ZONE, Requirement, Selector, Spread, Term, app, namespace, node, pod
 
 NODES = [node("n1", "zone-a", rack="r1"), node("n2", "zone-a", rack="r1"), node("n3", "zone-b")]
@@ -151,3 +151,28 @@ def test_selectors_select_as_documented(
 def test_an_unknown_operator_is_an_error() -> None:
     with pytest.raises(ValueError, match="Near"):
         selects(Selector(match_expressions=[Requirement("k", "Near")]), {})
+
+
+def claim(name: str, *devices: Device) -> ResourceClaim:
+    return ResourceClaim(Meta(name, "default"), ResourceClaimStatus(Allocation(Devices(list(devices)))))
+
+
+@pytest.mark.parametrize(
+    ("second", "sentences"),
+    [
+        pytest.param(
+            Device("gpu.example.com", "n1", "gpu-0"),
+            ["gpu-0 of pool n1 is allocated to default/a and default/b"],
+            id="the same device",
+        ),
+        pytest.param(Device("gpu.example.com", "n1", "gpu-1"), [], id="another device of the pool"),
+        pytest.param(Device("gpu.example.com", "n2", "gpu-0"), [], id="its namesake in another pool"),
+        pytest.param(Device("nic.example.com", "n1", "gpu-0"), [], id="its namesake of another driver"),
+        pytest.param(
+            Device("gpu.example.com", "n1", "gpu-0", admin_access=True), [], id="an administrator's access"
+        ),
+    ],
+)
+def test_a_device_in_two_allocations_is_found(second: Device, sentences: list[str]) -> None:
+    claims = [claim("a", Device("gpu.example.com", "n1", "gpu-0")), claim("b", second), claim("c")]
+    assert doubly_allocated(claims) == sentences

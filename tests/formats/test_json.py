@@ -14,12 +14,14 @@ from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
     AllowSkew,
+    DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
     RunPod,
+    TolerateDeviceTaint,
     TolerateTaint,
     Uncordon,
 )
@@ -53,6 +55,8 @@ FIELDS = {
     AllowSkew: "topologyKey maxSkew",
     AddMatchLabelKey: "field topologyKey labelKey",
     RecreateWithMatchLabelKey: "topologyKey labelKey pods",
+    TolerateDeviceTaint: "namespace claim request key value effect",
+    DropDeviceConstraint: "namespace claim attribute",
     RankedNode: "node total scores",
     DecisionRecord: "v evaluated feasible top rejected relaxed evicted",
     Simulation: (

@@ -10,11 +10,14 @@ import pytest
 
 from scheduler.formats.snapshot_file import scheduling_fields
 from scheduler.framework.kinds import KINDS
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_requests import ResourceClaim
+from scheduler.model.devices import DeviceKind
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from tests.explain.random_clusters import random_cluster
-from tests.support import build, storage_objects
+from tests.support import build, device_documents, storage_objects
 from tests.support.json_cluster import decoded
 
 #: Stands wherever a secret or the name of one could be.
@@ -249,6 +252,17 @@ def test_a_part_of_volumes_in_the_file_decodes_as_the_whole(document: build.Json
     reduced = scheduling_fields(kind, secret)
     assert SECRET not in json.dumps(reduced)
     assert decoder.decode(kind, _bytes(reduced)) == decoder.decode(kind, _bytes(document))
+
+
+def test_a_claim_of_devices_in_the_file_has_its_version() -> None:
+    """Claims without one count as not created, and of two claims with one device the older one keeps it."""
+    document = device_documents.resource_claim("c", allocation={})
+    document["metadata"]["resourceVersion"] = "7"
+    decoder = DeviceDecoder()
+    reduced = decoder.decode(DeviceKind.CLAIM, _bytes(scheduling_fields(DeviceKind.CLAIM, document)))
+    assert reduced == decoder.decode(DeviceKind.CLAIM, _bytes(document))
+    assert isinstance(reduced, ResourceClaim)
+    assert reduced.resource_version == "7"
 
 
 def _facts(pod: Any) -> list[Any]:

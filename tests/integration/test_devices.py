@@ -1,4 +1,4 @@
-"""Pods with claims, and with extended resources that a class provides, on a real API server; drivers are a test's."""
+"""Pods with claims, and with extended resources that a class provides; drivers are a test's."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.integration.conftest import real
+from scheduler.devcluster.http.faults import Action, Fault
+from tests.integration.conftest import embedded, real
 from tests.support import device_documents
 from tests.support.build import Json
 from tests.support.cluster import NAME, Cluster
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _RESOURCE = "/apis/resource.k8s.io/v1"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["devcluster", pytest.param("real", marks=pytest.mark.real)]
+)
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
-    """Yield a real cluster with the devices of two nodes."""
+    """Yield a cluster without controllers, with the devices of two nodes."""
     folder = tmp_path_factory.mktemp("server")
-    async with real(folder, request.getfixturevalue("real_server")) as cluster:
+    is_real = request.param == "real"
+    server = real(folder, request.getfixturevalue("real_server")) if is_real else embedded(folder)
+    async with server as cluster:
         made = [
             ("deviceclasses", device_documents.device_class("gpu", "example.com/gpu")),
             ("resourceslices", device_documents.device_slice("a", 2)),
@@ -103,6 +108,35 @@ async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) ->
     pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
     await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
     await _free(cluster, status["resourceClaimName"])
+
+
+async def test_a_conflict_and_a_refused_bind_leave_one_claim(cluster: Cluster) -> None:
+    """After a conflict the claim is read again; the claim of a pod that is not bound is deleted, and made anew."""
+    if cluster.devcluster is None:
+        pytest.skip("faults are the embedded server's")
+    await cluster.add_node("a")
+    document = device_documents.resource_claim("own")
+    del document["metadata"]["uid"], document["metadata"]["namespace"]
+    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+    cluster.devcluster.faults.add(
+        Fault(action=Action.RESPOND, verb="patch", kind="resourceclaims.resource.k8s.io", code=409),
+        Fault(action=Action.RESPOND, path="/pods/[^/]+/binding", code=403),
+    )
+    await _add_pod(cluster, "both", "own", requests={"example.com/gpu": "1"})
+    pods = await _bound(cluster, "both")
+    assert cluster.devcluster.faults.pending() == []
+    made = pods["both"]["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+
+    async def names() -> list[str]:
+        return sorted(
+            each["metadata"]["name"] for each in (await cluster.api.get(_claims(cluster))).ok["items"]
+        )
+
+    await until(names, sorted([made, "own"]).__eq__, what="one claim for the extended resource")
+    pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/both"
+    await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await _free(cluster, made)
+    await _free(cluster, "own")
 
 
 async def _free(cluster: Cluster, name: str) -> None:

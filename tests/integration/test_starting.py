@@ -141,6 +141,22 @@ async def test_an_api_server_that_is_starting_is_waited_for(
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("minor", [33, 37])
+async def test_the_version_of_the_api_server_is_emulated(tmp_path: Path, minor: int) -> None:
+    """Its gates too, and the log names it."""
+    path = tmp_path / "kubeconfig"
+    async with DevCluster(nodes=1, minor=minor) as cluster:
+        cluster.write_kubeconfig(path)
+        async with started(path, "--leader-elect=false") as daemon:
+            await until(daemon.is_ready, what="readiness")
+            assert f"Emulation version: 1.{minor}\n" in (await daemon.get("/statusz"))[1]
+            (line,) = daemon.logged("Starting affinity-scheduler")
+            assert f'emulated="1.{minor}"' in line
+            _, metrics = await daemon.get("/metrics")
+            assert ('name="NodeDeclaredFeatures"' in metrics) is (minor == 37)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_token_is_one_line(tmp_path: Path, devcluster: DevCluster) -> None:
     """It says 401 and does not contain the token."""
     path = tmp_path / "kubeconfig"

@@ -20,6 +20,7 @@ from tests.support.manifest_files import MANIFESTS, ROOT
 PAGES = sorted([
     *(ROOT / name / "README.md" for name in (".", "manifests", "scheduler", "scheduler/plugin", "tests/bench")),
     *MANIFESTS.glob("*/*.md"),
+    ROOT / "COMPATIBILITY.md",
 ])  # fmt: skip
 _IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 

@@ -75,7 +75,8 @@ def test_an_unavailable_webhook_blocks_no_pods(kind):
 
 def test_the_match_conditions_name_the_annotations_that_the_program_reads():
     """Otherwise the API server would not send such pods."""
-    (mutating,), (validating,) = (hook(kind)["matchConditions"] for kind in KINDS)
+    (ours, mutating), (_, validating) = (hook(kind)["matchConditions"] for kind in KINDS)
+    assert ours["expression"] == "object.spec.schedulerName in ['affinity-scheduler']"
     (opted_out,) = hook(KINDS[0])["objectSelector"]["matchExpressions"]
     assert (opted_out["key"], opted_out["operator"]) == (IGNORE, "DoesNotExist")
     assert "objectSelector" not in hook(KINDS[1])
@@ -98,7 +99,8 @@ def test_reach_is_checked_where_the_default_configuration_does_not_allow_it():
     assert marked.operator == "In"
     assert reach["clientConfig"]["service"].pop("path") == "/validate-reach"
     assert check["clientConfig"]["service"].pop("path") == "/validate"
-    (condition,) = reach["matchConditions"]
+    ours, condition = reach["matchConditions"]
+    assert ours == check["matchConditions"][0]
     assert f"'{AFFINITY}' in object.metadata.annotations" in condition["expression"]
     different = ("name", "namespaceSelector", "matchConditions")
     assert {k: v for k, v in reach.items() if k not in different} == {

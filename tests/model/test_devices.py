@@ -117,6 +117,12 @@ def test_a_field_of_the_wrong_type_is_named(kind: DeviceKind, spec: Json, proble
     assert str(caught.value) == problem
 
 
+def test_an_amount_that_is_consumed_is_a_quantity() -> None:
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "d", "consumedCapacity": {"m": "much"}}
+    with pytest.raises(MalformedObjectError, match="ResourceClaim: 'much' is not a quantity"):
+        decoded(DeviceKind.CLAIM, {}, status={"allocation": {"devices": {"results": [result]}}})
+
+
 def test_a_bad_node_selector_is_told_as_upstream_tells_it() -> None:
     """Each bad requirement is named with its place; several are listed."""
     bogus = Expression("zone", "Bogus", ("a",))

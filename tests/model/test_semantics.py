@@ -1,10 +1,14 @@
 """The table of feature gates, and the defaults of a version."""
 
+from pathlib import Path
+
 import pytest
 
 from scheduler.model.semantics import (
     DEFAULT_SEMANTICS,
     GATE_CHANGES,
+    GATE_DEPENDENCIES,
+    WITHOUT_EFFECT,
     Gate,
     Stage,
     Version,
@@ -25,19 +29,41 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
 @pytest.mark.parametrize(
     ("version", "off"),
     [
-        pytest.param(Version(1, 36), set(), id="every gate is on in 1.36"),
-        pytest.param(Version(1, 38), set(), id="later versions keep the last default"),
+        pytest.param(Version(1, 36), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="1.36"),
+        pytest.param(Version(1, 39), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="the last default"),
         pytest.param(
             Version(1, 33),
-            {Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE, Gate.POD_LEVEL_RESOURCES},
+            {
+                Gate.DYNAMIC_RESOURCE_ALLOCATION,
+                Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
+                Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,
+                Gate.NODE_DECLARED_FEATURES,
+                Gate.POD_LEVEL_RESOURCES,
+                Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
+            },
             id="alpha, or not there yet",
         ),
-        pytest.param(Version(1, 9), set(Gate), id="before all of them: 1.9 is no 1.36"),
+        pytest.param(Version(1, 9), set(Gate) - WITHOUT_EFFECT, id="before all of them: 1.9 is no 1.36"),
     ],
 )
 def test_a_version_has_its_own_defaults(version: Version, off: set[Gate]) -> None:
     semantics = semantics_of(version)
-    assert {gate for gate in Gate if not semantics.enabled(gate)} == off
+    assert {gate for gate in set(Gate) - WITHOUT_EFFECT if not semantics.enabled(gate)} == off
+    assert semantics.stages.keys() >= set(Gate) - WITHOUT_EFFECT - off
+
+
+def test_a_gate_has_an_effect_if_the_product_reads_it() -> None:
+    """So that no gate is reported to be on that nothing reads, and none is said to be without effect that is read."""
+    table = "scheduler/model/semantics.py"
+    texts = [path.read_text() for path in Path("scheduler").rglob("*.py") if str(path) != table]
+    read = {gate for gate in Gate if any(f"Gate.{gate.name}" in text for text in texts)}
+    assert read == set(Gate) - WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize("version", [Version(1, minor) for minor in range(33, 38)], ids=str)
+def test_the_defaults_of_a_version_need_no_gate_that_is_off(version: Version) -> None:
+    semantics = semantics_of(version)
+    assert all(map(semantics.enabled, (d for g in semantics.gates for d in GATE_DEPENDENCIES.get(g, ()))))
 
 
 def test_equal_semantics_are_one_key() -> None:

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler.assembly.profiles import build_profiles
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, GroupAttempted, Instruction
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import CycleDue
 from scheduler.observe.metrics import Metrics
 from scheduler.settings.loading import default_settings
@@ -38,6 +39,7 @@ class Observed:
             self.driver.queue, self.driver.state, self.driver.machine.preemptions.wasted
         )
         self.metrics.register_leader("affinity-scheduler", lambda: True)
+        self.metrics.register_semantics(DEFAULT_SEMANTICS, DEFAULT_SEMANTICS.version)
 
     def cycle(self) -> list[Instruction]:
         told = self.driver.handle(CycleDue())

@@ -49,6 +49,8 @@ _UPSTREAM = [
     ("scheduler_podgroup_scheduling_algorithm_duration_seconds", "histogram", "", (0.001, 16.384, 15)),
     ("scheduler_preemption_victims", "histogram", "", (1, 64, 7)),
     ("leader_election_master_status", "gauge", "name", None),
+    ("kubernetes_feature_enabled", "gauge", "name stage", None),
+    ("version_info", "gauge", "component binary emulation min_compat", None),
     ("rest_client_requests_total", "counter", "code method host", None),
     ("rest_client_request_duration_seconds", "histogram", "verb host", (0.005, 60.0, 12)),
 ]
@@ -90,6 +92,7 @@ def test_our_own_series_have_our_prefix() -> None:
         "plugin_shut_off",
         "podgroup_search_decisions",
         "build_info",
+        "unknown_server_version",
         "pods_kept_by_annotations",
         "namespaces_over_share",
         "relaxed_rules_total",

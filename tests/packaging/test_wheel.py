@@ -92,7 +92,14 @@ def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as sources:
         held = {name.partition("/")[2]: name for name in sources.getnames()}
-        assert {"LICENSE", "CHANGELOG.md", "README.md", "SECURITY.md", "pyproject.toml"} <= held.keys()
+        assert {
+            "LICENSE",
+            "CHANGELOG.md",
+            "COMPATIBILITY.md",
+            "README.md",
+            "SECURITY.md",
+            "pyproject.toml",
+        } <= held.keys()
         assert {name.partition("/")[0] for name in held if "/" in name} == FOLDERS
         assert _sources() <= held.keys()
         file = sources.extractfile(held["LICENSE"])

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate
-from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
 from scheduler.settings.loading import default_settings, load_settings, parse_settings
 from scheduler.settings.problems import MAX_LINES, InvalidSettingsError
 from scheduler.settings.resolved import ClientConnection, LeaderElection
@@ -60,7 +59,7 @@ def test_every_field_of_a_whole_file_is_read():
         - {schedulerName: b}
         """),
         "f",
-        parse_feature_gates("MatchLabelKeysInPodAffinity=false"),
+        semantics_of(Version(1, 34), {Gate.POD_LEVEL_RESOURCES: False}),
     )
     assert settings.parallelism == 4
     assert settings.leader_election == LeaderElection(False, 90.0, 0.5, 3600.0, "endpoints", "n", "ns")
@@ -69,7 +68,7 @@ def test_every_field_of_a_whole_file_is_read():
     assert settings.percentage_of_nodes_to_score == 50
     assert (settings.pod_initial_backoff_s, settings.pod_max_backoff_s) == (2, 2)
     assert settings.delay_cache_until_active is True
-    assert not settings.semantics.enabled(Gate.MATCH_LABEL_KEYS_IN_POD_AFFINITY)
+    assert not settings.semantics.enabled(Gate.POD_LEVEL_RESOURCES)
     assert [(p.scheduler_name, p.percentage_of_nodes_to_score) for p in settings.profiles] == [
         ("a", 100),
         ("b", None),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.settings.feature_gates import parse_feature_gates
+from scheduler.model.semantics import Gate, Version, semantics_of
 from scheduler.settings.loading import default_settings, parse_settings
 from scheduler.settings.writing import as_json, resolved_yaml
 from tests.settings.configurations import HEAD, one_profile
@@ -52,13 +52,15 @@ def test_remarks_are_comments_at_the_top():
     settings = parse_settings(
         one_profile("pluginConfig: [{name: TaintToleration, args: {}}]"),
         "f",
-        parse_feature_gates("MatchLabelKeysInPodAffinity=false"),
+        semantics_of(Version(1, 34), {Gate.POD_LEVEL_RESOURCES: False}),
     )
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
         "# note: profiles[0].pluginConfig[0].args: TaintToleration takes no arguments, so these have no effect",
-        "# featureGates: MatchLabelKeysInPodAffinity=false, MatchLabelKeysInPodTopologySpread=true, "
+        "# emulatedVersion: 1.34",
+        "# featureGates: DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
+        "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "PodLevelResources=true, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
+        "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from random import Random
 from typing import Final
 
@@ -39,7 +40,9 @@ _NOW: Final = {"gracePeriodSeconds": 0}
 
 
 async def create_classes(api: Api) -> None:
-    """Create the priority and storage classes of all lives."""
+    """Create the priority and storage classes of all lives, unless an earlier test has."""
+    if (await api.get(f"{_PATHS['StorageClass']}/{_LOCAL}")).code == HTTPStatus.OK:
+        return
     for name, value in _PRIORITIES.items():
         await _create(api, {"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
     await _create(api, storage.storage_class(_LOCAL, "kubernetes.io/no-provisioner"))
@@ -48,10 +51,11 @@ async def create_classes(api: Api) -> None:
 
 
 class Life:
-    """One cluster and its pods, which are of the scheduler `scheduler_name`."""
+    """One cluster and its pods, which are of the scheduler `scheduler_name`; `with_claims`: some have volumes."""
 
-    def __init__(self, api: Api, number: int, scheduler_name: str) -> None:
+    def __init__(self, api: Api, number: int, scheduler_name: str, *, with_claims: bool) -> None:
         self._api, self._number, self._scheduler_name = api, number, scheduler_name
+        self._with_claims = with_claims
         self._chance = Random(number)
         self._cluster = Cluster(self._chance)
         self._cluster.n_nodes = min(self._cluster.n_nodes, 40)
@@ -157,7 +161,7 @@ class Life:
                 },
             ]
         claim = ""
-        if chance.random() < 0.25:
+        if self._with_claims and chance.random() < 0.25:
             made["metadata"]["namespace"] = "default"
             claim = await self._new_claim(name)
             await asyncio.sleep(_PAUSE_S)

@@ -1,18 +1,26 @@
-"""The first request of a daemon: a lasting refusal is logged, repeated, and then ends the start."""
+"""The first requests of a daemon: a lasting refusal is logged, repeated, and then ends the start; the version."""
 
 import io
+from dataclasses import replace
 
 import pytest
+from aiohttp import web
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.errors import SettingsError
 from scheduler.kube.client import KubeClient
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Version, semantics_of
 from scheduler.observe.logs import configure
-from scheduler.shell.connection import check_answer
-from tests.support.scripted_server import anonymous
+from scheduler.observe.process import ControllerMetrics
+from scheduler.settings.feature_gates import RequestedSemantics
+from scheduler.settings.loading import default_settings
+from scheduler.shell.connection import Connection, check_answer, with_semantics
+from tests.support.scripted_server import anonymous, answering
 
 pytestmark = pytest.mark.asyncio
+
+NO_FLAGS = RequestedSemantics()
 
 
 async def answered(*codes: int) -> tuple[list[float], str]:
@@ -56,3 +64,81 @@ async def test_a_credential_that_turns_out_wrong_ends_the_start() -> None:
     """401 is not waited for."""
     with pytest.raises(SettingsError, match="found 401 Unauthorized"):
         await answered(403, 401)
+
+
+VERSIONS = {
+    "known": ({"major": "1", "minor": "34"}, 0, "1.34"),
+    "of a provider": ({"major": "1", "minor": "35+"}, 0, "1.35"),
+    "emulated there": (
+        {"major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "33"},
+        0,
+        "1.33",
+    ),
+    "newer": ({"major": "1", "minor": "39"}, 1, "1.37"),
+    "older": ({"major": "1", "minor": "30"}, 1, "1.33"),
+}
+
+
+@pytest.mark.parametrize(("body", "unknown", "emulated"), VERSIONS.values(), ids=VERSIONS)
+async def test_the_version_of_the_server_is_emulated(
+    body: dict[str, str], unknown: int, emulated: str
+) -> None:
+    """One line, and a number for an alert, if it is not known; `/metrics` has the version and its gates."""
+    connection, metrics, log = await versioned(web.json_response(body))
+    assert connection.semantics is not None
+    assert str(connection.semantics.version) == emulated
+    assert len(log.splitlines()) == unknown
+    assert f"affinity_scheduler_unknown_server_version {float(unknown)}" in metrics
+    assert f'version_info{{binary="1",component="kube",emulation="{emulated}",min_compat="1.3' in metrics
+    level = int(emulated != "1.33")
+    assert (
+        f'kubernetes_feature_enabled{{name="PodLevelResources",stage="{"BETA" if level else "ALPHA"}"}} '
+        in metrics
+    )
+
+
+@pytest.mark.parametrize("answer", [web.Response(status=403), web.json_response({"minor": "x"})])
+async def test_a_server_that_does_not_say_its_version_is_taken_for_the_default_one(
+    answer: web.Response,
+) -> None:
+    """One line says so."""
+    connection, _, log = await versioned(answer)
+    assert connection.semantics == DEFAULT_SEMANTICS
+    (line,) = log.splitlines()
+    assert "The API server does not say its version" in line
+
+
+async def test_a_server_that_does_not_answer_yet_has_no_version() -> None:
+    """The caller asks again."""
+    connection, metrics, log = await versioned(web.Response(status=503))
+    assert (connection.semantics, log) == (None, "")
+    assert "emulation=" not in metrics
+
+
+async def test_a_flag_names_the_version_without_a_request() -> None:
+    """And a gate that the version does not have ends the start."""
+    requested = RequestedSemantics(Version(1, 34))
+    connection, _, log = await versioned(web.Response(status=500), requested)
+    assert connection.semantics == semantics_of(Version(1, 34))
+    assert not log
+    gates = RequestedSemantics(switched={"TaintTolerationComparisonOperators": True})
+    with pytest.raises(SettingsError, match="is PreAlpha at emulated version"):
+        await versioned(web.json_response({"major": "1", "minor": "34"}), gates)
+
+
+async def versioned(
+    answer: web.Response, requested: RequestedSemantics = NO_FLAGS
+) -> tuple[Connection, str, str]:
+    """Let the server answer /version so. Return the connection, the metrics and the log."""
+    written = io.StringIO()
+    metrics = ControllerMetrics(version="1")
+
+    async def version(request: web.Request) -> web.Response:
+        assert request.path == "/version"
+        return answer
+
+    settings = replace(default_settings(), requested=requested)
+    async with answering(version) as url, KubeClient(anonymous(url)) as client:
+        log = configure(verbosity=0, form="text", stream=written)
+        connection = await with_semantics(Connection(client, log), settings, metrics)
+    return connection, metrics.render().decode(), written.getvalue()

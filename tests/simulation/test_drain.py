@@ -19,6 +19,7 @@ from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, m
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.support import build
+from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim, using_claims
 from tests.support.json_cluster import SETTINGS, Cluster, encoded, zoned
 from tests.support.storage_objects import claim, storage_class, volume
 
@@ -239,3 +240,31 @@ def test_a_replacement_has_no_trace_of_its_node() -> None:
         "Pending",
         {"app": "web"},
     )
+
+
+@pytest.mark.parametrize("is_templates", [False, True])
+def test_the_devices_of_a_pod_are_free_and_its_replacement_takes_others(is_templates: bool) -> None:
+    """A claim made from a template is made anew with the pod; one of a name is released by its last pod."""
+    pod = web("w", "a1", spec=using_claims("c"))
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a1"]}]}
+    results = [{"request": "r", "driver": DRIVER, "pool": "a1", "device": "gpu-0"}]
+    made = resource_claim(
+        "c",
+        allocation={"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}},
+        reservedFor=[{"resource": "pods", "name": "w", "uid": pod["metadata"]["uid"]}],
+    )
+    if is_templates:
+        made["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": "w",
+                "uid": pod["metadata"]["uid"],
+                "controller": True,
+            }
+        ]
+    devices = [device_class(), device_slice("a1", 1), device_slice("b1", 1), made]
+    state = Cluster(zoned("a1 b1"), [pod], devices=devices).state()
+    found, _, _ = drained(state, "a1")
+    assert found == {"w": (1, "b1", "")}
+    assert [str(device) for device in state.devices.allocated.dedicated] == [f"{DRIVER}/b1/gpu-0"]

@@ -35,6 +35,8 @@ _BOUNDED = (
     "ChangeLog._changes",
     # Up to 4,096 entries that cancelled out, beside those of running pods.
     "TermTable._entries",
+    # One per row of a node.
+    "ExistingTerms._alone_on",
     # The last 500 attempts, for the page.
     "DecisionFeed._entries",
     # As many connections as there were concurrent requests.

@@ -74,7 +74,7 @@ class ClaimServer:
             _merge(changed, body)
         else:
             (gone,) = body["status"]["reservedFor"]
-            consumers = changed["status"].get("reservedFor", [])
+            consumers = changed.setdefault("status", {}).get("reservedFor", [])
             changed["status"]["reservedFor"] = [each for each in consumers if each["uid"] != gone["uid"]]
         _tidy(changed)
         _validate(name, stored, changed)

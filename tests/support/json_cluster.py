@@ -13,12 +13,16 @@ import msgspec
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.formats.explanation import Explanation
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.devices import DeviceKind
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import ObjectSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.settings.loading import default_settings
+from scheduler.simulation.watch_events import apply_event
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.support import build
@@ -37,6 +41,8 @@ class Cluster:
     services: list[build.Json] = field(default_factory=list)
     #: Claims, volumes and what else volumes are made of.
     storage: list[build.Json] = field(default_factory=list)
+    #: Claims, slices and classes of devices; served if there are any.
+    devices: list[build.Json] = field(default_factory=list)
 
     def state(self, state: ClusterState | None = None) -> ClusterState:
         """Return a state with all objects but pending pods, in the empty `state` if one is given."""
@@ -50,6 +56,11 @@ class Cluster:
         decoder = StorageDecoder()
         for obj in self.storage:
             state.upsert_storage(decoder.decode(StorageKind(obj["kind"]), encoded(obj)))
+        of_devices = DeviceDecoder()
+        for obj in self.devices:
+            apply_event(state, ObjectSeen(of_devices.decode(DeviceKind(obj["kind"]), encoded(obj))))
+        if self.devices:
+            state.devices.serve(*DeviceKind)
         for pod in self.pods:
             if pod["spec"].get("nodeName"):
                 state.upsert_pod(decoded(pod))

@@ -23,12 +23,15 @@ from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.simulation.new_claims import created
+from scheduler.simulation.new_device_claims import TEMPLATE
 
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
 #: All of kube-prometheus in one file has 5 MB.
 _MANIFEST_LIMIT_BYTES: Final = 16 << 20
+#: The kind of documents that the scheduler does not watch: controllers make claims from them.
+_CLAIM_TEMPLATE: Final = ("resource.k8s.io/v1", TEMPLATE)
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 #: Of the files in a folder that are read.
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
@@ -61,13 +64,18 @@ class ManifestFile:
         watched_kinds = {(watched.api_version, watched.name): watched for watched in cluster.kinds}
         # Claims last: what becomes of them depends on the volumes and classes.
         for where, document in sorted(self.other_documents, key=_is_claim):
-            watched = watched_kinds.get((str(document.get("apiVersion")), str(document["kind"])))
-            if watched is None:
+            named = str(document.get("apiVersion")), str(document["kind"])
+            watched = watched_kinds.get(named)
+            if watched is None and named != _CLAIM_TEMPLATE:
                 continue
+            placed = _in_namespace(document, self.namespace)
             try:
-                cluster.create(watched, created(_in_namespace(document, self.namespace)))
+                if watched is None:
+                    cluster.create_claim_template(placed)
+                else:
+                    cluster.create(watched, created(placed))
             except MalformedObjectError as error:
-                raise SettingsError(where, "", f"a malformed {error}", f"a valid {watched.kind}") from error
+                raise SettingsError(where, "", f"a malformed {error}", f"a valid {named[1]}") from error
 
 
 def _in_namespace(document: Mapping[str, object], namespace: str) -> Mapping[str, object]:

@@ -19,12 +19,14 @@ import msgspec
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.watched_kinds import resource_of
 from scheduler.cli.query.terminal import ReadProgress
-from scheduler.errors import ApiError, Forbidden, Gone, NotFound, SettingsError
+from scheduler.errors import ApiError, Forbidden, Gone, Invalid, NotFound, SettingsError
 from scheduler.framework.kinds import WatchedKind
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import load_credentials
 from scheduler.kube.pager import list_pages
-from scheduler.kube.requests import Request, Resource, get_pod
+from scheduler.kube.requests import SERVER_VERSION, Request, Resource, get_pod
+from scheduler.kube.responses import decode_version
+from scheduler.model.semantics import Version
 
 _TIMEOUT_S: Final = 60.0
 #: How often to start a list again whose continue token expired (410 Gone).
@@ -34,24 +36,40 @@ T = TypeVar("T")
 
 
 def read_cluster(
-    cluster: LoadedCluster, pod: tuple[str, str] | None, kubeconfig: str | None, context: str | None
-) -> bytes | None:
+    new_cluster: Callable[[Version | None], LoadedCluster],
+    pod: tuple[str, str] | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> tuple[LoadedCluster, bytes | None]:
     """
-    Add every object of the cluster, and return the JSON of the pod of this namespace and name.
+    Return the cluster, and the JSON of the pod of this namespace and name. If there is no such pod, it is all that is
+    read.
 
-    If there is no such pod, nothing else is read. Raises SettingsError.
+    `new_cluster`: returns the cluster that objects are added to, by the version of the API server; None if it does not
+    say. Raises SettingsError.
     """
-    return asyncio.run(_read_cluster(cluster, pod, kubeconfig, context))
+    return asyncio.run(_read_cluster(new_cluster, pod, kubeconfig, context))
 
 
 async def _read_cluster(
-    cluster: LoadedCluster, pod: tuple[str, str] | None, kubeconfig: str | None, context: str | None
-) -> bytes | None:
+    new_cluster: Callable[[Version | None], LoadedCluster],
+    pod: tuple[str, str] | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> tuple[LoadedCluster, bytes | None]:
     async with connect(kubeconfig, context, os.environ) as client:
         stored = None if pod is None else await _read(client, get_pod(*pod))
+        cluster = new_cluster(await _server_version(client))
         if pod is None or stored is not None:
             await _list_all_kinds(client, cluster)
-    return stored
+    return cluster, stored
+
+
+async def _server_version(client: KubeClient) -> Version | None:
+    try:
+        return decode_version(await client.request(SERVER_VERSION, timeout_s=_TIMEOUT_S))
+    except (Forbidden, NotFound, Invalid):
+        return None
 
 
 async def _list_all_kinds(client: KubeClient, cluster: LoadedCluster) -> None:

@@ -13,6 +13,7 @@ from scheduler.cli import server_flags, settings_flags
 from scheduler.cli.query.input_files import ManifestFile, parse_manifest_file, read_snapshot
 from scheduler.framework.kinds import Asker
 from scheduler.kube.kubeconfig import kubeconfig_paths, resolve_context
+from scheduler.model.semantics import Version
 from scheduler.settings.resolved import Settings
 
 #: Forms of `-o`.
@@ -41,7 +42,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "the scheduler's KubeSchedulerConfiguration; default: one profile named affinity-scheduler"
     )
     settings_flags.add_plugins(parser)
-    settings_flags.add_feature_gates(parser)
+    settings_flags.add_semantics(parser)
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default="table", help="output format (default %(default)s)"
     )
@@ -57,7 +58,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the scheduler's configuration. Raises SettingsError."""
-    return settings_flags.settings(args.config, args.plugins, args.feature_gates)
+    return settings_flags.settings(args.config, args.plugins, args.feature_gates, args.emulated_version)
 
 
 def namespace_of(args: argparse.Namespace) -> str:
@@ -81,18 +82,24 @@ def read_cluster(
     """
     Return the cluster, and the query with the pod's JSON. If there is no such pod, nothing else is read.
 
-    With `budgets`, PodDisruptionBudgets are read even if no profile preempts.
+    With `budgets`, PodDisruptionBudgets are read even if no profile preempts. Without a flag for it, the version to
+    emulate is that of the API server; a snapshot does not have it.
 
     Raises SettingsError.
     """
-    cluster = LoadedCluster(settings)
-    if budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in cluster.kinds):
-        cluster.kinds += kinds_asked_by(Asker.PREEMPTION)
+
+    def new_cluster(server: Version | None) -> LoadedCluster:
+        cluster = LoadedCluster(settings.at(server))
+        if budgets and all(watched.asked_by is not Asker.PREEMPTION for watched in cluster.kinds):
+            cluster.kinds += kinds_asked_by(Asker.PREEMPTION)
+        return cluster
+
     if args.on:
+        cluster = new_cluster(None)
         read_snapshot(args.on, cluster)
         return cluster, query
     from scheduler.cli.query import listing
 
     pod = None if query is None else (query.namespace, query.name)
-    stored = listing.read_cluster(cluster, pod, args.kubeconfig, args.context)
+    cluster, stored = listing.read_cluster(new_cluster, pod, args.kubeconfig, args.context)
     return cluster, None if query is None else replace(query, stored=stored)

@@ -15,9 +15,7 @@ from typing import Final
 from scheduler.devcluster.access.reviews import REVIEWS
 from scheduler.devcluster.http.routes import POSTED
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
-
-#: The release whose behaviour is mirrored; the suffix tells it from a real cluster.
-GIT_VERSION: Final = "v1.36.0-devcluster"
+from scheduler.devcluster.versions import git_version
 
 #: Subresources that carry an object of another kind, as (group, version, kind).
 _SUBRESOURCE_KINDS: Final = {
@@ -31,13 +29,12 @@ _SUBRESOURCE_KINDS: Final = {
 SERVED: Final[tuple[Kind, ...]] = (*KINDS, *REVIEWS)
 
 
-def version() -> JsonObject:
+def version(minor: int) -> JsonObject:
     """Return the body of /version."""
-    major, minor = GIT_VERSION.removeprefix("v").split(".")[:2]
     return {
-        "major": major,
-        "minor": minor,
-        "gitVersion": GIT_VERSION,
+        "major": "1",
+        "minor": str(minor),
+        "gitVersion": git_version(minor),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -18,15 +18,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.devcluster.http.discovery import GIT_VERSION
 from scheduler.devcluster.kinds import KINDS, JsonObject, Kind
 from scheduler.devcluster.schemas import PLAIN, STRUCTURES, Field
 from scheduler.devcluster.storage.event_versions import as_events_v1
+from scheduler.devcluster.versions import DEFAULT_MINOR, git_version
 
 #: The body of /openapi/v2: a document with nothing but the version of the format.
 V2_DOCUMENT: Final = b"\x0a\x032.0"
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
+#: Of the schemas, which are those of every version that is served.
+_VERSION: Final = git_version(DEFAULT_MINOR)
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 #: Type of a field -> its type in OpenAPI; every other one is an object.
 _TYPES: Final = {**dict.fromkeys("styqo", "string"), "i": "integer", "b": "boolean"}
@@ -35,7 +37,7 @@ _TYPES: Final = {**dict.fromkeys("styqo", "string"), "i": "integer", "b": "boole
 def index(served: Sequence[Kind] = KINDS) -> JsonObject:
     """Return the body of /openapi/v3: the address of each group's and version's document."""
     paths = sorted({kind.path.removeprefix("/") for kind in served})
-    version = hashlib.sha256(repr((GIT_VERSION, served)).encode()).hexdigest()[:32].upper()
+    version = hashlib.sha256(repr((_VERSION, served)).encode()).hexdigest()[:32].upper()
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={version}"} for path in paths}}
 
 
@@ -52,7 +54,7 @@ def document(path: str, served: Sequence[Kind] = KINDS) -> JsonObject | None:
     }
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "info": {"title": "Kubernetes", "version": _VERSION},
         "paths": {_object_path(kind): {"patch": _patch_operation(kind)} for kind in kinds},
         "components": {"schemas": {_OBJECT_META: metadata, **schemas}},
     }

@@ -178,10 +178,11 @@ class ApiServer:
             return web.json_response(answer, status=201)
         if path == "/openapi/v2":
             return web.Response(body=openapi.V2_DOCUMENT, headers={"Content-Type": openapi.V2_CONTENT_TYPE})
-        kinds = self._store.kinds.all()
-        body = _document(path, request, kinds)
+        kinds, minor = self._store.kinds.all(), self._store.minor
+        body = _document(path, request, kinds, minor)
         if body is None:
-            if _document("/".join(path.split("/")[: 3 if path.startswith("/api/") else 4]), request, kinds):
+            parent = "/".join(path.split("/")[: 3 if path.startswith("/api/") else 4])
+            if _document(parent, request, kinds, minor):
                 raise status.no_such_path()
             return web.Response(status=404, text="404 page not found\n")
         if request.method not in ("GET", "HEAD"):
@@ -189,12 +190,12 @@ class ApiServer:
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
-def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind]) -> JsonObject | None:
+def _document(path: str, request: web.BaseRequest, kinds: Sequence[Kind], minor: int) -> JsonObject | None:
     """Return the discovery or OpenAPI document at a path; None if there is none. `kinds` are the stored ones."""
     served = (*kinds, *REVIEWS)
     match path.strip("/").split("/"):
         case ["version"]:
-            return discovery.version()
+            return discovery.version(minor)
         case ["api"]:
             return discovery.api_versions(request.host)
         case ["apis"]:

@@ -28,6 +28,7 @@ from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
 from scheduler.devcluster.timestamps import rfc3339
+from scheduler.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_groups
 
 #: Past changes of each kind that are kept; the oldest are forgotten first.
 HISTORY_CAPACITY: Final = 10_000
@@ -53,9 +54,11 @@ class Store:
     Every method that refuses a request raises StatusError as the API server would answer.
     """
 
-    def __init__(self, *, capacity: int = HISTORY_CAPACITY) -> None:
+    def __init__(self, *, capacity: int = HISTORY_CAPACITY, minor: int = DEFAULT_MINOR) -> None:
+        #: The minor version of Kubernetes.
+        self.minor: Final = minor
         self.history: Final = History(capacity)
-        self.kinds: Final = ServedKinds()
+        self.kinds: Final = ServedKinds(hidden_groups(minor))
         serve_definitions(self.history, self.kinds)
         self._deleter = Deleter(self.history, self.kinds)
 
@@ -119,6 +122,7 @@ class Store:
         strategy = strategy_of(kind)
         new = stored_form(kind, copied(obj))
         check_shape(kind, new)
+        drop_fields(kind.kind, new, self.minor)
         metadata = self._new_metadata(kind, namespace, new)
         if kind.namespaced:
             self.check_namespace(kind, namespace, metadata.get("name", ""))
@@ -301,6 +305,7 @@ class Store:
         """Store the new state, as far as the (sub)resource may write it."""
         old, strategy = revision.obj, strategy_of(kind)
         check_shape(kind, new)
+        drop_fields(kind.kind, new, self.minor)
         # Upstream checks metadata in general and once more for the kind, so these causes come twice.
         errors = 2 * list(metadata_update_errors(new["metadata"], old["metadata"]))
         _keep_server_metadata(new, old)

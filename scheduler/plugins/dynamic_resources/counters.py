@@ -24,7 +24,7 @@ class Counters:
     def can_take(self, pool: Pool, device: Device) -> bool:
         """Return whether with the device no counter of the pool is below zero, also those that it does not consume."""
         left = self._left(pool)
-        consumed = _sums(device)
+        consumed = consumption_of(device)
         return all(amount >= consumed.get(counter, 0) for counter, amount in left.items())
 
     def take(self, pool: Pool, device: Device) -> None:
@@ -37,7 +37,7 @@ class Counters:
 
     def _change(self, pool: Pool, device: Device, sign: int) -> None:
         left = self._left(pool)
-        for counter, amount in _sums(device).items():
+        for counter, amount in consumption_of(device).items():
             left[counter] += sign * amount
 
     def _left(self, pool: Pool) -> dict[tuple[str, str], int]:
@@ -55,12 +55,13 @@ def available(pool: Pool, allocated: AllocatedView) -> dict[tuple[str, str], int
             if device.consumes_counters:
                 device_id = each.device_id(device)
                 if device_id in allocated.dedicated or device_id in allocated.shared:
-                    for counter, amount in _sums(device).items():
+                    for counter, amount in consumption_of(device).items():
                         left[counter] -= amount
     return left
 
 
-def _sums(device: Device) -> dict[tuple[str, str], int]:
+def consumption_of(device: Device) -> dict[tuple[str, str], int]:
+    """Return how much the device consumes of each counter, in billionths, by set and counter."""
     sums: dict[tuple[str, str], int] = {}
     for each in device.consumes_counters:
         for name, amount in each.counters.items():

@@ -23,6 +23,7 @@ from scheduler.framework.events import (
     queue_if,
     resource_claim_need,
 )
+from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
@@ -43,11 +44,14 @@ from scheduler.model.pods import Pod
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.claims import checked, resolved
+from scheduler.plugins.dynamic_resources.device_findings import DeviceInspection
+from scheduler.plugins.dynamic_resources.explaining import explain_devices, known_classes
 from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.plugins.dynamic_resources.inputs import Inputs
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.post_filter import post_filtered
+from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes
 from scheduler.plugins.dynamic_resources.reserving import NAME
 from scheduler.plugins.dynamic_resources.scoring import scorer_of
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
@@ -134,6 +138,23 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, self._args)
         context.cycle_state[NAME] = device_filter
         return device_filter
+
+    def explain(self, context: ExplainContext) -> PluginExplanation:
+        """Say which devices each request found on a node, and why they were not taken."""
+        view = context.view
+        device_filter = self.prefilter(PodContext(context.pod, view.label_set(context.pod)), view)
+        if not isinstance(device_filter, DeviceFilter):
+            return PluginExplanation()
+        device_filter.mask()
+        devices = view.devices
+        index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
+        inputs = Inputs(devices.allocated, devices.classes)
+        inspection = DeviceInspection(index, inputs, self._results)
+        return explain_devices(RefusedNodes(context, device_filter, inspection))
+
+    def explain_rejection(self, context: ExplainContext) -> str:
+        """Say which classes there are for a claim that names an unknown one."""
+        return known_classes(context)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""

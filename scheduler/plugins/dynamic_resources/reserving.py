@@ -115,6 +115,9 @@ class ReservedClaims(Reservation):
             if write.obj.resource_version:
                 if not view.devices.is_shown(write.obj.key, version):
                     return False
+                counted = view.devices.claim(write.obj.key)
+                if counted is not None and not is_reserved_for(counted, self.pod):
+                    return f"claim {counted.key} is not reserved for pod {self.pod.key} any more"
                 continue
             created = view.devices.extended_claim(self.pod.uid)
             if created is None or is_older(created.resource_version, version):
@@ -133,6 +136,9 @@ def reserved_claims(
     """
     Return what is written for the pod; None if nothing is, and nothing is waited for.
 
+    A claim that is reserved for the pod already is among the writes: what undoes an earlier attempt may take the pod
+    out of the claim, and no watch has shown it yet.
+
     `allocated`: by key what the decision allocates. `variant`: the claim for extended resources, as on the chosen node.
     """
     writes = [
@@ -140,7 +146,6 @@ def reserved_claims(
         if claim.key in claims.pending
         else ClaimReservation(claim, pod, allocated.get(claim.key))
         for claim in claims.of_user
-        if not is_reserved_for(claim, pod)
     ]
     if variant is not None:
         created = replace(variant.claim, key=special_key(pod.namespace, pod.uid))

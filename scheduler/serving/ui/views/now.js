@@ -74,7 +74,7 @@ function Instances({ now }) {
         ${now.components.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td class="number">${one.pods || "–"}</td></tr>`)}
       </tbody>
     </table>
-    <p class="muted">${ROLES[now.role]}${now.role === "alone" ? "" : ` Lease: ${now.leader || "nobody"}.`} Version ${now.version}.</p>
+    <p class="muted">${ROLES[now.role]}${now.role === "alone" ? "" : ` Lease: ${now.leader || "nobody"}.`} Version ${now.version}, decides as Kubernetes ${now.emulatedVersion}.</p>
   </section>`;
 }
 

@@ -1,0 +1,74 @@
+"""A defect of the emulated version has one line, of the first pod that meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.model.disruption_budgets import decode_disruption_budget
+from scheduler.model.instructions import Attempted
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.semantics import Version, semantics_of
+from scheduler.observe.logs import configure
+from scheduler.shell.known_defects import DefectLog
+from scheduler.state.cluster import ClusterState
+from tests.support import build
+
+Json = dict[str, Any]
+
+
+def lines_of(*constraints: Json, budget: Json | None = None, victims: int = 1) -> list[Json]:
+    """Return the lines of two attempts of a pod that evicts others of its namespace, beside a budget."""
+    stream, state = io.StringIO(), ClusterState()
+    document = build.disruption_budget("b", budget, 0)
+    state.budgets.upsert(decode_disruption_budget(json.dumps(document).encode()))
+    log = DefectLog(configure(verbosity=0, form="json", stream=stream), state, semantics_of(Version(1, 34)))
+    pod = PodDecoder().decode(
+        json.dumps(build.pod("p", spec={"topologySpreadConstraints": [*constraints]})).encode()
+    )
+    evicted = (("default", "v"),) * victims
+    for _ in range(2):
+        log.write(Attempted(pod, "unschedulable", 0.0, 1, 0.0, False, 1, 1, "why", victims=evicted))
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+SPREAD = "a topology spread constraint with an empty labelSelector has no effect"
+BUDGET = "preemption does not respect a PodDisruptionBudget with an empty selector, which selects all pods"
+
+
+def test_an_empty_selector_of_a_constraint_is_logged_once() -> None:
+    (line,) = lines_of(build.spread(build.ZONE, {}), build.spread(build.HOSTNAME, {}))
+    assert line == {
+        **line,
+        "msg": "Defect of the emulated version",
+        "pod": "default/p",
+        "defect": SPREAD,
+        "emulated": "1.34",
+        "mendedIn": "1.38",
+    }
+
+
+FINE = {
+    "no selector": build.spread(build.ZONE, None),
+    "a selector": build.spread(build.ZONE, build.selector("app=web")),
+    "label keys beside an empty one": build.spread(build.ZONE, {}, match_label_keys=["app"]),
+}
+
+
+@pytest.mark.parametrize("constraint", FINE.values(), ids=FINE)
+def test_other_constraints_are_not_logged(constraint: Json) -> None:
+    assert lines_of(constraint) == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "victims", "defects"),
+    [({}, 2, [BUDGET]), ({}, 0, []), (None, 1, []), (build.selector("app=web"), 1, [])],
+    ids=["met", "no victim", "no selector", "a selector"],
+)
+def test_an_empty_selector_of_a_budget_is_logged_once_a_pod_evicts_beside_it(
+    budget: Json | None, victims: int, defects: list[str]
+) -> None:
+    assert [line["defect"] for line in lines_of(budget=budget, victims=victims)] == defects
