@@ -211,7 +211,18 @@ def _is_done(claim: ResourceClaim, write: ClaimReservation) -> bool:
     """Return whether a write whose answer was lost has taken effect."""
     if not is_reserved_for(claim, write.pod) or claim.allocation is None:
         return False
-    return write.allocation is None or _devices(claim.allocation) == _devices(write.allocation)
+    return _has_decided_devices(claim.allocation, write)
+
+
+def _has_decided_devices(allocation: Allocation, write: ClaimReservation) -> bool:
+    """
+    Return whether these are the devices with which the pod was decided.
+
+    Difference: upstream reserves a claim that was allocated at the decision whatever its allocation has become, on
+    another node too.
+    """
+    decided = write.allocation or write.obj.allocation
+    return decided is None or _devices(allocation) == _devices(decided)
 
 
 def _devices(allocation: Allocation) -> list[tuple[str, ...]]:
@@ -233,11 +244,11 @@ def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
     """Return what another client has done that leaves no room for the write; empty if nothing."""
     if claim.terminating:
         return f"claim {claim.key} got deleted in the meantime"
-    if write.allocation is None or claim.allocation is None:
-        is_as_wanted = write.allocation is not None or claim.allocation is not None
+    if claim.allocation is None:
+        is_as_wanted = write.allocation is not None
         return "" if is_as_wanted else f"claim {claim.key} got deallocated elsewhere in the meantime"
     # Another member of the pod's group may have stored the same.
-    if _devices(claim.allocation) != _devices(write.allocation):
+    if not _has_decided_devices(claim.allocation, write):
         return f"claim {claim.key} got allocated elsewhere in the meantime"
     return ""
 

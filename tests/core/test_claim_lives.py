@@ -180,6 +180,8 @@ class _Life:
 
 @settings(max_examples=60)
 @example(198351)
+@example(30383404)
+@example(718)
 @given(st.integers(0, 1 << 32))
 def test_a_life_ends_with_nothing_assumed_and_no_device_given_twice(seed: int) -> None:
     life = _Life(seed)
