@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from itertools import chain
@@ -97,16 +98,28 @@ class Reflector(Generic[T]):
                 async for received in inputs:
                     if not isinstance(received, (Due, RequestFailed)):
                         self.last_heard_s = self._now_s()
-                    for action in self._list_watch.handle(received):
-                        if isinstance(action, Publish):
-                            yield action.changes
-                        else:
-                            next_step = action
+                    published, next_step = self._handle(received)
+                    # A suspended generator keeps no objects alive that are gone by now.
+                    while published:
+                        yield published.popleft()
                     if next_step is not None:
                         break
             if next_step is None:
                 raise InvariantViolation("the list-watch protocol has no next step", (repr(step),))
             step = next_step
+
+    def _handle(
+        self, received: Input
+    ) -> tuple[deque[list[Change[T]]], Pause | FetchPage | OpenStream | None]:
+        """Return the batches that follow, and the next step if there is one."""
+        published: deque[list[Change[T]]] = deque()
+        next_step: Pause | FetchPage | OpenStream | None = None
+        for action in self._list_watch.handle(received):
+            if isinstance(action, Publish):
+                published.append(action.changes)
+            else:
+                next_step = action
+        return published, next_step
 
     def reopen(self) -> None:
         """Break the open watch, if there is one. It resumes at its last version on a new connection."""

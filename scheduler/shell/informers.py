@@ -77,6 +77,8 @@ class Informer:
         async with aclosing(self._reflector.batches()) as batches:
             async for changes in batches:
                 await self._deliver(changes)
+                # The next batch may be late, and these objects gone.
+                del changes
 
     async def catch_up(self) -> int | None:
         """

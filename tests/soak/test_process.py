@@ -100,6 +100,7 @@ async def test_rounds_over_http_grow_only_bounded_caches(tmp_path: Path) -> None
                     await scheduler._writers.recorder.drain(10.0)
                     # A comparison in progress holds its remaining suspects.
                     scheduler._audit._round = iter(())
+                    scheduler._audit._of_state._round = iter(())
                     gc.collect()
                     found = sizes(scheduler, client)
                     found.update(module_level())
