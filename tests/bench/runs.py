@@ -131,7 +131,9 @@ def _conformance(say: Callable[[str], None]) -> str:
     say("conformance")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        code = conformance([str(path) for path in sorted(DATA.glob("*.jsonl.gz"))])
+        # The recordings of CEL are no decisions.
+        traces = (path for path in sorted(DATA.glob("*.jsonl.gz")) if not path.name.startswith("cel"))
+        code = conformance([str(path) for path in traces])
     last = output.getvalue().splitlines()[-1]
     if code:
         raise RuntimeError(f"conformance: {last}")
