@@ -35,7 +35,7 @@ class Overload:
     result: Type
     call: Callable[..., Value]
     cost: Cost
-    #: What is charged for the result, after the call.
+    #: The cost of the result, charged after the call.
     result_cost: Callable[[Value], int] | None
     #: Whether a call checks its arguments' types first; if not, `call` does.
     is_guarded: bool

@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.cel.values import CostLimitError, Value
 
-#: What one evaluation may cost (resource/v1, CELSelectorExpressionMaxCost).
+#: The most that one evaluation may cost (resource/v1, CELSelectorExpressionMaxCost).
 COST_LIMIT: Final = 1_000_000
 
 

@@ -19,7 +19,7 @@ _PORT: Final = re.compile(r"(:[0-9]*)?")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.S)
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 _HOST_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
-#: What a path may hold unescaped if it is shown as it was written.
+#: The characters that a path shown as written may hold unescaped.
 _RAW_PATH: Final = re.compile(r"[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]%/]*")
 _PATH_SAFE: Final = "$&+,/:;=@"
 

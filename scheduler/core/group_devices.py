@@ -1,4 +1,4 @@
-"""What the search for a group's places has to know of the claims that members have from templates."""
+"""Facts about members' claims from templates, for the search for the places of a group."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Reservations:
         #: By timeout: when the time of each pod is over, the earliest first.
         self._ends_s: dict[float, dict[str, float]] = {}
         self._ready: dict[str, None] = {}
-        #: What is written if the bind of a pod fails; pods without such writes are left out.
+        #: The writes that follow if the bind of a pod fails; pods without such writes are left out.
         self._undo_by_bind: dict[str, tuple[ObjectWrite[Any], ...]] = {}
         #: By number: pods that failed before the answer to their writes.
         self._unanswered: dict[int, _ReservedPod] = {}

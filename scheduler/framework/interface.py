@@ -40,7 +40,7 @@ class PodContext:
     pod: Pod
     label_set: LabelSet
     siblings: Sequence[Pod] = ()
-    #: What a plugin's points of one cycle hand on to each other, by plugin name.
+    #: Data that one extension point of a plugin hands on to its later ones in a cycle, by plugin name.
     cycle_state: dict[str, Any] = field(default_factory=dict, compare=False)
 
 

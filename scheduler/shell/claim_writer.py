@@ -176,7 +176,7 @@ class ClaimWriter:
                     claim = await self._claim(claim_requests.get_resource_claim(claim))
                 await self._request(request_for(claim))
             except NotFound as error:
-                # What is to be undone is gone.
+                # The claim is gone, and with it the write to undo.
                 return "" if reads else error.message
             except ApiError as error:
                 problem = error.message

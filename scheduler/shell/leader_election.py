@@ -80,7 +80,7 @@ class LeaderElector:
         self._observed_at_s = 0.0
         #: The end of our leadership unless renewed; None while we are a candidate.
         self._leads_until_s: float | None = None
-        #: What the holder left from which the Lease was taken; see `handover`.
+        #: The annotation that the former holder left; see `handover`.
         self.handover = ""
         #: Set while the watch shows the Lease without a holder.
         self._is_free = asyncio.Event()

@@ -1,7 +1,7 @@
 """
 Whose pods the webhook looks at, and whether it refuses or only reports.
 
-A second scheduler touches the pods of nobody else unless it is told to.
+By default a second scheduler touches only its own pods.
 """
 
 from __future__ import annotations

@@ -51,8 +51,6 @@ def _at_most(items: list[JsonObject], path: str, limit: int) -> Iterator[FieldEr
 
 def _default_claim(claim: JsonObject) -> None:
     _default_spec(claim.setdefault("spec", {}))
-    for device in (claim.get("status") or {}).get("devices") or []:
-        device.setdefault("conditions", [])
 
 
 def _default_template(template: JsonObject) -> None:

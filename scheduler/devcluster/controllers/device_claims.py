@@ -18,8 +18,6 @@ from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject
 
 #: Annotation of a claim made from a template: the pod's name of it.
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-#: Longest part of a pod's name in the name of its claim, and the label's limit that upstream keeps to.
-_MAX_NAME: Final = 253 - 5
 
 #: The name under which this controller records events.
 DEVICE_CLAIM_CONTROLLER: Final = "resource_claim"
@@ -98,7 +96,7 @@ def _from_template(pod: JsonObject, name: str, template: JsonObject) -> JsonObje
     metadata = spec.get("metadata") or {}
     return {
         "metadata": {
-            "generateName": f"{pod['metadata']['name']}-{name}-"[:_MAX_NAME],
+            "generateName": f"{pod['metadata']['name']}-{name}-",
             "namespace": pod["metadata"]["namespace"],
             "labels": dict(metadata.get("labels") or {}),
             "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: name},

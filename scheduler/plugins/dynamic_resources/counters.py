@@ -15,7 +15,7 @@ from scheduler.plugins.dynamic_resources.pools import Pool
 
 
 class Counters:
-    """What is left of the counters of each pool while devices are taken, in billionths."""
+    """The rest of the counters of each pool while devices are taken, in billionths."""
 
     def __init__(self, allocated: AllocatedView) -> None:
         self._allocated = allocated

@@ -56,7 +56,7 @@ class EqualDevices:
 
     def _signature(self, candidate: Candidate) -> Hashable:
         device = candidate.device
-        # What is left of a shared device depends on what was taken of it.
+        # The rest of a shared device depends on the amounts taken of it.
         if not self._can_be_equal or device.allow_multiple_allocations:
             return candidate
         return (

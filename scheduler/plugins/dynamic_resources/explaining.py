@@ -32,7 +32,7 @@ _SHOWN: Final = 4
 
 
 class _Wording(NamedTuple):
-    """What a text names; the less it does, the more nodes have the same."""
+    """The details that a text names; the fewer, the more nodes have an equal text."""
 
     pods: bool
     values: bool

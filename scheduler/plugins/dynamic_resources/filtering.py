@@ -48,7 +48,7 @@ _STATUS_BY_ANSWER: Final[Mapping[int, Status]] = {
     Answer.LIMIT: unresolvable(ENDED_AT_LIMIT),
     Answer.POSTPONED: unresolvable(ENDED_AT_LIMIT),
 }
-#: What a row says instead where pods of lower priority may release devices.
+#: The status of a row, instead of the one above, where pods of lower priority may release devices.
 _MENDED: Final[Mapping[int, Status]] = {
     Answer.NO_DEVICES: unschedulable(CANNOT_ALLOCATE),
     Answer.INVALID_POOLS: unschedulable(INVALID_POOLS),

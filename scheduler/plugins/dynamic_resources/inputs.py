@@ -48,7 +48,7 @@ class AllocatedView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is allocated, and the classes by name."""
+    """The allocated devices, and the classes by name."""
 
     allocated: AllocatedView
     classes: Mapping[str, DeviceClass]

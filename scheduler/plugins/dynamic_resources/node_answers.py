@@ -29,7 +29,7 @@ Answers = npt.NDArray[np.int8]
 
 
 class Answer(IntEnum):
-    """What a node has for the claims."""
+    """The answer of a node to the claims."""
 
     UNKNOWN = 0
     DEVICES = 1
@@ -89,7 +89,7 @@ class NodeAnswers:
     def __init__(self) -> None:
         self.answers: Answers = np.zeros(0, np.int8)
         self.scores: npt.NDArray[np.int16] = np.zeros(0, np.int16)
-        #: What the answer of each row was worked out from.
+        #: The inputs of the answer of each row.
         self._nodes: list[Node | None] = []
         self._pools: list[NodePools | None] = []
         self._row_version = self._device_version = -1

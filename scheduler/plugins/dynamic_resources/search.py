@@ -120,7 +120,7 @@ class Search:
         self._stack: list[_Devices | _Alternatives | _ClaimEnd] = []
         #: The claims, by index, that took each device as a whole.
         self._marks: dict[DeviceId, set[int]] = {}
-        #: What was taken of each shared device; an empty mapping if it has no capacities.
+        #: The amounts taken of each shared device; an empty mapping if it has no capacities.
         self._shared: dict[DeviceId, list[Wanted]] = {}
         #: Made where a choice is taken back.
         self._equal: EqualDevices | None = None
