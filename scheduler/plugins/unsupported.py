@@ -18,7 +18,7 @@ from scheduler.state.cluster_view import ClusterView
 
 
 class Unsupported(FilterPlugin):
-    """Rejects pods that need an unsupported feature. No event lifts the rejection, since a pod's needs never change."""
+    """Rejects pods that need an unsupported feature. Only `DevicesServed` wakes them."""
 
     name = "Unsupported"
     extension_points: ClassVar = ("preFilter",)
@@ -38,4 +38,4 @@ def rejection(spec: PodSpec, *, serves_claims: bool) -> Status | None:
     if not needs:
         return None
     listed = " and ".join(filter(None, (", ".join(needs[:-1]), needs[-1])))
-    return unresolvable(f"pod needs {listed}, which affinity-scheduler does not support yet")
+    return unresolvable(f"pod needs {listed}, but affinity-scheduler reads no resource.k8s.io/v1 here")

@@ -73,7 +73,7 @@ def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_
     cluster.show(device_class("gpu", "example.com/gpu"))
     cluster.using("c")
     cluster.using(name="q", containers=[build.container(requests={"example.com/gpu": "1"})])
-    assert "affinity-scheduler does not support yet" in attempt_of(cluster.cycle()).message
+    assert "affinity-scheduler reads no resource.k8s.io/v1 here" in attempt_of(cluster.cycle()).message
     assert "Insufficient example.com/gpu" in attempt_of(cluster.cycle()).message
     cluster.serve_devices()
     assert sorted(cluster.reserve().pod.name for _ in "pq") == ["p", "q"]

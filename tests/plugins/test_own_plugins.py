@@ -10,7 +10,7 @@ from tests.support.build import Json, affinity, configuration, node, node_term, 
 from tests.support.cases.row import UR
 from tests.support.messages import not_helpful
 
-NOT_YET = "which affinity-scheduler does not support yet"
+NOT_READ = "but affinity-scheduler reads no resource.k8s.io/v1 here"
 
 
 def _volumes(*volumes: Json, claims: tuple[str, ...] = ()) -> Json:
@@ -33,7 +33,7 @@ def test_an_unsupported_feature_is_named_in_the_message(claims: tuple[str, ...],
     subject = ProductSubject(None)
     subject.apply(node("a"))
     decision = subject.evaluate(_volumes(claims=claims))
-    reason = f"pod needs {needs}, {NOT_YET}"
+    reason = f"pod needs {needs}, {NOT_READ}"
     assert decision["prefilter"]["Unsupported"] == {"code": UR, "reasons": [reason]}
     assert decision["message"] == f"0/1 nodes are available: {reason}. {not_helpful(1)}"
 
