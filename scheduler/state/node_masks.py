@@ -14,7 +14,7 @@ import numpy as np
 
 from scheduler.model.affinity import parse_int64
 from scheduler.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity, Taint, Toleration
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.columns import ABSENT
 from scheduler.state.derived import DerivedValues
 from scheduler.state.node_table import NodeTable
@@ -108,21 +108,6 @@ class NodeMasks:
             return mask
 
         return self._derived.get(("eligible", keys, rule, tolerations), compute)
-
-    def eligible_domains(
-        self,
-        key: str,
-        keys: tuple[str, ...],
-        rule: RequiredNodeAffinity | None = None,
-        tolerations: tuple[Toleration, ...] | None = None,
-    ) -> Rows:
-        """Return the ids of the domains of `key` that the nodes of `eligible` form, without ABSENT."""
-
-        def compute() -> Rows:
-            mask = self.eligible(keys, rule, tolerations)
-            return self._nodes.column(key).per_domain(mask).amounts.nonzero()[0]
-
-        return self._derived.get(("eligible domains", key, keys, rule, tolerations), compute)
 
     def satisfying(self, requirement: NodeRequirement) -> Mask:
         """Return the rows whose node satisfies one expression about a label; computed anew each time."""

@@ -106,7 +106,6 @@ class ReadOnlyClusterView(ClusterView):
     tolerated = _guarded(ClusterView.tolerated)
     n_untolerated_taints = _guarded(ClusterView.n_untolerated_taints)
     eligible = _guarded(ClusterView.eligible)
-    eligible_domains = _guarded(ClusterView.eligible_domains)
     satisfying = _guarded(ClusterView.satisfying)
 
     # Pods.

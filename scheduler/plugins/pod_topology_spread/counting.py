@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,14 +21,13 @@ class CountedPods(NamedTuple):
     A constraint, the domains of its topology key, and the pods that it counts.
 
     `counts`: selected pods that are not terminating; None if no pod counts. `eligible`: the nodes that form the domains
-    and whose pods count, bool array of shape (n_rows,). `domains`: returns the ids of these domains.
+    and whose pods count, bool array of shape (n_rows,).
     """
 
     constraint: Constraint
     column: LabelColumn
     counts: PodCounts | None
     eligible: Mask
-    domains: Callable[[], Rows]
 
     @property
     def is_by_node(self) -> bool:
@@ -46,6 +44,10 @@ class CountedPods(NamedTuple):
             return self.column.per_domain(self.by_row())
         return self.counts.per_domain(Domains(self.column, self.eligible))
 
+    def domains(self) -> Rows:
+        """Return the ids of the domains of eligible nodes."""
+        return self.column.per_domain(self.eligible).amounts.nonzero()[0]
+
     def fewest(self, per_domain: PerDomain, domains: Rows) -> int:
         """Return the fewest pods of a domain; 0 if there are fewer domains than minDomains."""
         if not len(domains) or len(domains) < self.constraint.min_domains:
@@ -57,18 +59,20 @@ def counted_pods(
     pod: Pod, view: ClusterView, constraints: Sequence[Constraint], keys: tuple[str, ...]
 ) -> list[CountedPods]:
     """Return the counted pods of each constraint. `keys`: labels that an eligible node must have."""
-    rule, all_counted = pod.spec.required_node_affinity, []
-    for constraint in constraints:
-        nodes = (
-            keys,
-            rule if constraint.honor_node_affinity and not rule.matches_all_nodes else None,
-            pod.spec.tolerations if constraint.honor_node_taints else None,
+    rule, tolerations = pod.spec.required_node_affinity, pod.spec.tolerations
+    return [
+        CountedPods(
+            constraint,
+            view.column(constraint.topology_key),
+            None if constraint.matcher is None else view.selected(constraint.matcher, live_only=True),
+            view.eligible(
+                keys,
+                rule if constraint.honor_node_affinity and not rule.matches_all_nodes else None,
+                tolerations if constraint.honor_node_taints else None,
+            ),
         )
-        key, matcher = constraint.topology_key, constraint.matcher
-        counts = None if matcher is None else view.selected(matcher, live_only=True)
-        domains = partial(view.eligible_domains, key, *nodes)
-        all_counted.append(CountedPods(constraint, view.column(key), counts, view.eligible(*nodes), domains))
-    return all_counted
+        for constraint in constraints
+    ]
 
 
 def topology_keys(constraints: Sequence[Constraint]) -> tuple[str, ...]:
