@@ -26,7 +26,7 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinit
 
 FROM installed AS product-build
 RUN cd /opt/affinity-scheduler/lib/python3.*/site-packages/scheduler \
-    && rm -r devcluster demo testing pytest_plugin.py
+    && rm -r devcluster demo testing pytest_plugin.py ../affinity_scheduler/testing.py
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
 FROM python:${PYTHON}-slim AS runtime
