@@ -138,19 +138,25 @@ class LoadedCluster:
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
         return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
 
+    def running_pods(self, manifest: Manifest) -> list[Pod]:
+        """Return the placed pods of its namespace with its template's labels; a bare Pod by name. O(placed pods)."""
+        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
+        return [
+            placed.pod
+            for placed in self.state.placed.values()
+            if placed.pod.namespace == manifest.namespace
+            and (placed.pod.name == manifest.name if manifest.kind == "Pod" else labels)
+            and labels.items() <= placed.pod.labels.items()
+        ]
+
     def _of_running_revision(self, manifest: Manifest) -> Manifest:
         """
         Return the Deployment's manifest as the revision whose running pods have its labels and its spec.
 
         Replicas that are added to a Deployment belong to the revision that runs. O(placed pods).
         """
-        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
         running = {
-            placed.pod.labels[REVISION_KEY]: placed.pod
-            for placed in self.state.placed.values()
-            if placed.pod.namespace == manifest.namespace
-            and REVISION_KEY in placed.pod.labels
-            and labels.items() <= placed.pod.labels.items()
+            pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
         }
         for revision, pod in islice(running.items(), _MAX_REVISIONS):
             same = manifest.of_revision(revision)

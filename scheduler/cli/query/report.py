@@ -50,7 +50,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     ]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
-        ("REFUSED", _groups(answer, wide=wide)),
+        ("REFUSED", _groups(answer, style.columns, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
         (
@@ -70,10 +70,10 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     return lines
 
 
-def _groups(answer: Explanation, *, wide: bool) -> list[str]:
+def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
     shown = answer.groups if wide else answer.groups[:_GROUPS]
     rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
-    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows)
+    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
     return lines + _more(len(answer.groups) - len(shown) + answer.n_more_groups, "group")
 
 
