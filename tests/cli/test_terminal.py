@@ -174,8 +174,8 @@ def test_a_table_fits_into_the_terminal() -> None:
         columns = Style(screen.out, TERM).columns
     assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=columns) == [
         "  NODES  REASON            SUCH AS",
-        "      3  node(s) didn't    node-0001,",
-        "         match pod anti-   ...",
+        "      3  node(s) didn't    node-0001, ...",
+        "         match pod anti-",
         "         affinity rules",
         "     12  Insufficient cpu",
     ]
