@@ -44,7 +44,14 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 topologySpreadConstraints:
+{{- if .values.topologySpreadConstraints }}
+  {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
+{{- else }}
   - topologyKey: kubernetes.io/hostname
     maxSkew: 1
     whenUnsatisfiable: ScheduleAnyway
@@ -52,6 +59,7 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "selectorLabels" . | nindent 8 }}
     matchLabelKeys: [pod-template-hash]
+{{- end }}
 terminationGracePeriodSeconds: 30
 securityContext:
   runAsNonRoot: true
