@@ -79,7 +79,7 @@ class ResourceClaim:
 
     Attributes:
         key: `namespace/name`.
-        generate_name: of the claim that a scheduler creates; empty for all others.
+        created_name: the name of a claim that is to be created; empty for all others.
         allocation: None while no devices are allocated.
     """
 
@@ -96,7 +96,7 @@ class ResourceClaim:
     allocation: Allocation | None = field(default=None, hash=False)
     reserved_for: tuple[Consumer, ...] = ()
     devices: tuple[DeviceStatus, ...] = ()
-    generate_name: str = ""
+    created_name: str = ""
 
     kind = DeviceKind.CLAIM
 

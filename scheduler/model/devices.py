@@ -18,6 +18,8 @@ from scheduler.syntax.quantity_format import FormattedQuantity
 
 #: The most devices that a claim gets.
 MAX_RESULTS: Final = 32
+#: The most pods that reserve a claim.
+MAX_CONSUMERS: Final = 256
 #: The most alternatives of a request.
 MAX_ALTERNATIVES: Final = 8
 

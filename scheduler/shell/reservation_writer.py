@@ -60,7 +60,8 @@ class ReservationWriter:
     Writes to the API server.
 
     `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
-    called before a write and after the rate limit. `clock_s`: the time since the epoch.
+    called before a write and after the rate limit. `clock_s`: the time since the epoch. `on_claim_created` is called
+    with "success" or "failure" after the creation of a claim.
     """
 
     def __init__(
@@ -70,9 +71,12 @@ class ReservationWriter:
         pause: Callable[[int, ApiError], Awaitable[None]],
         may_write: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.time,
+        on_claim_created: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
-        self._claims = ClaimWriter(client, pause=pause, may_write=may_write, clock_s=clock_s)
+        self._claims = ClaimWriter(
+            client, pause=pause, may_write=may_write, clock_s=clock_s, on_created=on_claim_created
+        )
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}
 

@@ -62,7 +62,11 @@ class Writers:
             now_s=now_s,
         )
         self._reservations = ReservationWriter(
-            client, pause=self._binder.pause, may_write=leads, clock_s=clock_s
+            client,
+            pause=self._binder.pause,
+            may_write=leads,
+            clock_s=clock_s,
+            on_claim_created=metrics.claim_creations.add,
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:
@@ -117,6 +121,7 @@ class Writers:
             on_attempt=on_attempt,
             on_evicted=on_evicted,
             on_group_attempt=on_group_attempt,
+            on_devices_awaited=self._metrics.on_devices_awaited,
             on_write_failed=self._on_write_failed,
         )
 

@@ -23,7 +23,7 @@ from scheduler.state.batches import batches
 from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
-from scheduler.state.sparse_dicts import discard_entry
+from scheduler.state.sparse_dicts import add_count, discard_entry
 
 #: Length and text of a version, a time, and the key of a claim.
 _Place: TypeAlias = tuple[int, str, str, str]
@@ -61,6 +61,8 @@ class Devices:
         #: By the nodeName of slices without shared counters; and all others.
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
+        #: By driver: the devices in all slices.
+        self._n_published: dict[str, int] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
         #: Key of a claim that watches show as allocated -> its place in the order of allocations; see `_place_of`.
@@ -150,6 +152,14 @@ class Devices:
     def of_pool(self, pool: PoolId) -> Collection[ResourceSlice]:
         """Return all slices of the pool, of any generation and node."""
         return self._of_pool.get(pool, _NO_SLICES).values()
+
+    def n_by_driver(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each driver, how many of its devices no claim has, and how many claims have. O(drivers)."""
+        n_allocated = self.allocated.n_by_driver
+        for driver in sorted(self._n_published.keys() | n_allocated.keys()):
+            in_use = n_allocated.get(driver, 0)
+            # A claim may have a device that its driver publishes no more.
+            yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
 
     def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """Return the object, None if it is not known."""
@@ -249,6 +259,8 @@ class Devices:
                     self._shared[new.key] = new
                 else:
                     self._on_node.setdefault(new.node_name, {})[new.key] = new
+                if new.devices:
+                    add_count(self._n_published, new.driver, len(new.devices))
                 self.changes.append(new.pool_id, of_slices=True)
             case DeviceClass():
                 self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
@@ -269,6 +281,8 @@ class Devices:
                     del self._shared[old.key]
                 else:
                     discard_entry(self._on_node, old.node_name, old.key)
+                if old.devices:
+                    add_count(self._n_published, old.driver, -len(old.devices))
                 self.changes.append(old.pool_id, of_slices=True)
             case DeviceClass():
                 self.classes_version += 1
@@ -303,10 +317,11 @@ class Devices:
         if self.allocated.content() != fresh.allocated.content():
             yield f"devices {self.allocated.content()} allocated, {fresh.allocated.content()} recounted"
         indexes, recounted = (
-            (each._of_pool, each._on_node, each._shared, each._extended_claims) for each in (self, fresh)
+            (each._of_pool, each._on_node, each._shared, each._extended_claims, each._n_published)
+            for each in (self, fresh)
         )
         if indexes != recounted:
-            yield "slices by pool or node, or claims for extended resources, differ from a recount"
+            yield "slices by pool or node, their devices, or claims for extended resources, differ from a recount"
         yield from self.assumed.differences(self.get)
 
 
