@@ -153,6 +153,10 @@ class Devices:
         """Return all slices of the pool, of any generation and node."""
         return self._of_pool.get(pool, _NO_SLICES).values()
 
+    def pools(self) -> list[PoolId]:
+        """Return the pools of all slices."""
+        return list(self._of_pool)
+
     def n_by_driver(self) -> Iterator[tuple[str, int, int]]:
         """Yield each driver, how many of its devices no claim has, and how many claims have. O(drivers)."""
         n_allocated = self.allocated.n_by_driver
