@@ -8,6 +8,7 @@ A cluster without resource.k8s.io/v1 costs nothing here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -213,6 +214,17 @@ class Devices:
         # An object that was to be created is not known to the API server by this key.
         self._set(seen.kind, seen.key, seen if seen.resource_version else None)
         return counted, seen
+
+    def free_on_trial(self, claim: ResourceClaim) -> bool:
+        """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
+        if self.assumed.seen(claim.kind, claim.key) is not None:
+            return False
+        self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
+        return True
+
+    def end_trial(self, claim: ResourceClaim) -> None:
+        """Undo `free_on_trial`."""
+        self._set(claim.kind, claim.key, claim)
 
     def _note_allocation(self, shown: ResourceClaim) -> None:
         if shown.allocation is None:
