@@ -42,6 +42,7 @@ class DeviceQuery:
         selectors: CEL expressions; None for a selector of a kind that this version does not know.
         mode: ExactCount or All; an API server of a later version may know others.
         capacity: requested amounts by the name of the capacity.
+        problem: why it cannot be served, as a feature gate is off; empty if it can.
     """
 
     name: str
@@ -52,15 +53,21 @@ class DeviceQuery:
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, FormattedQuantity] = field(default_factory=dict, hash=False)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """One request: exactly one query, or the first of several that is available; neither if its type is unknown."""
+    """
+    One request: exactly one query, or the first of several that is available; neither if its type is unknown.
+
+    `problem`: as of a query.
+    """
 
     name: str
     exactly: DeviceQuery | None
     first_available: tuple[DeviceQuery, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

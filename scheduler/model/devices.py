@@ -190,6 +190,7 @@ class DeviceClass:
         selectors: CEL expressions; None for a selector of a kind that this version does not know.
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
         created: the creationTimestamp as text, whose order is that of time.
+        provides_resources: whether it provides extended resources at all.
     """
 
     key: str
@@ -199,5 +200,6 @@ class DeviceClass:
     config: tuple[DeviceConfiguration, ...] = field(hash=False)
     extended_resource: str
     created: str
+    provides_resources: bool = True
 
     kind = DeviceKind.CLASS

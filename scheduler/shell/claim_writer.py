@@ -38,10 +38,11 @@ from scheduler.model.claim_writes import (
     consumer,
     is_reserved_for,
 )
-from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_gates import DeviceGates, GatedDeviceDecoder
 from scheduler.model.device_requests import CLAIM_FINALIZER, ResourceClaim
 from scheduler.model.devices import MAX_CONSUMERS, DeviceKind
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Semantics
 from scheduler.model.volumes import is_older
 from scheduler.shell.binder import TIMEOUT_S
 
@@ -107,10 +108,13 @@ class ClaimWriter:
         may_write: Callable[[], bool],
         clock_s: Callable[[], float],
         on_created: Callable[[str], None],
+        semantics: Semantics,
     ) -> None:
         self._client, self._pause, self._may_write, self._clock_s = client, pause, may_write, clock_s
         self._on_created = on_created
-        self._decoder = DeviceDecoder()
+        self._decoder = GatedDeviceDecoder(semantics)
+        #: Whether allocations get a time, from which the timeout of binding conditions counts.
+        self._stamps = DeviceGates.of(semantics).binding_conditions
         #: By UID of a claim.
         self._turns: dict[str, _Turns] = {}
 
@@ -247,10 +251,9 @@ class ClaimWriter:
         self, claim: ResourceClaim, write: ClaimReservation, joined: Sequence[ClaimReservation]
     ) -> Request:
         """Quirk: a stored allocation without a time gets one, which the API server refuses."""
-        allocation = write.allocation if claim.allocation is None else claim.allocation
-        if allocation is None or allocation.allocation_timestamp is not None:
-            changed = None
-        else:
+        changed = write.allocation if claim.allocation is None else None
+        allocation = claim.allocation or changed
+        if self._stamps and allocation is not None and allocation.allocation_timestamp is None:
             now = second_time(self._clock_s())
             changed = msgspec.structs.replace(allocation, allocation_timestamp=now)
         consumers = (consumer(each.pod) for each in joined)

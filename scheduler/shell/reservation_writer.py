@@ -37,6 +37,7 @@ from scheduler.kube.responses import WrittenVolume, decode_written_volume
 from scheduler.model.claim_writes import ClaimDeallocation, ClaimDeletion, ClaimRelease, ClaimReservation
 from scheduler.model.instructions import WriteObjects, WriteReservation
 from scheduler.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import ReservationWritten
 from scheduler.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
@@ -72,10 +73,16 @@ class ReservationWriter:
         may_write: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.time,
         on_claim_created: Callable[[str], None] = lambda _: None,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
         self._claims = ClaimWriter(
-            client, pause=pause, may_write=may_write, clock_s=clock_s, on_created=on_claim_created
+            client,
+            pause=pause,
+            may_write=may_write,
+            clock_s=clock_s,
+            on_created=on_claim_created,
+            semantics=semantics,
         )
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}

@@ -10,6 +10,7 @@ from typing import Any
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Semantics
 from scheduler.model.stimuli import EvictionDue
 from scheduler.observe.metrics import Metrics
 from scheduler.shell.autoscaler_events import AutoscalerEvents
@@ -41,6 +42,7 @@ class Writers:
         inbox: Inbox,
         metrics: Metrics,
         *,
+        semantics: Semantics,
         leads: Callable[[], bool],
         clock_s: Callable[[], float],
         now_s: Callable[[], float],
@@ -67,6 +69,7 @@ class Writers:
             may_write=leads,
             clock_s=clock_s,
             on_claim_created=metrics.claim_creations.add,
+            semantics=semantics,
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:

@@ -32,7 +32,7 @@ class _Full(GroupCluster):
         super().__init__(nodes, settings=settings)
         self.running: dict[str, Pod] = {}
 
-    def run(self, name: str, node: str, devices: list[int], priority: int, *, shared_with: str = "") -> None:
+    def use(self, name: str, node: str, devices: list[int], priority: int, *, shared_with: str = "") -> None:
         """Show a running pod with a claim of these devices of its node, or with the one of another pod."""
         if not shared_with:
             results = [
@@ -112,7 +112,7 @@ def _check(seed: int) -> bool:
             taken = [left.pop(0) for _ in range(min(len(left), draw.choice((1, 1, 2))))]
             used[f"r{len(used)}"] = (node, taken, draw.choice((0, 0, 1, 5, PRIORITY, 20)))
     for name, (node, taken, priority) in used.items():
-        cluster.run(name, node, taken, priority)
+        cluster.use(name, node, taken, priority)
 
     def fits_without(gone: set[str]) -> bool:
         free = {
@@ -160,16 +160,16 @@ def test_pods_leave_for_a_group_if_and_only_if_that_places_it(block: int) -> Non
 def test_a_pod_that_shares_its_claim_with_one_of_higher_priority_stays() -> None:
     """Its device would not come free."""
     cluster = _Full({"a": [0, 0]})
-    cluster.run("low", "a", [0, 1], 0)
-    cluster.run("high", "a", [], 20, shared_with="low")
+    cluster.use("low", "a", [0, 1], 0)
+    cluster.use("high", "a", [], 20, shared_with="low")
     cluster.group([(1, False)] * 2)
     assert cluster.evict(cluster.cycles()) == []
 
 
 def test_both_pods_of_a_claim_leave_for_its_devices() -> None:
     cluster = _Full({"a": [0, 0]})
-    cluster.run("first", "a", [0, 1], 0)
-    cluster.run("second", "a", [], 1, shared_with="first")
+    cluster.use("first", "a", [0, 1], 0)
+    cluster.use("second", "a", [], 1, shared_with="first")
     cluster.group([(1, False)] * 2)
     assert cluster.evict(cluster.cycles()) == ["first", "second"]
 
@@ -177,8 +177,8 @@ def test_both_pods_of_a_claim_leave_for_its_devices() -> None:
 def test_a_group_waits_for_devices_that_are_being_released() -> None:
     """And says so; the pod that is left keeps its place."""
     cluster = _Full({"a": [0, 0], "b": [0]})
-    cluster.run("gone", "a", [0, 1], 0)
-    cluster.run("left", "b", [0], 0)
+    cluster.use("gone", "a", [0, 1], 0)
+    cluster.use("left", "b", [0], 0)
     cluster.group([(1, False)] * 2)
     assert cluster.evict(cluster.cycles()) == ["gone"]
     cluster.pass_time(30)
@@ -195,7 +195,7 @@ def test_a_setting_lets_no_pod_leave_for_devices() -> None:
     }
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     cluster = _Full({"a": [0, 0]}, parse_settings(json.dumps({**head, "profiles": [profile]}), "test"))
-    cluster.run("low", "a", [0, 1], 0)
+    cluster.use("low", "a", [0, 1], 0)
     cluster.group([(1, False)] * 2)
     instructions = cluster.cycles()
     assert cluster.evict(instructions) == []

@@ -158,7 +158,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         return known_classes(context)
 
     def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
-        """Return whether all pods have left that the claim is reserved for; never if pods are not evicted for devices."""
+        """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
         return self._args.preempt_for_devices and has_no_pod(claim, view)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from scheduler.framework.reserving import TIME_IS_OVER, Reservation
 from scheduler.model.allocations import Allocation
@@ -32,11 +32,13 @@ from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DynamicResources"
 
+_Status: TypeAlias = Literal["success", "failure", "timeout", "error"]
+
 #: How long the watch may take to show what was written.
 _SHOWN_WITHIN_S: Final = 120.0
 _TIMED_OUT: Final = "device binding timeout"
 #: What the message of a wait that failed has, and the status that its report has then.
-_STATUS_BY_TEXT: Final[tuple[tuple[str, Literal["timeout", "failure"]], ...]] = (
+_STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
     (_TIMED_OUT, "timeout"),
     (BINDING_FAILED, "failure"),
 )
@@ -108,7 +110,7 @@ class ReservedClaims(Reservation):
         if self.pod is None or not any(has_conditions for _, has_conditions in results):
             return None
         outcomes = (status for text, status in _STATUS_BY_TEXT if text in problem)
-        status = next(outcomes, "error") if problem else "success"
+        status: _Status = next(outcomes, "error") if problem else "success"
         return DevicesAwaited(self.pod, status, waited_s, tuple(results))
 
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
