@@ -66,7 +66,9 @@ class FreedClaims:
     """
 
     def __init__(self, members: Sequence[Pod], filters: Sequence[FilterPlugin], state: ClusterState) -> None:
-        self._devices, self._filters, self._view = state.devices, filters, ClusterView(state)
+        self._devices, self._view = state.devices, ClusterView(state)
+        needs_devices = any(_needs_devices(pod, self._view) for pod in members)
+        self._filters = filters if needs_devices else ()
         self._own = {claim.key for pod in members for claim in claims_of(pod, self._view)}
         self._freed: dict[str, ResourceClaim] = {}
 
@@ -75,7 +77,7 @@ class FreedClaims:
         return len(self._freed)
 
     def free(self, claims: Iterable[ResourceClaim]) -> None:
-        """Free the claims that have no pod any more."""
+        """Free the claims that have no pod any more; none if no member needs devices."""
         for claim in claims:
             if claim.allocation is None or claim.key in self._own:
                 continue
@@ -85,7 +87,7 @@ class FreedClaims:
 
     def free_left_behind(self) -> Pieces[None]:
         """Free the claims of pods that are gone. O(claims)."""
-        if self._devices.is_served:
+        if self._filters:
             for few in batches(list(self._devices.claims())):
                 self.free(few)
                 yield
@@ -105,6 +107,12 @@ class FreedClaims:
         for claim in self._freed.values():
             self._devices.end_trial(claim)
         self._freed.clear()
+
+
+def _needs_devices(pod: Pod, view: ClusterView) -> bool:
+    if not view.devices.is_served:
+        return False
+    return bool(pod.spec.resource_claims) or any(map(view.is_provided_by_class, filter_request(pod)))
 
 
 def _made(pod: Pod, view: ClusterView) -> Iterator[ResourceClaim]:

@@ -190,7 +190,8 @@ class ClaimWriter:
 
     async def _in_turn(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
         """Reserve the claim once the pods before have, unless one of them has written for this pod, too."""
-        turns, uid = self._turns.setdefault(claim.uid, _Turns()), write.pod.uid
+        key, uid = claim.uid, write.pod.uid
+        turns = self._turns.setdefault(key, _Turns())
         turns.waiting[uid] = write
         try:
             async with turns.lock:
@@ -206,7 +207,7 @@ class ClaimWriter:
         finally:
             turns.waiting.pop(uid, None)
             if not turns.waiting:
-                self._turns.pop(claim.uid, None)
+                self._turns.pop(key, None)
 
     async def _reserved(
         self, claim: ResourceClaim, write: ClaimReservation, turns: _Turns

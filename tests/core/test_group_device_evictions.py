@@ -174,6 +174,24 @@ def test_both_pods_of_a_claim_leave_for_its_devices() -> None:
     assert cluster.evict(cluster.cycles()) == ["first", "second"]
 
 
+def test_a_pod_leaves_for_the_devices_of_the_claim_that_was_created_for_it() -> None:
+    """For its extended resources; its spec names no claim."""
+    cluster = _Full({"a": [0, 0]})
+    cluster.use("low", "a", [0, 1], 0)
+    claim = cluster.server.claims["default/of-low"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "low", "uid": "uid-default-low", "controller": True}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    meta = {**claim["metadata"], "ownerReferences": [owner], "annotations": annotations}
+    cluster.store({**claim, "metadata": meta})
+    cluster.watch()
+    spec = {"schedulerName": NAME, "priority": 0}
+    cluster.running["low"] = cluster.decoded(build.pod("low", node="a", spec=spec))
+    cluster.lose(cluster.running["low"])
+    cluster.handle(PodSeen(cluster.running["low"]))
+    cluster.group([(1, False)] * 2)
+    assert cluster.evict(cluster.cycles()) == ["low"]
+
+
 def test_a_group_waits_for_devices_that_are_being_released() -> None:
     """And says so; the pod that is left keeps its place."""
     cluster = _Full({"a": [0, 0], "b": [0]})

@@ -93,7 +93,9 @@ async def _reserved(server: _Server, writes: Sequence[ClaimReservation]) -> list
         pause=_no_pause,
     )
     instructions = (WriteReservation(write.pod, "a", (write,)) for write in writes)
-    return await asyncio.gather(*map(writer.write, instructions))
+    answers = await asyncio.gather(*map(writer.write, instructions))
+    assert not writer._claims._turns, "turns end with the last pod that waits"
+    return answers
 
 
 async def _no_pause(_attempt: int, _error: object) -> None:
@@ -110,6 +112,15 @@ async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
     assert len(server.requests) <= 2
     assert sorted(server.reserved("c")) == sorted(pod.name for pod in pods)
     assert {answer.versions for answer in answers} <= {("2",), ("3",)}
+
+
+async def test_turns_end_although_the_claim_is_replaced_meanwhile() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    server.claims["default/c"]["metadata"]["uid"] = "another"
+    server.put(server.claims["default/c"])
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(3)])
+    assert {answer.problem for answer in answers} == {""}
 
 
 async def test_one_pod_too_many_fails_alone() -> None:
