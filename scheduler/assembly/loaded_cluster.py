@@ -15,6 +15,7 @@ from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
+from scheduler.model.device_gates import DeviceGates
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.match_label_keys import Json
@@ -64,6 +65,7 @@ class LoadedCluster:
         #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
         self._claim_templates: dict[str, ResourceClaim | None] = {}
         self._decoder = PodDecoder(settings.semantics)
+        self._device_gates = DeviceGates.of(settings.semantics)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
@@ -171,7 +173,7 @@ class LoadedCluster:
         if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
         elif watched.kind == DeviceKind.CLAIM:
-            claim = new_device_claim(document)
+            claim = self._device_gates.claim(new_device_claim(document))
             if self.state.devices.claim(claim.key) is None:
                 apply_event(self.state, ObjectSeen(claim))
         else:
@@ -180,7 +182,7 @@ class LoadedCluster:
     def create_claim_template(self, document: Json) -> None:
         """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
         self.state.devices.serve(*DeviceKind)
-        described = claim_of_template(document)
+        described = self._device_gates.claim(claim_of_template(document))
         self._claim_templates[described.key] = described
 
     def create_claim(self, document: Json) -> None:

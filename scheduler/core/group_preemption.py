@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.core.group_devices import FreedClaims, claims_of
 from scheduler.core.group_members import shared_key
 from scheduler.core.group_search import Outcome, SearchRequest, search
 from scheduler.core.group_trial import GroupTrial, Place
@@ -38,6 +39,8 @@ from scheduler.state.pod_columns import COUNTED
 _MOST_LIFTED: Final = 1_000
 #: Decisions of all searches of one attempt, about 0.4 s at 5,000 nodes.
 _MOST_DECISIONS: Final = 3_000
+#: Ends the message of a group that waits for the controller of claims.
+DEVICES_ARE_RELEASED: Final = "preemption: not eligible due to devices that are being released."
 #: Domains of a large cluster that are tried, where all members share one.
 _MOST_DOMAINS: Final = 4
 
@@ -73,7 +76,18 @@ def make_room(
     within the bounds above.
     """
     attempt = _Attempt(request, state, preemptor, trial)
-    clearings = yield from _clearings(request, below_priority, ClusterView(state))
+    nominations = yield from _room(attempt, request, below_priority, ClusterView(state))
+    attempt.claims.take_all_back()
+    return nominations
+
+
+def _room(
+    attempt: _Attempt, request: SearchRequest, below_priority: int, view: ClusterView
+) -> Pieces[Nominations | None]:
+    yield from attempt.claims.free_left_behind()
+    if len(attempt.claims) and (nodes := (yield from attempt.places())) is not None:
+        return Nominations(nodes, nodes, note=DEVICES_ARE_RELEASED)
+    clearings = yield from _clearings(request, below_priority, view)
     for rows in clearings:
         yield from attempt.remove_lower(rows, below_priority)
         room = yield from attempt.room()
@@ -96,6 +110,7 @@ class _Attempt:
         self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
+        self.claims = FreedClaims(request.members, trial.profile.filters, state)
         self._removed: dict[str, PlacedPod] = {}
         self._n_decisions = 0
 
@@ -128,9 +143,11 @@ class _Attempt:
             self._state.remove_pod(uid)
         if group is not None and was_whole:
             self._state.groups.note_whole(group)
+        self.claims.free(claims_of(placed.pod, self._view))
 
     def _restore(self, placed: PlacedPod) -> None:
         del self._removed[placed.pod.uid]
+        self.claims.take_back(placed.pod)
         if placed.assumed:
             self._state.assume(placed.pod, placed.pod.node_name)
         else:
@@ -140,7 +157,7 @@ class _Attempt:
 
     def room(self) -> Pieces[Nominations | None]:
         """Return where the members go if they have places without the removed pods, of which some come back."""
-        if not self._removed or (nodes := (yield from self._places())) is None:
+        if not self._removed or (nodes := (yield from self.places())) is None:
             return None
         nodes = yield from self._without_elsewhere(nodes)
         order, n_violating = self._preemptor.reprieve_order(list(self._removed.values()), self._view)
@@ -154,7 +171,7 @@ class _Attempt:
                     late.append(placed)
                     continue
                 self._restore(placed)
-                if (places := (yield from self._places())) is None:
+                if (places := (yield from self.places())) is None:
                     self._remove(placed)
                 else:
                     nodes = places
@@ -175,14 +192,14 @@ class _Attempt:
         for placed in elsewhere:
             self._restore(placed)
             yield
-        if (places := (yield from self._places())) is not None:
+        if (places := (yield from self.places())) is not None:
             return places
         for placed in elsewhere:
             self._remove(placed)
             yield
         return nodes
 
-    def _places(self) -> Pieces[dict[str, str] | None]:
+    def places(self) -> Pieces[dict[str, str] | None]:
         """Return the nodes of the members without the removed pods, None if the group has none."""
         outcome, trial = yield from self._search()
         nodes = {place.pod.uid: place.node_name for place in trial.places}
@@ -206,7 +223,12 @@ class _Attempt:
         is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)
         for placed in late:
             beside = by_node.get(placed.pod.node_name, ())
-            if not is_local or placed.terms or placed.pod.spec.claim_volumes:
+            if (
+                not is_local
+                or placed.terms
+                or placed.pod.spec.claim_volumes
+                or self.claims.has_of(placed.pod)
+            ):
                 continue
             self._restore(placed)
             yield
@@ -299,7 +321,7 @@ def _copies(request: SearchRequest, rows: Mask, key: str, taken: Amounts, view: 
     every = np.arange(view.n_rows)
     for name, amount in filter_request(largest).items():
         allocatable = nodes.allocatable(name)
-        if not amount:
+        if not amount or view.is_provided_by_class(name):
             continue
         if allocatable is None:
             return np.zeros_like(most)

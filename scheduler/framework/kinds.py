@@ -18,7 +18,7 @@ import msgspec
 from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.model import read_fields as fields
-from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_gates import GatedDeviceDecoder
 from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
@@ -272,11 +272,11 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods and devices are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage, decode_device = StorageDecoder().decode, DeviceDecoder().decode
+    decode_storage, decode_device = StorageDecoder().decode, GatedDeviceDecoder(semantics).decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),

@@ -18,6 +18,8 @@ from scheduler.syntax.quantity_format import FormattedQuantity
 
 #: The most devices that a claim gets.
 MAX_RESULTS: Final = 32
+#: The most pods that reserve a claim.
+MAX_CONSUMERS: Final = 256
 #: The most alternatives of a request.
 MAX_ALTERNATIVES: Final = 8
 
@@ -188,6 +190,7 @@ class DeviceClass:
         selectors: CEL expressions; None for a selector of a kind that this version does not know.
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
         created: the creationTimestamp as text, whose order is that of time.
+        provides_resources: whether it provides extended resources at all.
     """
 
     key: str
@@ -197,5 +200,6 @@ class DeviceClass:
     config: tuple[DeviceConfiguration, ...] = field(hash=False)
     extended_resource: str
     created: str
+    provides_resources: bool = True
 
     kind = DeviceKind.CLASS

@@ -192,7 +192,12 @@ GATE_DEPENDENCIES: Final[Mapping[Gate, tuple[Gate, ...]]] = MappingProxyType(
 #: an API server without the gate drops its fields (VolumeAttributesClass).
 WITHOUT_EFFECT: Final = frozenset(
     {
-        *(gate for gate in Gate if gate.startswith("DRA")),
+        Gate.DRA_DEVICE_TAINT_RULES,
+        Gate.DRA_FRACTIONAL_CAPACITY_RANGE,
+        Gate.DRA_LIST_TYPE_ATTRIBUTES,
+        Gate.DRA_NODE_ALLOCATABLE_RESOURCES,
+        Gate.DRA_SCHEDULER_FILTER_TIMEOUT,
+        Gate.DRA_WORKLOAD_RESOURCE_CLAIMS,
         Gate.GANG_SCHEDULING,
         Gate.GENERIC_WORKLOAD,
         Gate.IN_PLACE_POD_VERTICAL_SCALING,

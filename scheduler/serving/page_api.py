@@ -8,6 +8,8 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/rules/{id}/cell?domain=VALUE              overview.domains.Cell
     GET  /api/v1/node-labels                               overview.domains.NodeLabels
     GET  /api/v1/weights                                   overview.what_if.Weights
+    GET  /api/v1/devices?search=TEXT                       overview.devices.DeviceOverview
+    GET  /api/v1/devices/pool?driver=&pool=                overview.devices.DevicePool
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
@@ -30,6 +32,7 @@ from scheduler.errors import SchedulerError, SettingsError
 from scheduler.formats.explanation import Explanation
 from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
+from scheduler.overview.devices import DeviceOverview, DevicePool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search, Visible
@@ -98,6 +101,12 @@ class PageSource(Protocol):
     def weights(self) -> Weights:
         """Return the weights of scoring plugins."""
 
+    async def devices(self, search: str) -> DeviceOverview:
+        """Return the devices by driver, and the pools that the search finds."""
+
+    async def device_pool(self, driver: str, pool: str, may_see: Visible) -> DevicePool | None:
+        """Return the devices of a pool and the pods that have them, None if there is no such pool."""
+
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods."""
 
@@ -141,6 +150,8 @@ class PageApi:
             ("rules/{id}/cell", self._cell, ("domain",)),
             ("node-labels", self._node_labels, ()),
             ("weights", self._weights, ()),
+            ("devices", self._devices, ("search",)),
+            ("devices/pool", self._device_pool, ("driver", "pool")),
             ("pending", self._pending, ("namespace", "name", "label")),
             ("decisions", self._decisions, ("after", "limit")),
             ("pods/{namespace}/{name}", self._explanation, ("changes",)),
@@ -205,6 +216,17 @@ class PageApi:
 
     async def _weights(self, _: web.Request) -> web.Response:
         return _json(self._source.weights())
+
+    async def _devices(self, request: web.Request) -> web.Response:
+        search = request.query.get("search", "")
+        return await self._share(f"devices/{search}", lambda: self._source.devices(search), "devices")
+
+    async def _device_pool(self, request: web.Request) -> web.Response:
+        may_see = await self._visible(request)
+        if isinstance(may_see, Rejection):
+            return may_see.response()
+        driver, pool = request.query.get("driver", ""), request.query.get("pool", "")
+        return _found(await self._source.device_pool(driver, pool, may_see), "pool")
 
     async def _pending(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)

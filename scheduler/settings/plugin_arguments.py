@@ -308,6 +308,18 @@ def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:
     )
 
 
+def note_without_effect(args: object) -> str:
+    """Return which argument differs from its default without effect, and why; empty if none does."""
+    if (
+        isinstance(args, DynamicResourcesArgs)
+        and args.filter_timeout_s != DynamicResourcesArgs().filter_timeout_s
+    ):
+        return (
+            "filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together"
+        )
+    return ""
+
+
 READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
         "DefaultPreemption": read_default_preemption,

@@ -16,7 +16,7 @@ from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINI
 from scheduler.plugins.registry import NO_OUT_OF_TREE
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
-from scheduler.settings.plugin_arguments import DEFAULT_ARGS, READ_ARGS
+from scheduler.settings.plugin_arguments import DEFAULT_ARGS, READ_ARGS, note_without_effect
 from scheduler.settings.plugin_lists import (
     API_VERSION,
     PluginLists,
@@ -139,6 +139,8 @@ def _read_plugin_config(
             reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
         elif name in READ_ARGS:
             _read_args(name, item.child("args"), args_by_plugin)
+            if note := note_without_effect(args_by_plugin[name]):
+                notes.append(f"{item.path}.args.{note}")
         elif raw is not None:
             notes.append(f"{item.path}.args: {name} takes no arguments, so these have no effect")
     return MappingProxyType(args_by_plugin)

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from scheduler.assembly.profiles import default_spreading, exempt_namespaces
 from scheduler.core.machine import Machine
 from scheduler.formats.explanation import Explanation
+from scheduler.model.devices import PoolId
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 from scheduler.overview.decisions import DecisionFeed, Decisions
+from scheduler.overview.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
@@ -175,6 +177,16 @@ class ClusterPage:
     def node_labels(self) -> NodeLabels:
         """Return the label keys of nodes."""
         return node_labels(self._state)
+
+    async def devices(self, search: str) -> DeviceOverview:
+        """Return the devices by driver, and the pools that the search finds."""
+        pieces = device_overview_pieces(self._state, search)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+    async def device_pool(self, driver: str, pool: str, may_see: Visible) -> DevicePool | None:
+        """Return the devices of a pool, None if there is no such pool."""
+        await off_trial(self._state)
+        return device_pool(self._state, PoolId(driver, pool), may_see)
 
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods that the search finds, in groups."""

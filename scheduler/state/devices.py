@@ -8,6 +8,7 @@ A cluster without resource.k8s.io/v1 costs nothing here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +24,7 @@ from scheduler.state.batches import batches
 from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
-from scheduler.state.sparse_dicts import discard_entry
+from scheduler.state.sparse_dicts import add_count, discard_entry
 
 #: Length and text of a version, a time, and the key of a claim.
 _Place: TypeAlias = tuple[int, str, str, str]
@@ -61,6 +62,8 @@ class Devices:
         #: By the nodeName of slices without shared counters; and all others.
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
+        #: By driver: the devices in all slices.
+        self._n_published: dict[str, int] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
         #: Key of a claim that watches show as allocated -> its place in the order of allocations; see `_place_of`.
@@ -151,6 +154,18 @@ class Devices:
         """Return all slices of the pool, of any generation and node."""
         return self._of_pool.get(pool, _NO_SLICES).values()
 
+    def pools(self) -> list[PoolId]:
+        """Return the pools of all slices."""
+        return list(self._of_pool)
+
+    def n_by_driver(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each driver, how many of its devices no claim has, and how many claims have. O(drivers)."""
+        n_allocated = self.allocated.n_by_driver
+        for driver in sorted(self._n_published.keys() | n_allocated.keys()):
+            in_use = n_allocated.get(driver, 0)
+            # A claim may have a device that its driver publishes no more.
+            yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
+
     def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """Return the object, None if it is not known."""
         return self._by_kind[kind].get(key)
@@ -199,6 +214,17 @@ class Devices:
         # An object that was to be created is not known to the API server by this key.
         self._set(seen.kind, seen.key, seen if seen.resource_version else None)
         return counted, seen
+
+    def free_on_trial(self, claim: ResourceClaim) -> bool:
+        """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
+        if self.assumed.seen(claim.kind, claim.key) is not None:
+            return False
+        self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
+        return True
+
+    def end_trial(self, claim: ResourceClaim) -> None:
+        """Undo `free_on_trial`."""
+        self._set(claim.kind, claim.key, claim)
 
     def _note_allocation(self, shown: ResourceClaim) -> None:
         if shown.allocation is None:
@@ -249,6 +275,8 @@ class Devices:
                     self._shared[new.key] = new
                 else:
                     self._on_node.setdefault(new.node_name, {})[new.key] = new
+                if new.devices:
+                    add_count(self._n_published, new.driver, len(new.devices))
                 self.changes.append(new.pool_id, of_slices=True)
             case DeviceClass():
                 self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
@@ -269,6 +297,8 @@ class Devices:
                     del self._shared[old.key]
                 else:
                     discard_entry(self._on_node, old.node_name, old.key)
+                if old.devices:
+                    add_count(self._n_published, old.driver, -len(old.devices))
                 self.changes.append(old.pool_id, of_slices=True)
             case DeviceClass():
                 self.classes_version += 1
@@ -303,10 +333,11 @@ class Devices:
         if self.allocated.content() != fresh.allocated.content():
             yield f"devices {self.allocated.content()} allocated, {fresh.allocated.content()} recounted"
         indexes, recounted = (
-            (each._of_pool, each._on_node, each._shared, each._extended_claims) for each in (self, fresh)
+            (each._of_pool, each._on_node, each._shared, each._extended_claims, each._n_published)
+            for each in (self, fresh)
         )
         if indexes != recounted:
-            yield "slices by pool or node, or claims for extended resources, differ from a recount"
+            yield "slices by pool or node, their devices, or claims for extended resources, differ from a recount"
         yield from self.assumed.differences(self.get)
 
 

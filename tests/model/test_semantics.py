@@ -34,6 +34,13 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
         pytest.param(
             Version(1, 33),
             {
+                Gate.DRA_ADMIN_ACCESS,
+                Gate.DRA_CONSUMABLE_CAPACITY,
+                Gate.DRA_DEVICE_BINDING_CONDITIONS,
+                Gate.DRA_DEVICE_TAINTS,
+                Gate.DRA_EXTENDED_RESOURCE,
+                Gate.DRA_PARTITIONABLE_DEVICES,
+                Gate.DRA_PRIORITIZED_LIST,
                 Gate.DYNAMIC_RESOURCE_ALLOCATION,
                 Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,

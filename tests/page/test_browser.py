@@ -24,11 +24,13 @@ pytestmark = pytest.mark.slow
 VIEWS = {
     "Now": "Pods per second",
     "Domains": "app=shop",
+    "Devices": "12 devices of gpu.nvidia.com free",
     "Pending": "didn't match pod anti-affinity rules",
     "Decisions": "Node or reason",
     "What if": "Decided on a copy of the cluster",
 }
 _PATIENCE_MS = 60_000
+GPUS = "gpu.nvidia.com"
 SIZES = {"a laptop": (1280, 720), "a phone held upright": (390, 844)}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
@@ -111,6 +113,32 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     assert page.evaluate("document.activeElement.tagName") == "CANVAS"
     page.get_by_label("as a table").check()
     page.get_by_role("button", name="zone-a").wait_for()
+
+
+def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page, served: Served) -> None:
+    """Six pods with a GPU each; of the devices left over one is tainted."""
+    served.apply("16-inference.yaml")
+    served.until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+    chosen = served.request("GET", slices)["items"][0]
+    devices = chosen["spec"]["devices"]
+    devices[1]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
+    path = f"{slices}/{chosen['metadata']['name']}"
+    served.request("PATCH", path, {"spec": {"devices": devices}}, "application/merge-patch+json")
+    open_view(page, "Devices")
+    page.get_by_text("6 of 12 devices of gpu.nvidia.com free").wait_for()
+    name = chosen["spec"]["pool"]["name"]
+    page.get_by_label("Search pools").fill(name)
+    row = page.locator(".rules tbody tr")
+    row.get_by_text("1 tainted").wait_for()
+    assert row.count() == 1
+    row.get_by_role("link", name=name).click()
+    page.locator("tr", has_text="gpu-1").get_by_text("example.com/hot:NoExecute").wait_for()
+    used = next(one for one in served.shown("devices")["pools"] if one["free"] < 2)
+    page.get_by_label("Search pools").fill(used["pool"])
+    page.get_by_role("link", name=used["pool"]).click()
+    page.get_by_role("link", name="models/inference-").first.wait_for()
+    page.get_by_text("by claim models/inference-").first.wait_for()
 
 
 def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:

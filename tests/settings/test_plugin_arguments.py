@@ -247,6 +247,11 @@ WITHOUT_EFFECT = {
         "{a: 1}",
         f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
     ),
+    "the search is bounded otherwise": (
+        "DynamicResources",
+        "{filterTimeout: 5s}",
+        f"{ARGS}.filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together",
+    ),
 }
 
 

@@ -57,7 +57,10 @@ def test_remarks_are_comments_at_the_top():
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
         "# note: profiles[0].pluginConfig[0].args: TaintToleration takes no arguments, so these have no effect",
         "# emulatedVersion: 1.34",
-        "# featureGates: DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
+        "# featureGates: DRAAdminAccess=true, DRAConsumableCapacity=false, DRADeviceBindingConditions=false, "
+        "DRADeviceTaints=false, DRAExtendedResource=false, DRAPartitionableDevices=false, "
+        "DRAPrioritizedList=true, DRAResourceClaimDeviceStatus=true, "
+        "DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
         "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
         "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",

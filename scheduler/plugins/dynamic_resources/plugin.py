@@ -55,6 +55,7 @@ from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes
 from scheduler.plugins.dynamic_resources.reserving import NAME
 from scheduler.plugins.dynamic_resources.scoring import scorer_of
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.plugins.dynamic_resources.trial import has_no_pod
 from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 
@@ -155,6 +156,10 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     def explain_rejection(self, context: ExplainContext) -> str:
         """Say which classes there are for a claim that names an unknown one."""
         return known_classes(context)
+
+    def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
+        """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
+        return self._args.preempt_for_devices and has_no_pod(claim, view)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""

@@ -5,6 +5,7 @@ import { follow, get, setToken } from "./connection.js";
 import { Badge, Empty } from "./parts.js";
 import { count } from "./wording.js";
 import { DecisionsView } from "./views/decisions.js";
+import { DevicesView } from "./views/devices.js";
 import { DomainsView } from "./views/domains.js";
 import { NowView } from "./views/now.js";
 import { PendingView } from "./views/pending.js";
@@ -13,6 +14,7 @@ import { WhatIfView } from "./views/what-if.js";
 const VIEWS = [
   { path: "now", title: "Now", view: NowView },
   { path: "domains", title: "Domains", view: DomainsView },
+  { path: "devices", title: "Devices", view: DevicesView },
   { path: "pending", title: "Pending", view: PendingView },
   { path: "decisions", title: "Decisions", view: DecisionsView },
   { path: "what-if", title: "What if", view: WhatIfView },
