@@ -272,11 +272,11 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods and volumes are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage, decode_device = StorageDecoder().decode, DeviceDecoder().decode
+    decode_storage, decode_device = StorageDecoder(semantics).decode, DeviceDecoder().decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),

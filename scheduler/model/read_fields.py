@@ -202,7 +202,10 @@ CSI_NODE: Final[FieldTree] = {
     "metadata": {**_META, "annotations": {MIGRATED_PLUGINS: True}},
     "spec": {"drivers": {"name": True, "allocatable": {"count": True}}},
 }
-CSI_DRIVER: Final[FieldTree] = {"metadata": _META, "spec": {"storageCapacity": True}}
+CSI_DRIVER: Final[FieldTree] = {
+    "metadata": _META,
+    "spec": {"storageCapacity": True, "preventPodSchedulingIfMissing": True},
+}
 CAPACITY: Final[FieldTree] = {
     "metadata": _META,
     "nodeTopology": _SELECTOR,

@@ -147,7 +147,8 @@ def args_document(args: object) -> _Fields:
         case NodeResourcesFitArgs():
             return _fit(args)
         case VolumeBindingArgs():
-            return {"bindTimeoutSeconds": args.bind_timeout_s}
+            shape = {"shape": _value(args.shape)} if args.shape else {}
+            return {"bindTimeoutSeconds": args.bind_timeout_s, **shape}
         case msgspec.Struct():
             return dict(msgspec.to_builtins(args))
         case _ if is_dataclass(args):

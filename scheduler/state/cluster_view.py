@@ -371,6 +371,20 @@ class ClusterView(NodeMasks):
 
         return self.per_row(("volume room", driver), compute, np.int64)
 
+    def has_driver(self, driver: str) -> Mask:
+        """Return the rows that have the CSI driver."""
+        nodes, volumes = self._state.nodes, self._state.volumes
+
+        def compute(where: RowIndex) -> Mask | int:
+            names = volumes.nodes_with(driver)
+            if isinstance(where, int):
+                return nodes.nodes[where] is not None and nodes.name_of(where) in names
+            rows = range(nodes.n_rows)[where] if isinstance(where, slice) else where.tolist()
+            having = (nodes.nodes[row] is not None and nodes.name_of(row) in names for row in rows)
+            return np.fromiter(having, np.bool_, len(rows))
+
+        return self.per_row(("has driver", driver), compute, np.bool_)
+
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace, None if it is not known."""
         return self._state.label_sets.namespace_labels.get(namespace)

@@ -39,7 +39,7 @@ def test_all_kinds_are_watched_by_default():
         (("NodeVolumeLimits", "VolumeBinding", "VolumeZone"), {"PersistentVolumeClaim"}),
         (("NodeVolumeLimits", "VolumeBinding"), CLAIMS_AND_VOLUMES),
         (("NodeVolumeLimits",), CLAIMS_AND_VOLUMES | {"CSINode", "CSIDriver", "CSIStorageCapacity"}),
-        (("VolumeBinding",), CLAIMS_AND_VOLUMES | {"CSINode", "VolumeAttachment"}),
+        (("VolumeBinding",), CLAIMS_AND_VOLUMES | {"CSINode", "CSIDriver", "VolumeAttachment"}),
     ],
 )
 def test_a_kind_that_no_plugin_reads_is_not_watched(tmp_path, disabled, left):

@@ -29,7 +29,15 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
 @pytest.mark.parametrize(
     ("version", "off"),
     [
-        pytest.param(Version(1, 36), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="1.36"),
+        pytest.param(
+            Version(1, 36),
+            {
+                Gate.STORAGE_CAPACITY_SCORING,
+                Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
+                Gate.VOLUME_LIMIT_SCALING,
+            },
+            id="1.36",
+        ),
         pytest.param(Version(1, 39), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="the last default"),
         pytest.param(
             Version(1, 33),
@@ -39,7 +47,9 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,
                 Gate.NODE_DECLARED_FEATURES,
                 Gate.POD_LEVEL_RESOURCES,
+                Gate.STORAGE_CAPACITY_SCORING,
                 Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
+                Gate.VOLUME_LIMIT_SCALING,
             },
             id="alpha, or not there yet",
         ),
