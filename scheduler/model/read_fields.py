@@ -164,6 +164,8 @@ POD_GROUP: Final[FieldTree] = {
         "schedulingPolicy": {"gang": {"minCount": True}},
         "schedulingConstraints": {"topology": {"key": True}},
         "minMember": True,
+        "disruptionMode": True,
+        "priority": True,
     },
     "status": {"conditions": {"type": True, "status": True, "reason": True}},
 }

@@ -203,11 +203,42 @@ class ClusterView(NodeMasks):
         return uid in self._state.placed
 
     def has_lower(self, priority: int) -> Mask:
-        """Return the rows with a pod of a lower priority. O(pods)."""
-        return self._state.pods.has_below(priority, self.n_rows)
+        """Return the rows with a pod that pods of the priority evict. O(pods)."""
+        mask = self._state.pods.has_below(priority, self.n_rows)
+        for row in self.rows_of_groups():
+            mask[row] = any(self.victim_priority(placed.pod) < priority for placed in self.placed_on(row))
+        return mask
+
+    def rows_of_groups(self) -> set[int]:
+        """Return the rows with members of groups that say themselves how these are evicted."""
+        members = (self._state.placed.get(pod.uid) for pod in self._state.groups.with_victim_priority())
+        return {placed.row for placed in members if placed is not None}
+
+    def preemptor_priority(self, pod: Pod) -> int:
+        """Return the priority with which the pod evicts others."""
+        return self._state.groups.preemptor_priority(pod)
+
+    def victim_priority(self, pod: Pod) -> int:
+        """Return the priority that a pod has to have more of to evict this one."""
+        return self._state.groups.victim_priority(pod)
+
+    def is_lower(self, victim: Pod, preemptor: Pod) -> bool:
+        """Return whether the preemptor may evict the victim, as far as priorities say."""
+        return self.victim_priority(victim) < self.preemptor_priority(preemptor)
+
+    def is_disrupted_whole(self, pod: Pod) -> bool:
+        """Return whether the pod is evicted with all members of its group, or stays with them."""
+        return self._state.groups.is_disrupted_whole(pod)
+
+    def evicted_with(self, placed: PlacedPod) -> tuple[PlacedPod, ...]:
+        """Return the pods of which all are evicted or none: the pod, or all members of a group that says so."""
+        pod, state = placed.pod, self._state
+        if pod.group is None or pod.terminating or not state.groups.is_disrupted_whole(pod):
+            return (placed,)
+        return tuple(state.placed[member.uid] for member in state.groups.placed(pod.group.key))
 
     def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
-        """Return the pods of a lower priority on the wanted rows. O(pods)."""
+        """Return the pods whose own priority is lower on the wanted rows. O(pods)."""
         return self._state.pods.below(priority, wanted)
 
     def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:

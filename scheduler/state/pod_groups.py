@@ -21,6 +21,10 @@ class PodGroups:
     def __init__(self) -> None:
         #: PodGroup objects.
         self._objects: dict[GroupKey, PodGroup] = {}
+        #: Those that say themselves how their members are evicted.
+        self._with_victim_priority: set[GroupKey] = set()
+        #: Groups that are evicted as a whole, of which a member was evicted and others still run.
+        self._being_evicted: set[GroupKey] = set()
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
         self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
         self._pending: dict[GroupKey, dict[str, Pod]] = {}
@@ -45,6 +49,7 @@ class PodGroups:
         """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
         copy._objects, copy._served = dict(self._objects), set(self._served)
+        copy._with_victim_priority = set(self._with_victim_priority)
         copy._whole, copy._released = set(self._whole), set(self._released)
         return copy
 
@@ -56,13 +61,22 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
+        self._note_victim_priority(group.key)
         if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
         self._objects.pop(key, None)
+        self._note_victim_priority(key)
         self._drop_if_empty(key)
+
+    def _note_victim_priority(self, key: GroupKey) -> None:
+        group = self._objects.get(key)
+        if group is not None and group.victim_priority is not None:
+            self._with_victim_priority.add(key)
+        else:
+            self._with_victim_priority.discard(key)
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """Return the group: its object, or what its members say; None if it is not known how many it needs."""
@@ -75,6 +89,39 @@ class PodGroups:
             if pod.group is not None and not pod.group.problem
         ]
         return PodGroup(key, max(counts)) if counts else None
+
+    # Preemption.
+
+    def preemptor_priority(self, pod: Pod) -> int:
+        """Return the priority with which the pod evicts others: its PodGroup's own, else that of the pod."""
+        group = None if pod.group is None else self._objects.get(pod.group.key)
+        return pod.priority if group is None or group.priority is None else group.priority
+
+    def victim_priority(self, pod: Pod) -> int:
+        """Return the priority that a pod has to have more of to evict this one."""
+        if pod.group is None or pod.group.key not in self._with_victim_priority:
+            return pod.priority
+        priority = self._objects[pod.group.key].victim_priority
+        return pod.priority if priority is None else priority
+
+    def is_disrupted_whole(self, pod: Pod) -> bool:
+        """Return whether the pod is evicted with all members of its group, or stays with them."""
+        if pod.group is None or pod.group.key not in self._with_victim_priority:
+            return False
+        return self._objects[pod.group.key].is_disrupted_whole
+
+    def with_victim_priority(self) -> Iterable[Pod]:
+        """Return the members on nodes whose victim priority is not known by the pod alone."""
+        return [pod for key in self._with_victim_priority for pod in self.placed(key)]
+
+    def note_evicted(self, pod: Pod) -> None:
+        """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""
+        if pod.group is not None and self.is_disrupted_whole(pod) and pod.group.key in self._placed:
+            self._being_evicted.add(pod.group.key)
+
+    def is_being_evicted(self, key: GroupKey) -> bool:
+        """Return whether the other members were evicted with which those on nodes are disrupted as a whole."""
+        return key in self._being_evicted
 
     def keys(self) -> Iterable[GroupKey]:
         """Return the groups that have a pending member."""
@@ -171,6 +218,8 @@ class PodGroups:
             of_group.pop(pod.uid, None)
             if not of_group:
                 del members[key]
+                if members is self._placed:
+                    self._being_evicted.discard(key)
         self._note_ready(key, pod.uid)
         self._drop_if_empty(key)
 

@@ -60,7 +60,8 @@ def test_remarks_are_comments_at_the_top():
         "# featureGates: DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
         "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
+        "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true, "
+        "StorageCapacityScoring=false",
     ]
 
 
