@@ -176,6 +176,7 @@ def test_members_follow_once_one_is_evicted_though_the_pod_has_room_or_is_gone(c
     assert cluster.needs_eviction(preemptor.uid, last.victim.uid)
     cluster.handle(EvictionEnded(preemptor.uid, last.victim.uid, VictimFate.DELETED))
     cluster.lose(last.victim)
+    assert last.victim.group is not None
     assert not cluster.state.groups.is_being_evicted(last.victim.group.key)
 
 
