@@ -181,6 +181,7 @@ _STORAGE_ROWS: Final = (
 #: Claims come last: once they are all seen, pods with claims are placed.
 _DEVICE_ROWS: Final = (
     (DeviceKind.CLASS, _RESOURCE, "deviceClasses", fields.DEVICE_CLASS),
+    (DeviceKind.TAINT_RULE, _RESOURCE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
     (DeviceKind.SLICE, _RESOURCE, "resourceSlices", fields.RESOURCE_SLICE),
     (DeviceKind.CLAIM, _RESOURCE, "resourceClaims", fields.RESOURCE_CLAIM),
 )

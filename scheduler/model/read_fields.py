@@ -223,6 +223,7 @@ DEVICE_CLASS: Final[FieldTree] = {
     "metadata": {**_META, "creationTimestamp": True},
     "spec": {"selectors": True, "config": True, "extendedResourceName": True},
 }
+DEVICE_TAINT_RULE: Final[FieldTree] = {"metadata": _META, "spec": True}
 RESOURCE_SLICE: Final[FieldTree] = {"metadata": _META, "spec": True}
 RESOURCE_CLAIM: Final[FieldTree] = {
     "metadata": {

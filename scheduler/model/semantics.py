@@ -192,7 +192,7 @@ GATE_DEPENDENCIES: Final[Mapping[Gate, tuple[Gate, ...]]] = MappingProxyType(
 #: an API server without the gate drops its fields (VolumeAttributesClass).
 WITHOUT_EFFECT: Final = frozenset(
     {
-        *(gate for gate in Gate if gate.startswith("DRA")),
+        *(gate for gate in Gate if gate.startswith("DRA") and gate is not Gate.DRA_DEVICE_TAINT_RULES),
         Gate.GANG_SCHEDULING,
         Gate.GENERIC_WORKLOAD,
         Gate.IN_PLACE_POD_VERTICAL_SCALING,

@@ -32,6 +32,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
         pytest.param(
             Version(1, 36),
             {
+                Gate.DRA_DEVICE_TAINT_RULES,
                 Gate.STORAGE_CAPACITY_SCORING,
                 Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
                 Gate.VOLUME_LIMIT_SCALING,
@@ -42,6 +43,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
         pytest.param(
             Version(1, 33),
             {
+                Gate.DRA_DEVICE_TAINT_RULES,
                 Gate.DYNAMIC_RESOURCE_ALLOCATION,
                 Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,

@@ -101,6 +101,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ),
             ClusterEventWithHint(Resource.DEVICE_CLASS, both),
             ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
+            # Upstream changes the slices instead.
+            ClusterEventWithHint(Resource.DEVICE_TAINT_RULE, both | Action.DELETE),
         )
 
     def admits(self, pod: Pod) -> bool:
