@@ -288,7 +288,7 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
         for of_all, of_each in zip(taken, pods.taken, strict=True):
             np.add.at(of_all, pods.rows, of_each)
         yield
-    for row in view.rows_of_groups():
+    for row in view.rows_of_unequal_priority():
         # Their number alone: what they take is estimated by their own priorities.
         lower = [
             view.victim_priority(placed.pod)

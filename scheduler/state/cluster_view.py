@@ -205,14 +205,20 @@ class ClusterView(NodeMasks):
     def has_lower(self, priority: int) -> Mask:
         """Return the rows with a pod that pods of the priority evict. O(pods)."""
         mask = self._state.pods.has_below(priority, self.n_rows)
-        for row in self.rows_of_groups():
+        for row in self.rows_of_unequal_priority():
             mask[row] = any(self.victim_priority(placed.pod) < priority for placed in self.placed_on(row))
         return mask
 
-    def rows_of_groups(self) -> set[int]:
-        """Return the rows with members of groups that say themselves how these are evicted."""
-        members = (self._state.placed.get(pod.uid) for pod in self._state.groups.with_victim_priority())
-        return {placed.row for placed in members if placed is not None}
+    def rows_evicted_otherwise(self) -> set[int]:
+        """Return the rows with pods that are not evicted one by one and by their own priority. O(such pods)."""
+        return self._rows_of(self._state.groups.evicted_otherwise())
+
+    def rows_of_unequal_priority(self) -> set[int]:
+        """Return the rows with members of another priority than their group's. O(members of such groups)."""
+        return self._rows_of(self._state.groups.of_unequal_priority())
+
+    def _rows_of(self, pods: Iterable[Pod]) -> set[int]:
+        return {self._state.placed[pod.uid].row for pod in pods}
 
     def preemptor_priority(self, pod: Pod) -> int:
         """Return the priority with which the pod evicts others."""

@@ -249,7 +249,7 @@ class Devices:
             if isinstance(old, DeviceClass):
                 self.extended_resources.remove(old)
         if kind == DeviceKind.TAINT_RULE:
-            self._apply_rules([rule for rule in (old, new) if rule is not None])
+            self._apply_rules([rule for rule in (old, new) if isinstance(rule, DeviceTaintRule)])
 
     def _apply_rules(self, changed: Collection[DeviceTaintRule]) -> None:
         """Give the slices of these rules their taints. O(slices), since rules hardly ever change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
@@ -21,8 +21,9 @@ class PodGroups:
     def __init__(self) -> None:
         #: PodGroup objects.
         self._objects: dict[GroupKey, PodGroup] = {}
-        #: Those that say themselves how their members are evicted.
-        self._with_victim_priority: set[GroupKey] = set()
+        #: Those whose members are evicted all together; and those that have, or had, members of another priority.
+        self._disrupted_whole: set[GroupKey] = set()
+        self._unequal: set[GroupKey] = set()
         #: Groups that are evicted as a whole, of which a member was evicted and others still run.
         self._being_evicted: set[GroupKey] = set()
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
@@ -49,7 +50,7 @@ class PodGroups:
         """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
         copy._objects, copy._served = dict(self._objects), set(self._served)
-        copy._with_victim_priority = set(self._with_victim_priority)
+        copy._disrupted_whole = set(self._disrupted_whole)
         copy._whole, copy._released = set(self._whole), set(self._released)
         return copy
 
@@ -61,22 +62,29 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
-        self._note_victim_priority(group.key)
+        self._note_disruption(group.key)
         if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
         self._objects.pop(key, None)
-        self._note_victim_priority(key)
+        self._note_disruption(key)
         self._drop_if_empty(key)
 
-    def _note_victim_priority(self, key: GroupKey) -> None:
+    def _note_disruption(self, key: GroupKey) -> None:
         group = self._objects.get(key)
-        if group is not None and group.victim_priority is not None:
-            self._with_victim_priority.add(key)
-        else:
-            self._with_victim_priority.discard(key)
+        self._disrupted_whole.discard(key)
+        self._unequal.discard(key)
+        if group is not None and group.is_disrupted_whole:
+            self._disrupted_whole.add(key)
+        for pod in self.placed(key):
+            self._note_priority(key, pod)
+
+    def _note_priority(self, key: GroupKey, pod: Pod) -> None:
+        group = self._objects.get(key)
+        if group is not None and group.victim_priority not in (None, pod.priority):
+            self._unequal.add(key)
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """Return the group: its object, or what its members say; None if it is not known how many it needs."""
@@ -99,20 +107,22 @@ class PodGroups:
 
     def victim_priority(self, pod: Pod) -> int:
         """Return the priority that a pod has to have more of to evict this one."""
-        if pod.group is None or pod.group.key not in self._with_victim_priority:
+        if pod.group is None or pod.group.key not in self._unequal:
             return pod.priority
         priority = self._objects[pod.group.key].victim_priority
         return pod.priority if priority is None else priority
 
     def is_disrupted_whole(self, pod: Pod) -> bool:
         """Return whether the pod is evicted with all members of its group, or stays with them."""
-        if pod.group is None or pod.group.key not in self._with_victim_priority:
-            return False
-        return self._objects[pod.group.key].is_disrupted_whole
+        return pod.group is not None and pod.group.key in self._disrupted_whole
 
-    def with_victim_priority(self) -> Iterable[Pod]:
-        """Return the members on nodes whose victim priority is not known by the pod alone."""
-        return [pod for key in self._with_victim_priority for pod in self.placed(key)]
+    def of_unequal_priority(self) -> Iterator[Pod]:
+        """Yield the members on nodes of groups with members of another priority than the group's."""
+        return (pod for key in self._unequal for pod in self.placed(key))
+
+    def evicted_otherwise(self) -> Iterator[Pod]:
+        """Yield the members on nodes that are not evicted one by one and by their own priority."""
+        return (pod for key in self._unequal | self._disrupted_whole for pod in self.placed(key))
 
     def note_evicted(self, pod: Pod) -> None:
         """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""
@@ -202,6 +212,7 @@ class PodGroups:
         """Count a member that came to a node."""
         if pod.group is not None and not pod.terminating:
             self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+            self._note_priority(pod.group.key, pod)
             self._note_ready(pod.group.key, pod.uid)
 
     def displace(self, pod: Pod) -> None:

@@ -62,7 +62,7 @@ def dry_runs(rows: Rows, pod: Pod, room: RoomOnly, protections: Protections, vie
     lower = view.lower_pods(pod.priority, index_of_row >= 0)
     at, taken = index_of_row[lower.rows], lower.taken[room.columns]
     is_undecided = ~room.rows[rows]
-    of_groups = index_of_row[list(view.rows_of_groups())]
+    of_groups = index_of_row[list(view.rows_evicted_otherwise())]
     is_undecided[of_groups[of_groups >= 0]] = True
     protection = protections.by_label_set[lower.label_sets]
     is_undecided[at[protections.is_undecided[protection]]] = True
