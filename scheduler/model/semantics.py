@@ -225,6 +225,15 @@ class Semantics:
         return max(OLDEST, Version(self.version.major, self.version.minor - 1))
 
     @property
+    def frees_claims_beside_missing_devices(self) -> bool:
+        """
+        Whether a claim that is not available on a node is given up though the node lacks devices for another one.
+
+        Source: kubernetes/kubernetes#139017, mended in 1.37.
+        """
+        return self.version >= Version(1, 37)
+
+    @property
     def stages(self) -> Mapping[Gate, Stage]:
         """The gates that the version has and that have an effect here, with their stages."""
         changes = {gate: change_at(gate, self.version) for gate in Gate if gate not in WITHOUT_EFFECT}

@@ -77,7 +77,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     args_type: ClassVar = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
-        self._args = args
+        self._args, self._semantics = args, context.semantics
         self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
         self._results = SelectorResults()
         self._extended_request = MemoBySpec(extended_request)
@@ -137,7 +137,9 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
         allocator = Allocator(index, inputs, self._results, seed=seed)
-        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, self._args)
+        device_filter = DeviceFilter(
+            pod, claims, variants, view, index, allocator, self._args, self._semantics
+        )
         context.cycle_state[NAME] = device_filter
         return device_filter
 
