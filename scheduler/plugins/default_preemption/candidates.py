@@ -13,7 +13,7 @@ framework/preemption/preemption.go, pickOneNodeForPreemption (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,8 +67,9 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
         return NO_VICTIMS
     trial = unfit.trials.at(row, view.nominated_above_on(row, pod))
     for unit in lower:
-        for placed in _of_row(unit, row):
-            trial.remove_pod(placed.pod)
+        for placed in unit:
+            if placed.row == row:
+                trial.remove_pod(placed.pod)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
     violating, others = reprieve_order(lower, view)
@@ -92,6 +93,10 @@ def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> 
     seen: set[str] = set()
     units: list[Unit] = []
     for placed in pods:
+        if placed.pod.group is None:
+            if placed.pod.priority < priority:
+                units.append((placed,))
+            continue
         if placed.pod.uid in seen or view.victim_priority(placed.pod) >= priority:
             continue
         unit = view.evicted_with(placed)
@@ -118,36 +123,40 @@ def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
     Source: framework/preemption/podgrouppreemption.go, moreImportantVictim (kubernetes 1.36).
     """
     pod = unit[0].pod
+    if pod.group is None:
+        return -pod.priority, 0, pod.start_rank
     n_members = len(unit) if view.is_disrupted_whole(pod) else 0
     return -view.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
-
-
-def _of_row(unit: Unit, row: int) -> Iterator[PlacedPod]:
-    return (placed for placed in unit if placed.row == row)
 
 
 def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:
     """Reprieve each unit beside which the incoming pod still fits. Return the others."""
     evicted = []
     for unit in units:
-        for placed in _of_row(unit, row):
+        on_row = unit if len(unit) == 1 else [placed for placed in unit if placed.row == row]
+        for placed in on_row:
             trial.add_pod(placed.pod)
         if trial.refusal() is not None:
-            for placed in _of_row(unit, row):
+            for placed in on_row:
                 trial.remove_pod(placed.pod)
             evicted.append(unit)
     return evicted
 
 
 def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
-    """Return the units whose removal would break a budget, if they left in this order; and the others."""
+    """
+    Return the units whose removal would break a budget, if they left in this order; and the others.
+
+    Every pod takes from its budgets, whether an earlier one of the unit breaks them or not.
+    """
     allowed: dict[str, int] = {}
     violating: list[Unit] = []
     others: list[Unit] = []
     for unit in units:
-        # Every pod takes from its budgets, whether an earlier one of the unit breaks them or not.
-        breaks = [_breaks_a_budget(placed, allowed, view) for placed in unit]
-        (violating if any(breaks) else others).append(unit)
+        breaks = False
+        for placed in unit:
+            breaks |= _breaks_a_budget(placed, allowed, view)
+        (violating if breaks else others).append(unit)
     return violating, others
 
 
