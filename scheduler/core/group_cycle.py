@@ -22,7 +22,7 @@ from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_domains import rows_for
 from scheduler.core.group_members import has_minimum, n_needed
-from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
+from scheduler.core.group_messages import NOT_RELAXED, unequal_priorities, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
 from scheduler.core.group_search import Outcome, SearchRequest, search
@@ -142,6 +142,12 @@ class GroupCycles:
     ) -> Pieces[GroupResult]:
         group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
         text = waiting_for(self._groups, key, pods)
+        if group is not None and (unequal := unequal_priorities(group, pods)):
+            return (
+                yield from self._put_back_all(
+                    entries, key, unequal, now_s, Outcome(error=CycleError(unequal))
+                )
+            )
         if group is None or text:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))

@@ -31,6 +31,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
+from scheduler.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
@@ -89,6 +90,11 @@ def explain(request: ExplainRequest) -> Explanation:
     if request.pod.terminating:
         ignored = "" if request.pod.node_name else "; no scheduler will place it"
         request = replace(request, notes=(*request.notes, f"the pod is being deleted{ignored}"))
+    ignored_fields = (
+        reason_without_effect(FIELDS[gate], gate, request.semantics)
+        for gate in request.pod.spec.without_effect
+    )
+    request = replace(request, notes=(*request.notes, *ignored_fields))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:

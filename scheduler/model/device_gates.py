@@ -17,7 +17,14 @@ import msgspec
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder, DeviceObject
 from scheduler.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
-from scheduler.model.devices import Device, DeviceCapacity, DeviceClass, DeviceKind, ResourceSlice
+from scheduler.model.devices import (
+    Device,
+    DeviceCapacity,
+    DeviceClass,
+    DeviceKind,
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from scheduler.model.semantics import Gate, Semantics
 
 _NO_ALTERNATIVES = "has subrequests, but the DRAPrioritizedList feature is disabled"
@@ -63,6 +70,8 @@ class DeviceGates:
                 return self.claim(obj)
             case DeviceClass():
                 return obj if self.extended_resource else replace(obj, provides_resources=False)
+            case DeviceTaintRule():
+                return obj
 
     def claim(self, old: ResourceClaim) -> ResourceClaim:
         """Return the claim, with the requests that cannot be served marked."""

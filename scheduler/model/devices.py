@@ -36,6 +36,11 @@ class DeviceKind(StrEnum):
     CLAIM = "ResourceClaim"
     SLICE = "ResourceSlice"
     CLASS = "DeviceClass"
+    TAINT_RULE = "DeviceTaintRule"
+
+
+#: The kinds without which no claim is placed.
+NEEDED_KINDS: Final = frozenset({DeviceKind.CLAIM, DeviceKind.SLICE, DeviceKind.CLASS})
 
 
 class PoolId(NamedTuple):
@@ -203,3 +208,21 @@ class DeviceClass:
     provides_resources: bool = True
 
     kind = DeviceKind.CLASS
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTaintRule:
+    """A taint of all devices with this driver, pool and name; None for any."""
+
+    key: str
+    resource_version: str = field(compare=False)
+    driver: str | None
+    pool: str | None
+    device: str | None
+    taint: Taint
+
+    kind = DeviceKind.TAINT_RULE
+
+    def selects(self, driver: str, pool: str) -> bool:
+        """Return whether devices of the pool may be among them."""
+        return self.driver in (None, driver) and self.pool in (None, pool)

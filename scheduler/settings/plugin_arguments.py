@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
+from scheduler.framework.shape import ShapePoint
 from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.model.semantics import Gate
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
@@ -23,7 +25,6 @@ from scheduler.plugins.node_resources.args import (
     ResourceWeight,
     ScoringStrategy,
     ScoringStrategyType,
-    ShapePoint,
 )
 from scheduler.plugins.pod_topology_spread.args import (
     DefaultConstraint,
@@ -239,11 +240,11 @@ def read_volume_binding(reader: ObjectReader) -> VolumeBindingArgs:
     if timeout_s is not None and timeout_s < 0:
         detail = "invalid BindTimeoutSeconds, should not be a negative value"
         reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
-    shape = reader.raw("shape")
-    if shape is not None:
-        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
-        reader.problems.invalid(reader.at("shape"), shape, detail)
-    return VolumeBindingArgs() if timeout_s is None else VolumeBindingArgs(timeout_s)
+    shape = tuple(_read_point(item) for item in reader.objects("shape"))
+    if shape:
+        _check_shape(shape, reader.at("shape"), reader.problems)
+    defaults = VolumeBindingArgs()
+    return VolumeBindingArgs(defaults.bind_timeout_s if timeout_s is None else timeout_s, shape)
 
 
 def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
@@ -332,4 +333,8 @@ READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyT
         "PodTopologySpread": read_pod_topology_spread,
         "VolumeBinding": read_volume_binding,
     }
+)
+#: Arguments that upstream refuses while a gate is off, by plugin.
+GATED_ARGS: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
+    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
 )

@@ -1,8 +1,8 @@
 """
-ResourceClaims, ResourceSlices and DeviceClasses, and which devices are allocated.
+ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules, and which devices are allocated.
 
 A claim counts as watches show it, or as it was written after that; and with an allocation that is about to be written.
-A cluster without resource.k8s.io/v1 costs nothing here.
+Slices have the taints of rules. A cluster without resource.k8s.io/v1 costs nothing here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import Any, Final, TypeAlias
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.devices import DeviceClass, DeviceId, DeviceKind, PoolId, ResourceSlice
+from scheduler.model.devices import (
+    NEEDED_KINDS,
+    DeviceClass,
+    DeviceId,
+    DeviceKind,
+    DeviceTaintRule,
+    PoolId,
+    ResourceSlice,
+)
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.volumes import is_older
 from scheduler.state.allocated_devices import AllocatedDevices
@@ -24,6 +32,7 @@ from scheduler.state.batches import batches
 from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
+from scheduler.state.slice_taints import SliceTaints
 from scheduler.state.sparse_dicts import add_count, discard_entry
 
 #: Length and text of a version, a time, and the key of a claim.
@@ -51,9 +60,11 @@ class Devices:
         self.epoch_s = 0.0
         self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
         self._slices: dict[str, ResourceSlice] = {}
+        self._taints = SliceTaints()
         self._classes: dict[str, DeviceClass] = {}
         #: In the order in which a copy takes them over.
         self._by_kind: Mapping[str, PartitionedDict[Any] | dict[str, Any]] = {
+            DeviceKind.TAINT_RULE: self._taints.rules,
             DeviceKind.CLASS: self._classes,
             DeviceKind.SLICE: self._slices,
             DeviceKind.CLAIM: self._claims,
@@ -76,7 +87,7 @@ class Devices:
     def serve(self, *kinds: DeviceKind) -> None:
         """Note that all objects of these kinds have been seen."""
         self._served.update(kinds)
-        self.is_served = len(self._served) == len(DeviceKind)
+        self.is_served = self._served >= NEEDED_KINDS
 
     # Questions of plugins.
 
@@ -250,6 +261,10 @@ class Devices:
     def _set(self, kind: str, key: str, new: Any | None) -> None:  # noqa: ANN401 - the kind names the type
         objects = self._by_kind[kind]
         old = objects.get(key)
+        if isinstance(new, ResourceSlice):
+            new = self._taints.applied(new)
+        elif kind == DeviceKind.SLICE:
+            self._taints.forget(key)
         if old is not None:
             self._unlink(old)
         if new is not None:
@@ -259,6 +274,18 @@ class Devices:
             del objects[key]
             if isinstance(old, DeviceClass):
                 self.extended_resources.remove(old)
+        if kind == DeviceKind.TAINT_RULE:
+            self._apply_rules([rule for rule in (old, new) if isinstance(rule, DeviceTaintRule)])
+
+    def _apply_rules(self, changed: Collection[DeviceTaintRule]) -> None:
+        """Give the slices of these rules their taints. O(slices), since rules hardly ever change."""
+        for before in list(self._slices.values()):
+            if any(rule.selects(before.driver, before.pool) for rule in changed):
+                after = self._taints.applied(self._taints.published(before))
+                if after is not before:
+                    self._unlink(before)
+                    self._slices[before.key] = after
+                    self._link(before, after)
 
     def _link(self, old: DeviceObject | None, new: DeviceObject) -> None:
         """Enter the object, which is known now, in the indexes of its kind."""
@@ -313,6 +340,7 @@ class Devices:
         copy.epoch_s = self.epoch_s
         copy.assumed = self.assumed.copy()
         copy._allocated_at = dict(self._allocated_at)
+        self._taints.share_with(copy._taints)
         for few in batches(list(self.objects())):
             for obj in few:
                 copy._set(obj.kind, obj.key, obj)
@@ -322,18 +350,27 @@ class Devices:
     # For the audit.
 
     def objects(self) -> Iterator[DeviceObject]:
-        """Return every object, as it counts."""
-        return chain.from_iterable(objects.values() for objects in self._by_kind.values())
+        """Return every object, as it counts, but slices as they were published."""
+        for obj in chain.from_iterable(objects.values() for objects in self._by_kind.values()):
+            yield self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
 
     def differences(self) -> Iterator[str]:
         """Yield where what is counted differs from a recount. O(objects)."""
         fresh = Devices()
+        self._taints.share_with(fresh._taints)
         for obj in self.objects():
             fresh._set(obj.kind, obj.key, obj)
         if self.allocated.content() != fresh.allocated.content():
             yield f"devices {self.allocated.content()} allocated, {fresh.allocated.content()} recounted"
         indexes, recounted = (
-            (each._of_pool, each._on_node, each._shared, each._extended_claims, each._n_published)
+            (
+                each._slices,
+                each._of_pool,
+                each._on_node,
+                each._shared,
+                each._extended_claims,
+                each._n_published,
+            )
             for each in (self, fresh)
         )
         if indexes != recounted:

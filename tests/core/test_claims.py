@@ -5,7 +5,9 @@ import pytest
 from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.stimuli import PodSeen
+from scheduler.settings.loading import default_settings
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
@@ -305,3 +307,21 @@ def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> 
     cluster.reserve()
     cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
     assert not [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+
+
+@pytest.mark.parametrize(("minor", "is_given_up"), [(36, False), (37, True)])
+def test_a_claim_that_is_elsewhere_is_given_up_beside_missing_devices_from_1_37(
+    minor: int, *, is_given_up: bool
+) -> None:
+    cluster = ClaimCluster(1, ("a",), default_settings(semantics_of(Version(1, minor))))
+    result = {"request": "r", "driver": DRIVER, "pool": "gone", "device": "gpu-0"}
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]
+    selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    allocation = {"devices": {"results": [result]}, "nodeSelector": selector}
+    cluster.store(resource_claim("elsewhere", allocation=allocation))
+    cluster.store(resource_claim("too-many", count=2))
+    cluster.watch()
+    cluster.using("elsewhere", "too-many")
+    message = attempt_of(cluster.cycle()).message
+    assert "cannot allocate all claims" in message
+    assert ("deallocation of ResourceClaim completed" in message) is is_given_up

@@ -454,6 +454,7 @@ NODE_VOLUME_LIMITS: Final = [
     Change("3 a limit grows", csi_node("a", d=1), csi_node("a", d=2), True),
     Change("3 a limit shrinks", csi_node("a", d=2), csi_node("a", d=1), False),
     Change("3 a limit comes where none was", csi_node("a"), csi_node("a", d=1), True),
+    Change("3 a driver without a limit is installed", csi_node("a"), csi_node("a", d=None), True),
     Change("3 a pod with a claim goes", using("x", name="e", on="a"), None, True),
     Change("3 a pod without volumes goes", pod("e", node="a"), None, False),
     Change("3 a pod with a claim goes that was nowhere", using("x", name="e"), None, False),

@@ -78,7 +78,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     args_type: ClassVar = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
-        self._args = args
+        self._args, self._semantics = args, context.semantics
         self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
         self._results = SelectorResults()
         self._extended_request = MemoBySpec(extended_request)
@@ -102,6 +102,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ),
             ClusterEventWithHint(Resource.DEVICE_CLASS, both),
             ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
+            # Upstream changes the slices instead.
+            ClusterEventWithHint(Resource.DEVICE_TAINT_RULE, both | Action.DELETE),
         )
 
     def admits(self, pod: Pod) -> bool:
@@ -136,7 +138,9 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
         allocator = Allocator(index, inputs, self._results, seed=seed)
-        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, self._args)
+        device_filter = DeviceFilter(
+            pod, claims, variants, view, index, allocator, self._args, self._semantics
+        )
         context.cycle_state[NAME] = device_filter
         return device_filter
 
