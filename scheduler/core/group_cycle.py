@@ -20,12 +20,13 @@ from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_domains import rows_for
+from scheduler.core.group_attempt import Outcome, SearchRequest
+from scheduler.core.group_domains import held_rows, rows_for
 from scheduler.core.group_members import has_minimum, n_needed
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
-from scheduler.core.group_search import Outcome, SearchRequest, search
+from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
@@ -175,7 +176,7 @@ class GroupCycles:
         now_s: float,
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
-        if outcome.error is None and has_minimum(self._groups, key) and not request.topology_key:
+        if outcome.error is None and has_minimum(self._groups, key) and not request.topology:
             yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
@@ -218,10 +219,10 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        A topology constraint holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        A topology holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
         """
         group = self._groups.get(key)
-        if not queued.is_surplus or group is None or group.topology_key:
+        if not queued.is_surplus or group is None or group.topology:
             return False
         return has_minimum(self._groups, key)
 
@@ -254,9 +255,10 @@ class GroupCycles:
         return not outcome.is_placed and outcome.error is None
 
     def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
-        rows = rows_for(self._state, key, group.topology_key)
+        held = held_rows(self._state, key)
+        rows = rows_for(self._state, held, group.topology.required)
         unnominated = [_unnominated(pod) for pod in members]
-        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology_key, rows)
+        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology, rows, held)
 
     # Putting back.
 

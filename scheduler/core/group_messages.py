@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from scheduler.core.group_attempt import Outcome
 from scheduler.core.group_members import n_needed
-from scheduler.core.group_search import Outcome
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups

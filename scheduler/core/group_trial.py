@@ -88,6 +88,11 @@ class GroupTrial:
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
 
+    @property
+    def n_left(self) -> int:
+        """Return how many decisions the search may still take."""
+        return self.max_decisions - self._n_counted
+
     def anew(self) -> GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
         return replace(self, observer=Unobserved())

@@ -16,6 +16,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.group_topology import (
+    ANYWHERE,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    Topology,
+    parse_topology,
+)
 from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
 
@@ -67,13 +74,15 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
-    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never. `topology`: of the
+    group; counts unless its object asks for one.
     """
 
     key: GroupKey
     min_count: int = 0
     problem: str = ""
     release_after_s: int = 0
+    topology: Topology = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +90,13 @@ class PodGroup:
     """
     A PodGroup object, or what the members of a group of our own say.
 
-    `min_count`: members of which all are placed or none; 1 without a gang. `topology_key`: a node label of which all
-    members share the value; empty for none. `api_version`: of scheduling.k8s.io; empty if we do not write its status.
+    `min_count`: members of which all are placed or none; 1 without a gang. `api_version`: of scheduling.k8s.io; empty
+    if we do not write its status.
     """
 
     key: GroupKey
     min_count: int
-    topology_key: str = ""
+    topology: Topology = ANYWHERE
     api_version: str = ""
     resource_version: str = ""
     generation: int = 0
@@ -127,7 +136,7 @@ def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Ra
     return PodGroup(
         key=GroupKey(kind, namespace, name),
         min_count=max(1, min_count or 1),
-        topology_key=topology[0].key if topology else "",
+        topology=Topology(required=tuple(entry.key for entry in topology if entry.key)),
         api_version=api_version if kind is GroupKind.KUBERNETES else "",
         resource_version=meta.resource_version,
         generation=meta.generation,
@@ -152,8 +161,10 @@ def group_reference(
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
+    topology, fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
+    problem = problem or fault
     if not problem:
-        return GroupReference(key, min_count, release_after_s=release_after_s)
+        return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology)
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)

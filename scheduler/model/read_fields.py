@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.model.device_requests import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.fallback import FALLBACK, RELAXED
+from scheduler.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.volumes import (
     BIND_COMPLETED,
@@ -88,6 +89,8 @@ POD: Final[FieldTree] = {
             RELAXED: True,
             GROUP: True,
             MIN_COUNT: True,
+            REQUIRED_TOPOLOGY: True,
+            PREFERRED_TOPOLOGY: True,
         },
         "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
     },
