@@ -147,7 +147,7 @@ class GroupCycles:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        request = self._request(key, group, pods)
+        request = self._request(key, group, pods, profile)
         n_decisions = len(entries) + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
@@ -250,15 +250,17 @@ class GroupCycles:
             return True
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(self._request(key, group, members), trial))
+            outcome = finished(search(self._request(key, group, members, profile), trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
 
-    def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
-        held = held_rows(self._state, key)
-        rows = rows_for(self._state, held, group.topology.required)
+    def _request(
+        self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
+    ) -> SearchRequest:
+        topology, held = group.topology.within(profile.topology_levels), held_rows(self._state, key)
+        rows = rows_for(self._state, held, topology.required)
         unnominated = [_unnominated(pod) for pod in members]
-        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology, rows, held)
+        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held)
 
     # Putting back.
 

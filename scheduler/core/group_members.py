@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.group_devices import claim_forms, is_first_fit_best
+from scheduler.model.group_ranks import rank_of
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
@@ -158,7 +159,7 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
 
 def _kind(pods: list[Pod]) -> Kind:
     terms = usable(pods[0].spec.affinity.required)
-    pods = sorted(pods, key=lambda pod: -pod.priority)
+    pods = sorted(pods, key=lambda pod: (-pod.priority, rank_of(pod.labels)))
     return Kind(pods, _matcher(terms), tuple(dict.fromkeys(term.topology_key for term in terms)))
 
 

@@ -26,6 +26,7 @@ from scheduler.core.group_domains import Domain, Domains, domain_ids
 from scheduler.core.group_exhaustive import exhaust, is_proven
 from scheduler.core.group_layouts import Layout, layout_of
 from scheduler.core.group_members import Component, Kind, components_of, kinds_of
+from scheduler.core.group_order import lay_out_ranks
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.batches import Pieces
@@ -47,6 +48,8 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     outcome = attempt.outcome
     try:
         outcome.is_placed = yield from _Search(attempt, components).run()
+        if outcome.is_placed:
+            yield from lay_out_ranks(attempt)
     except OutOfDecisionsError:
         outcome.is_cut_short = True
     except CycleBrokenError as broken:

@@ -7,7 +7,7 @@ they can, and fill one before the next. Levels are named from the outside in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,22 @@ class Topology:
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)
+
+    def within(self, hierarchy: Sequence[str]) -> Topology:
+        """
+        Return the request with all levels of a hierarchy that it implies; the hierarchy is from the outside in.
+
+        A domain of the required level is told apart by the levels around it too, and from there to the lowest level
+        that is preferred, every level is. Other keys stay as they are.
+        """
+        required, preferred = self.required, self.preferred
+        n_required = hierarchy.index(required[-1]) + 1 if required and required[-1] in hierarchy else 0
+        if n_required:
+            required = tuple(hierarchy[:n_required])
+            preferred = tuple(key for key in preferred if key not in required)
+        if preferred and preferred[-1] in hierarchy:
+            preferred = tuple(hierarchy[n_required : hierarchy.index(preferred[-1]) + 1])
+        return Topology(required, preferred)
 
 
 ANYWHERE: Final = Topology()
