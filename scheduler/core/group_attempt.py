@@ -6,7 +6,7 @@ The steps come in pieces: they yield after each decision and after each place th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,12 +25,23 @@ from scheduler.state.batches import Pieces
 
 
 @dataclass(frozen=True, slots=True)
+class PartRequest:
+    """A part of a group, of which `n_needed` pending members need places, or none; the others are as in the group's."""
+
+    n_needed: int
+    topology: Topology
+    rows: Mask
+    held: Mask
+
+
+@dataclass(frozen=True, slots=True)
 class SearchRequest:
     """
     A group that needs places.
 
     `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `rows`: the only nodes that
-    may be chosen. `held`: the nodes on which members run, bool array of shape (n_rows,).
+    may be chosen. `held`: the nodes on which members run, bool array of shape (n_rows,). `parts`: by name; empty for a
+    group without parts.
     """
 
     members: Sequence[Pod]
@@ -38,6 +49,7 @@ class SearchRequest:
     topology: Topology
     rows: Mask
     held: Mask
+    parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
 
 class Stuck(NamedTuple):
@@ -47,6 +59,21 @@ class Stuck(NamedTuple):
     domain: str
     pod: Pod
     error: FitError
+
+
+class PartRoom(NamedTuple):
+    """
+    How many parts of `size` members a domain of the group, without a name if it is everywhere, has room for.
+
+    `n_domains`: those of `key` within it in which a part has room. Upper bounds.
+    """
+
+    domain: str
+    n_parts: int
+    n_domains: int
+    key: str
+    size: int
+    n_needed: int
 
 
 @dataclass(slots=True)
@@ -63,6 +90,7 @@ class Outcome:
         rejecting: the plugins that refused a member, by its UID.
         is_cut_short: whether the search ran out of decisions.
         n_decisions: that it took.
+        part_room: for how many parts the domains have room, if the parts have to be in one domain each.
     """
 
     is_placed: bool = False
@@ -73,6 +101,7 @@ class Outcome:
     rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
     is_cut_short: bool = False
     n_decisions: int = 0
+    part_room: list[PartRoom] = field(default_factory=list)
 
 
 class Attempt:
@@ -151,6 +180,30 @@ class Attempt:
         others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
 
+    # Parts.
+
+    def n_placed_of(self, part: str) -> int:
+        """Return how many members of the part have places."""
+        return sum(kind.n_placed for kind in self.kinds if kind.part == part)
+
+    def has_whole_parts(self) -> bool:
+        """Return whether every part has as many places as it needs, or none."""
+        needed = {name: part.n_needed for name, part in self.request.parts.items()}
+        return all(self.n_placed_of(name) == 0 or self.n_placed_of(name) >= n for name, n in needed.items())
+
+    def rows_of(self, kind: Kind) -> Mask | None:
+        """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
+        part = self.request.parts.get(kind.part)
+        if part is None:
+            return None
+        if part.topology.required:
+            ids = domain_ids(part.topology.required, self.view.nodes).ids
+            for place in self.trial.places:
+                if self.kind_of[place.pod.uid].part == kind.part:
+                    row = self.view.nodes.row_by_name[place.node_name]
+                    return np.logical_and(part.rows, ids == ids.item(row))
+        return part.rows
+
     # Several members.
 
     def fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> Pieces[bool]:
@@ -186,11 +239,12 @@ class Attempt:
 
     # Room.
 
-    def room_of(self, kind: Kind, scope: Mask) -> Pieces[Amounts | None]:
+    def room_of(self, kind: Kind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
         """
         Return for how many members of the kind each row of the scope has room, None if none has. One decision.
 
-        Room is counted by resources, so there may be less.
+        Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
+        many as the kind has without a place.
         """
         decision = self.trial.decide(kind.left[0], scope)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
@@ -200,7 +254,7 @@ class Attempt:
             yield
             return None
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
-        copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, len(kind.left))
+        copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, n_most or len(kind.left))
         self._refusing |= {refusal.plugin for refusal in filtered.refusals}
         yield
         return np.where(feasible, copies, 0)

@@ -20,9 +20,9 @@ from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_attempt import Outcome, SearchRequest
+from scheduler.core.group_attempt import Outcome, PartRequest, SearchRequest
 from scheduler.core.group_domains import held_rows, rows_for
-from scheduler.core.group_members import has_minimum, n_needed
+from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
@@ -148,7 +148,8 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = self._request(key, group, pods, profile)
-        n_decisions = len(entries) + profile.max_search_decisions
+        # For each part its room is looked at before its members are placed.
+        n_decisions = len(entries) + 2 * len(request.parts) + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
         with self._state.without_nominations(entries.keys()):
@@ -176,7 +177,11 @@ class GroupCycles:
         now_s: float,
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
-        if outcome.error is None and has_minimum(self._groups, key) and not request.topology:
+        if (
+            outcome.error is None
+            and has_minimum(self._groups, key)
+            and not (request.topology or request.parts)
+        ):
             yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
@@ -219,10 +224,10 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        A topology holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        A topology and a part hold for it too: then it is placed, and pods are evicted for it, as for a group of one.
         """
         group = self._groups.get(key)
-        if not queued.is_surplus or group is None or group.topology:
+        if not queued.is_surplus or group is None or group.topology or part_of(queued.pod):
             return False
         return has_minimum(self._groups, key)
 
@@ -257,10 +262,29 @@ class GroupCycles:
     def _request(
         self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
     ) -> SearchRequest:
-        topology, held = group.topology.within(profile.topology_levels), held_rows(self._state, key)
+        topology, held = (
+            group.topology.within(profile.topology_levels),
+            held_rows(self._state, self._groups.placed(key)),
+        )
         rows = rows_for(self._state, held, topology.required)
         unnominated = [_unnominated(pod) for pod in members]
-        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held)
+        parts = self._parts(key, unnominated, profile)
+        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held, parts)
+
+    def _parts(self, key: GroupKey, members: Iterable[Pod], profile: Profile) -> dict[str, PartRequest]:
+        """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
+        asked = {part_of(pod): pod.group.part for pod in reversed(list(members)) if pod.group is not None}
+        parts: dict[str, PartRequest] = {}
+        for name, part in asked.items():
+            if part is not None:
+                running = [pod for pod in self._groups.placed(key) if part_of(pod) == name]
+                topology, held = (
+                    part.topology.within(profile.topology_levels),
+                    held_rows(self._state, running),
+                )
+                rows = rows_for(self._state, held, topology.required)
+                parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
+        return parts
 
     # Putting back.
 

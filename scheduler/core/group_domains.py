@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT, LabelColumn
@@ -55,10 +55,10 @@ def domain_ids(keys: Sequence[str], nodes: NodeTable) -> DomainIds:
     return DomainIds([nodes.column(key) for key in keys], nodes.n_rows)
 
 
-def held_rows(state: ClusterState, key: GroupKey) -> Mask:
-    """Return the rows on which members of the group run."""
+def held_rows(state: ClusterState, running: Iterable[Pod]) -> Mask:
+    """Return the rows on which these pods run."""
     held = np.zeros(state.nodes.n_rows, dtype=np.bool_)
-    held[[state.placed[pod.uid].row for pod in state.groups.placed(key)]] = True
+    held[[state.placed[pod.uid].row for pod in running]] = True
     return held
 
 

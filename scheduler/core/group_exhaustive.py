@@ -40,7 +40,34 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
             if _most_of(kind, attempt) < len(kind.pods):
                 return True
             yield
-    return len(attempt.kinds) == 1 and has_closed_form(attempt.kinds[0], attempt.view)
+    return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
+        attempt.kinds[0], attempt.view
+    )
+
+
+def _are_equal_parts(attempt: Attempt) -> bool:
+    """
+    Return whether the parts are alike, atomic and of one kind each, without rules between pods or members that run.
+
+    Then each takes what is left of a domain as any other would.
+    """
+    parts, spec = attempt.request.parts, attempt.kinds[0].first.spec
+    if len(attempt.kinds) != len(parts) or attempt.request.held.any():
+        return False
+    if spec.affinity.required or spec.affinity.required_anti or spec.spread:
+        return False
+    forms = {
+        (
+            kind.first.spec,
+            kind.first.priority,
+            len(kind.pods),
+            parts[kind.part].n_needed,
+            parts[kind.part].topology,
+        )
+        for kind in attempt.kinds
+    }
+    are_atomic = all(parts[kind.part].n_needed == len(kind.pods) for kind in attempt.kinds)
+    return len(forms) == 1 and are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
 
 
 def _most_of(kind: Kind, attempt: Attempt) -> int:
@@ -54,7 +81,11 @@ def _most_of(kind: Kind, attempt: Attempt) -> int:
             possible |= refusal.rows
     copies = most_copies(filtered.filters, attempt.view.n_rows)
     room = np.where(possible, np.clip(copies, 0, len(kind.pods)), 0)
-    if keys := attempt.request.topology.required or _one_domain_keys(kind, attempt):
+    part = attempt.request.parts.get(kind.part)
+    if part is not None:
+        room = np.where(part.rows, room, 0)
+    of_part = () if part is None else part.topology.required
+    if keys := of_part or attempt.request.topology.required or _one_domain_keys(kind, attempt):
         return int(domain_ids(keys, attempt.view.nodes).per_domain(room).max(initial=0))
     return int(room.sum())
 
@@ -78,8 +109,10 @@ def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:
     frames = [_Frame(list(attempt.kinds), scope.copy())]
     while frames:
         n_placed = attempt.n_placed
-        if n_placed >= attempt.request.n_needed and (yield from trial.is_settled()):
-            yield from attempt.fill(attempt.kinds, scope, is_partial=True)
+        is_enough = n_placed >= attempt.request.n_needed and attempt.has_whole_parts()
+        if is_enough and (yield from trial.is_settled()):
+            if not attempt.request.parts:
+                yield from attempt.fill(attempt.kinds, scope, is_partial=True)
             if not (yield from trial.is_settled()):
                 yield from attempt.take_back(n_placed)
             return True
@@ -101,7 +134,9 @@ def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
     while frame.kinds:
         kind = frame.kinds[0]
         siblings = attempt.siblings(kind) if frame.is_deferring else ()
-        decision = attempt.trial.decide(kind.left[0], frame.rows, siblings)
+        of_part = attempt.rows_of(kind)
+        rows = frame.rows if of_part is None else frame.rows & of_part
+        decision = attempt.trial.decide(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
             frame.rows[decision.scores.chosen] = False
             attempt.place(kind, decision, is_owed=frame.is_deferring)

@@ -18,6 +18,11 @@ from scheduler.syntax.selectors import escaped
 REQUIRED_TOPOLOGY: Final = "affinity-scheduler.io/pod-group-required-topology"
 #: Node labels from the outside in, with commas between them; an annotation, as no label has commas.
 PREFERRED_TOPOLOGY: Final = "affinity-scheduler.io/pod-group-preferred-topology"
+#: A part of the group, by name, as label or annotation; how many of its members are placed, or none is; its levels.
+PART: Final = "affinity-scheduler.io/pod-group-part"
+PART_MIN_COUNT: Final = "affinity-scheduler.io/pod-group-part-min-count"
+PART_REQUIRED_TOPOLOGY: Final = "affinity-scheduler.io/pod-group-part-required-topology"
+PART_PREFERRED_TOPOLOGY: Final = "affinity-scheduler.io/pod-group-part-preferred-topology"
 
 #: Most levels that a group may name.
 _LIMIT_LEVELS: Final = 8
@@ -56,6 +61,19 @@ class Topology:
 
 
 ANYWHERE: Final = Topology()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """
+    Members of a group that are placed together, or not at all, such as a leader with its workers.
+
+    `min_count`: how many of them; the others are placed if they fit. `topology`: within the group's.
+    """
+
+    name: str
+    min_count: int = 1
+    topology: Topology = ANYWHERE
 
 
 def parse_topology(

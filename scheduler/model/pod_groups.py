@@ -18,8 +18,13 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.group_topology import (
     ANYWHERE,
+    PART,
+    PART_MIN_COUNT,
+    PART_PREFERRED_TOPOLOGY,
+    PART_REQUIRED_TOPOLOGY,
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
+    Part,
     Topology,
     parse_topology,
 )
@@ -75,7 +80,7 @@ class GroupReference:
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
     case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never. `topology`: of the
-    group; counts unless its object asks for one.
+    group; counts unless its object asks for one. `part`: None in a group without parts.
     """
 
     key: GroupKey
@@ -83,6 +88,7 @@ class GroupReference:
     problem: str = ""
     release_after_s: int = 0
     topology: Topology = ANYWHERE
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +168,28 @@ def group_reference(
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
     topology, fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
-    problem = problem or fault
+    part, part_fault = _part(labels, annotations)
+    problem = problem or fault or part_fault
     if not problem:
-        return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology)
+        return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology, part=part)
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)
+
+
+def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
+    """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
+    name = labels.get(PART) or annotations.get(PART, "")
+    if not name:
+        return None, ""
+    if label_value_faults(name):
+        return None, f'{PART} of the pod: found "{escaped(name[:64])}", expected a valid label value'
+    text = labels.get(PART_MIN_COUNT) or annotations.get(PART_MIN_COUNT)
+    min_count = 1 if text is None else _number(text, LIMIT_MEMBERS)
+    if not min_count:
+        return None, _problem(PART_MIN_COUNT, text, LIMIT_MEMBERS)
+    topology, fault = parse_topology(PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY, labels, annotations)
+    return Part(name, min_count, topology), fault
 
 
 def _key(

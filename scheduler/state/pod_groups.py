@@ -42,7 +42,7 @@ class PodGroups:
         if group is None or group.key.kind not in self._served:
             return None
         known = self._objects.get(group.key)
-        if known is None or known.min_count > 1 or known.topology or group.topology:
+        if known is None or known.min_count > 1 or known.topology or group.topology or group.part:
             return group.key
         return None
 
