@@ -67,7 +67,15 @@ class GreedySearch:
         n_largest = max(len(kind.pods) for kind in self._kinds)
         if not self._request.topology.required:
             return None, n_largest
-        return (yield from self._room(self._kinds, self._request.rows)), n_largest
+        if self._request.n_needed == len(self._request.members):
+            return (yield from self._room(self._kinds, self._request.rows)), n_largest
+        # Where the largest kind has no room, others may have enough.
+        of_all: Amounts | None = None
+        for kind in {kind.first.spec: kind for kind in reversed(self._kinds)}.values():
+            room = yield from self._room([kind], self._request.rows)
+            if room is not None:
+                of_all = room if of_all is None else np.maximum(of_all, room)
+        return of_all, n_largest
 
     def _room(self, kinds: Sequence[Kind], scope: Mask) -> Pieces[Amounts | None]:
         """Return the room for the largest of the kinds; None if there is none."""

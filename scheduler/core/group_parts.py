@@ -44,19 +44,20 @@ class PartSearch(GreedySearch):
         if not self._are_alike():
             return (yield from super()._room_of_all())
         first = self._order[0]
-        part, size, n_members = self._request.parts[first], self._sizes[first], len(self._request.members)
+        part, n_members = self._request.parts[first], len(self._request.members)
         room = yield from self._attempt.room_of(self._by_part[first][0], self._request.rows, n_members)
         if room is None or not part.topology.required:
             return room, n_members
         ids = domain_ids(part.topology.required, self._attempt.view.nodes)
-        rooms = ids.per_domain(room) // size * size
+        rooms = ids.per_domain(room)
+        rooms = np.minimum(rooms, rooms // part.n_needed * self._sizes[first])
         whole = np.zeros_like(room)
         firsts = np.full(len(rooms), -1)
         rows = np.flatnonzero(room)[::-1]
         firsts[ids.ids[rows]] = rows
         numbers = np.flatnonzero(rooms)
         whole[firsts[numbers]] = rooms[numbers]
-        self._note_room(whole, part, size)
+        self._note_room(whole, part)
         return whole, n_members
 
     def _are_alike(self) -> bool:
@@ -68,9 +69,10 @@ class PartSearch(GreedySearch):
         }
         return len(forms) == 1 and len(self._kinds) == len(parts) and not self._request.held.any()
 
-    def _note_room(self, whole: Amounts, part: PartRequest, size: int) -> None:
+    def _note_room(self, whole: Amounts, part: PartRequest) -> None:
         """Note for how many parts the domains of the group have room."""
-        required, n_needed = self._request.topology.required, -(-self._request.n_needed // size)
+        required, size = self._request.topology.required, part.n_needed
+        n_needed = -(-self._request.n_needed // size)
         numbers = domain_ids(required, self._attempt.view.nodes) if required else None
         ids = np.ones(len(whole), dtype=np.intp) if numbers is None else numbers.ids
         rooms = np.bincount(ids, weights=whole, minlength=2).astype(np.int64)

@@ -3,7 +3,7 @@ Groups of pods that are placed as one, and how a pod names its group.
 
 There are three ways, and the first that a pod uses counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io`
 (kubernetes 1.36 and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our
-own, for which a cluster needs no kind.
+own, for which a cluster needs no kind; `group_forms` turns the words of other projects into these.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.group_forms import (
+    GROUP_FROM,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    with_kueue_levels,
+    workload_group,
+)
 from scheduler.model.group_topology import (
     ANYWHERE,
     PART,
@@ -154,9 +161,19 @@ def group_reference(
     namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> GroupReference | None:
     """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
+    source, fault = annotations.get(GROUP_FROM), ""
+    if source in (LEADER_WORKER_SET, JOB_SET):
+        annotations = workload_group(GROUP, MIN_COUNT, labels, annotations)
+    elif source is not None:
+        fault = f'{GROUP_FROM} of the pod: found "{escaped(source[:64])}", expected {LEADER_WORKER_SET} or {JOB_SET}'
     key = _key(namespace, scheduling_group, labels, annotations)
     if key is None:
-        return None
+        return (
+            GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)
+            if fault
+            else None
+        )
+    annotations = with_kueue_levels(annotations)
     problem, min_count, release_after_s = "", 0, 0
     if (release := annotations.get(RELEASE_AFTER)) is not None:
         release_after_s = _number(release, _LIMIT_RELEASE_S)
@@ -167,9 +184,9 @@ def group_reference(
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
-    topology, fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
+    topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
     part, part_fault = _part(labels, annotations)
-    problem = problem or fault or part_fault
+    problem = problem or fault or level_fault or part_fault
     if not problem:
         return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology, part=part)
     # No name of a group has a space: the pod is no member of the group that others name well.

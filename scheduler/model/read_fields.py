@@ -12,6 +12,7 @@ from typing import Final
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.model.device_requests import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.fallback import FALLBACK, RELAXED
+from scheduler.model.group_forms import FOREIGN_ANNOTATIONS, GROUP_FROM
 from scheduler.model.group_topology import (
     PART,
     PART_MIN_COUNT,
@@ -98,6 +99,8 @@ POD: Final[FieldTree] = {
             MIN_COUNT: True,
             REQUIRED_TOPOLOGY: True,
             PREFERRED_TOPOLOGY: True,
+            GROUP_FROM: True,
+            **dict.fromkeys(FOREIGN_ANNOTATIONS, True),
             PART: True,
             PART_MIN_COUNT: True,
             PART_REQUIRED_TOPOLOGY: True,

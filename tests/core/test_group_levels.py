@@ -218,3 +218,15 @@ def test_levels_are_parsed(required: str, preferred: str, expected: Any) -> None
     annotations = {REQUIRED_TOPOLOGY: required, PREFERRED_TOPOLOGY: preferred}
     topology, problem = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, {}, annotations)
     assert ((topology, problem) == expected) if isinstance(expected, tuple) else problem.startswith(expected)
+
+
+def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver: Driver) -> None:
+    racks(driver, "a", r1=2)
+    for name, n_cpus in (("large", "4"), ("small", "1")):
+        driver.pod(
+            name,
+            labels={GROUP: "g", MIN_COUNT: "1"},
+            annotations={REQUIRED_TOPOLOGY: BLOCK},
+            containers=[container(requests={"cpu": n_cpus})],
+        )
+    assert by_rack(placed(driver)) == {"r1": 1}
