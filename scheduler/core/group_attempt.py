@@ -200,8 +200,8 @@ class Attempt:
             ids = domain_ids(part.topology.required, self.view.nodes).ids
             for place in self.trial.places:
                 if self.kind_of[place.pod.uid].part == kind.part:
-                    row = self.view.nodes.row_by_name[place.node_name]
-                    return np.logical_and(part.rows, ids == ids.item(row))
+                    here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
+                    return part.rows & here
         return part.rows
 
     # Several members.
