@@ -16,7 +16,8 @@ from typing import Final, NoReturn
 
 import argcomplete
 import msgspec
-from argcomplete.completers import FilesCompleter
+from argcomplete.completers import BaseCompleter, FilesCompleter
+from argcomplete.shell_integration import shellcode
 
 from scheduler.errors import ApiError, SettingsError
 
@@ -55,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the shell's code and return 0."""
-    print(argcomplete.shellcode([PROGRAM], shell=args.shell))
+    print(shellcode([PROGRAM], shell=args.shell))
     return 0
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Write what completes the command line of the environment's COMP_LINE, and exit."""
-    argcomplete.autocomplete(parser, default_completer=_names)
+    argcomplete.autocomplete(parser, default_completer=_Names())
 
 
 def kubectl(arguments: list[str] | None = None) -> NoReturn:
@@ -81,21 +82,32 @@ def kubectl(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(main([]))
 
 
-def _names(
-    prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **rest: object
-) -> Iterable[str]:
-    """Return the names that an argument may have here; files for an argument that names one."""
-    metavar = action.metavar if isinstance(action.metavar, str) else ""
-    if metavar not in _PATHS:
-        return FilesCompleter()(prefix=prefix, action=action, parsed_args=parsed_args, **rest)
-    try:
-        page = asyncio.run(_first_page(parsed_args, _PATHS[metavar]))
-    except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
-        return ()
-    if metavar == "ZONE":
-        zones = {(each.metadata.labels or {}).get("topology.kubernetes.io/zone", "") for each in page.items}
-        return sorted(zones - {""})
-    return [each.metadata.name for each in page.items]
+class _Names(BaseCompleter):
+    def __call__(
+        self,
+        *,
+        prefix: str,
+        action: argparse.Action,
+        parser: argparse.ArgumentParser,
+        parsed_args: argparse.Namespace,
+    ) -> Iterable[str]:
+        """Return the names that an argument may have here; files for an argument that names one."""
+        metavar = action.metavar if isinstance(action.metavar, str) else ""
+        if metavar not in _PATHS:
+            files: Iterable[str] = FilesCompleter()(
+                prefix=prefix, action=action, parser=parser, parsed_args=parsed_args
+            )
+            return files
+        try:
+            page = asyncio.run(_first_page(parsed_args, _PATHS[metavar]))
+        except (ApiError, SettingsError, msgspec.DecodeError, TimeoutError):
+            return ()
+        if metavar == "ZONE":
+            zones = {
+                (each.metadata.labels or {}).get("topology.kubernetes.io/zone", "") for each in page.items
+            }
+            return sorted(zones - {""})
+        return [each.metadata.name for each in page.items]
 
 
 async def _first_page(args: argparse.Namespace, path: str) -> _Page:

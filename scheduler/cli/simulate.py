@@ -35,6 +35,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
+from scheduler.simulation.groups import rank_notes
 from scheduler.simulation.replicas import PlacedReplicas, Simulation, place_replicas
 from scheduler.syntax.plurals import counted
 
@@ -160,7 +161,8 @@ def simulate_manifests(
     for key, of_group in complete_groups.items():
         members = [(manifests[index], len(pods)) for index, pods in of_group.items()]
         more, first = count_more(cluster, key, members, rng, priority_class), min(of_group)
-        notes = (*simulations[first].notes, more.text(key))
+        ranks = rank_notes([placed for index in of_group for placed in placed_by[index].pods], world)
+        notes = (*simulations[first].notes, *ranks, more.text(key))
         simulations[first] = structs.replace(simulations[first], n_more_groups=more.n_groups, notes=notes)
     return [
         _without_evicted(cluster, simulations[index], placed_by[index].pods)

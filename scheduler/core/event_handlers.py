@@ -103,7 +103,8 @@ class EventHandlers:
         groups, old = self._state.groups, self._state.groups.get(group.key)
         groups.upsert(group)
         self._groups.note(group.key, None, now_s)
-        if old is not None and (old.min_count, old.topology_key) != (group.min_count, group.topology_key):
+        new = groups.get(group.key) or group
+        if old is not None and (old.min_count, old.topology) != (new.min_count, new.topology):
             # The new minimum or topology key may let members in that the old one refused.
             self._queue.activate_each((pod.uid for pod in groups.pending(group.key)), now_s)
 

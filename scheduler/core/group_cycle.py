@@ -20,12 +20,13 @@ from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_domains import rows_for
-from scheduler.core.group_members import has_minimum, n_needed
+from scheduler.core.group_attempt import Outcome, PartRequest, SearchRequest
+from scheduler.core.group_domains import held_rows, rows_for
+from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import NOT_RELAXED, unequal_priorities, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
-from scheduler.core.group_search import Outcome, SearchRequest, search
+from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import RELEASED, LostMembers
@@ -152,8 +153,9 @@ class GroupCycles:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        request = self._request(key, group, pods)
-        n_decisions = len(entries) + profile.max_search_decisions
+        request = self._request(key, group, pods, profile)
+        # For each part its room is looked at before its members are placed.
+        n_decisions = len(entries) + 2 * len(request.parts) + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
         with self._state.without_nominations(entries.keys()):
@@ -181,7 +183,11 @@ class GroupCycles:
         now_s: float,
     ) -> Pieces[GroupResult]:
         """Put the members back; nominate them where room can be made for all."""
-        if outcome.error is None and has_minimum(self._groups, key) and not request.topology_key:
+        if (
+            outcome.error is None
+            and has_minimum(self._groups, key)
+            and not (request.topology or request.parts)
+        ):
             yield from self._give_back(entries, now_s)
             attempt = GroupAttempted(
                 trial.profile.scheduler_name, "unschedulable", now_s, outcome.n_decisions
@@ -224,10 +230,10 @@ class GroupCycles:
         """
         Return whether a member that was popped is tried as a pod without a group: its group is placed without it.
 
-        A topology constraint holds for it too: then it is placed, and pods are evicted for it, as for a group of one.
+        A topology and a part hold for it too: then it is placed, and pods are evicted for it, as for a group of one.
         """
         group = self._groups.get(key)
-        if not queued.is_surplus or group is None or group.topology_key:
+        if not queued.is_surplus or group is None or group.topology or part_of(queued.pod):
             return False
         return has_minimum(self._groups, key)
 
@@ -255,14 +261,36 @@ class GroupCycles:
             return True
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(self._request(key, group, members), trial))
+            outcome = finished(search(self._request(key, group, members, profile), trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
 
-    def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
-        rows = rows_for(self._state, key, group.topology_key)
+    def _request(
+        self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
+    ) -> SearchRequest:
+        topology, held = (
+            group.topology.within(profile.topology_levels),
+            held_rows(self._state, self._groups.placed(key)),
+        )
+        rows = rows_for(self._state, held, topology.required)
         unnominated = [_unnominated(pod) for pod in members]
-        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology_key, rows)
+        parts = self._parts(key, unnominated, profile)
+        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held, parts)
+
+    def _parts(self, key: GroupKey, members: Iterable[Pod], profile: Profile) -> dict[str, PartRequest]:
+        """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
+        asked = {part_of(pod): pod.group.part for pod in reversed(list(members)) if pod.group is not None}
+        parts: dict[str, PartRequest] = {}
+        for name, part in asked.items():
+            if part is not None:
+                running = [pod for pod in self._groups.placed(key) if part_of(pod) == name]
+                topology, held = (
+                    part.topology.within(profile.topology_levels),
+                    held_rows(self._state, running),
+                )
+                rows = rows_for(self._state, held, topology.required)
+                parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
+        return parts
 
     # Putting back.
 

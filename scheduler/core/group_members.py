@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.group_devices import claim_forms, is_first_fit_best
+from scheduler.model.group_ranks import rank_of
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
@@ -33,11 +34,13 @@ class Kind:
         n_placed: how many of them have a place in the trial; the first ones.
         needs: selects the pods that all required affinity terms select; None without terms.
         keys: the topology keys of these terms.
+        part: the name of their part of the group; empty without parts.
     """
 
     pods: list[Pod]
     needs: PodMatcher | None
     keys: tuple[str, ...]
+    part: str
     n_placed: int = 0
 
     @property
@@ -128,6 +131,11 @@ def shared_key(members: Sequence[Pod], view: ClusterView) -> Pieces[str]:
     return components[0].key if len(components) == 1 else ""
 
 
+def part_of(pod: Pod) -> str:
+    """Return the name of the pod's part of its group; empty if it names none."""
+    return "" if pod.group is None or pod.group.part is None else pod.group.part.name
+
+
 def is_selected(needs: PodMatcher | None, pod: Pod, view: ClusterView) -> bool:
     """Return whether the matcher selects the pod."""
     if needs is None:
@@ -158,8 +166,9 @@ def has_closed_form(kind: Kind, view: ClusterView) -> bool:
 
 def _kind(pods: list[Pod]) -> Kind:
     terms = usable(pods[0].spec.affinity.required)
-    pods = sorted(pods, key=lambda pod: -pod.priority)
-    return Kind(pods, _matcher(terms), tuple(dict.fromkeys(term.topology_key for term in terms)))
+    pods = sorted(pods, key=lambda pod: (-pod.priority, rank_of(pod.labels)))
+    keys = tuple(dict.fromkeys(term.topology_key for term in terms))
+    return Kind(pods, _matcher(terms), keys, part_of(pods[0]))
 
 
 def _matcher(terms: tuple[AffinityTerm, ...]) -> PodMatcher | None:
@@ -170,7 +179,8 @@ def _identity(pod: Pod, read_keys: set[str], view: ClusterView) -> object:
     """Return what tells members apart: labels count only where a term of a member or of a placed pod reads them."""
     read = frozenset((key, value) for key, value in pod.labels.items() if key in read_keys)
     terms = frozenset(id(term) for term in view.existing_terms(view.label_set(pod)))
-    return pod.spec, read, terms, pod.nominated_node_name, pod.priority, claim_forms(pod, view)
+    forms = claim_forms(pod, view)
+    return pod.spec, read, terms, pod.nominated_node_name, pod.priority, forms, part_of(pod)
 
 
 def _label_keys(members: Sequence[Pod]) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from scheduler.core.group_attempt import Outcome, PartRoom
 from scheduler.core.group_members import n_needed
-from scheduler.core.group_search import Outcome
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups
@@ -64,7 +64,10 @@ def unplaced_message(
     """
     running = f" besides {n_running} on nodes" if n_running else ""
     text = f"pod group {key.text} needs {n_wanted} {'place' if n_wanted == 1 else 'places'}{running}"
-    if outcome.key:
+    if outcome.part_room:
+        within = f" in one {outcome.key}" if outcome.key else ""
+        text += f"{within}: {_part_room(outcome.part_room)}"
+    elif outcome.key:
         text += f" in one {outcome.key}: {_room(outcome.room, n_wanted)}"
     stuck = outcome.stuck
     if stuck is not None:
@@ -77,6 +80,18 @@ def unplaced_message(
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )
     return text
+
+
+def _part_room(rooms: Sequence[PartRoom]) -> str:
+    texts = []
+    for room in rooms:
+        domain = room.domain or "the cluster"
+        domains = f"{room.n_domains} {room.key}"
+        if room.n_parts == room.n_domains:
+            texts.append(f"{domain} has {domains} with room for {room.size}")
+        else:
+            texts.append(f"{domain} has room for {room.n_parts} parts of {room.size} in {domains}")
+    return f"{', '.join(texts)}, the group needs {rooms[0].n_needed}"
 
 
 def _room(room: Mapping[str, int], n_wanted: int) -> str:

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from scheduler.core.group_attempt import SearchRequest
 from scheduler.core.group_preemption import Nominations, make_room
-from scheduler.core.group_search import SearchRequest
 from scheduler.core.group_trial import GroupTrial
 from scheduler.model.pod_groups import GroupKey
 from scheduler.state.batches import Pieces

@@ -23,9 +23,11 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_devices import FreedClaims, claims_of
+from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import shared_key
-from scheduler.core.group_search import Outcome, SearchRequest, search
+from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.post_filter import GroupPreemptor, Unit
 from scheduler.model.pods import Pod
@@ -279,13 +281,15 @@ def _clearings(request: SearchRequest, below_priority: int, view: ClusterView) -
         return []
     if n_lower.sum() <= _MOST_LIFTED:
         return [rows]
-    key = request.topology_key or (yield from shared_key(request.members, view))
-    copies = _copies(request, rows, key, taken, view)
+    keys = request.topology.required
+    if not keys and (key := (yield from shared_key(request.members, view))):
+        keys = (key,)
+    copies = _copies(request, rows, keys, taken, view)
     # The rows where evicting does least harm first.
     order = np.lexsort((n_lower, top))
     order = order[copies[order] > 0]
     clearings: list[tuple[tuple[int, int], Rows]] = []
-    for of_domain in _by_domain(order, key, view):
+    for of_domain in _by_domain(order, keys, view):
         yield
         n_copies = np.cumsum(copies[of_domain])
         if not len(n_copies) or n_copies[-1] < request.n_needed:
@@ -327,18 +331,20 @@ def _mask_of(rows: Rows, n_rows: int) -> Mask:
     return mask
 
 
-def _by_domain(order: Rows, key: str, view: ClusterView) -> Iterator[Rows]:
-    """Yield the rows of each domain of the key, in their order; all of them without a key."""
-    if not key:
+def _by_domain(order: Rows, keys: tuple[str, ...], view: ClusterView) -> Iterator[Rows]:
+    """Yield the rows of each domain of the keys, in their order; all of them without a key."""
+    if not keys:
         yield order
         return
-    ids = view.column(key).ids[order]
+    ids = domain_ids(keys, view.nodes).ids[order]
     # Not np.unique, whose first call imports numpy.ma: 15 ms.
     for number in np.flatnonzero(np.bincount(ids)).tolist():
         yield order[ids == number]
 
 
-def _copies(request: SearchRequest, rows: Mask, key: str, taken: Amounts, view: ClusterView) -> Amounts:
+def _copies(
+    request: SearchRequest, rows: Mask, keys: tuple[str, ...], taken: Amounts, view: ClusterView
+) -> Amounts:
     """
     Return how many copies of the member of the largest requests each row would take: an upper bound.
 
@@ -346,7 +352,7 @@ def _copies(request: SearchRequest, rows: Mask, key: str, taken: Amounts, view: 
     """
     nodes, largest = view.nodes, max(request.members, key=lambda pod: sum(filter_request(pod).values()))
     spec = largest.spec
-    eligible = rows & view.eligible((key,) if key else (), spec.required_node_affinity, spec.tolerations)
+    eligible = rows & view.eligible(keys, spec.required_node_affinity, spec.tolerations)
     most: Amounts = np.where(eligible, len(request.members), 0).astype(np.int64)
     every = np.arange(view.n_rows)
     for name, amount in filter_request(largest).items():

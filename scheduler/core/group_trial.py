@@ -88,6 +88,11 @@ class GroupTrial:
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
 
+    @property
+    def n_left(self) -> int:
+        """Return how many decisions the search may still take."""
+        return self.max_decisions - self._n_counted
+
     def anew(self) -> GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
         return replace(self, observer=Unobserved())
@@ -126,6 +131,22 @@ class GroupTrial:
         self.reservations.release(place.pod.uid)
         self.state.forget(place.pod.uid)
         return place.pod
+
+    def exchange(self, indexes: Sequence[int], members: Sequence[Pod]) -> Pieces[None]:
+        """
+        Let these members have the places at these indexes, in this order; yield after each.
+
+        The places are theirs already, nothing is reserved for them, and no plugin tells the members apart.
+        """
+        nodes = [self.places[index] for index in indexes]
+        for place in nodes:
+            self.state.forget(place.pod.uid)
+            yield
+        for index, place, pod in zip(indexes, nodes, members, strict=True):
+            bind = replace(place.bind, pod=pod)
+            self.state.assume(replace(pod, node_name=place.node_name), place.node_name)
+            self.places[index] = replace(place, bind=bind, instruction=bind)
+            yield
 
     def take_all_back(self) -> Pieces[None]:
         """Forget every place; yield after each."""

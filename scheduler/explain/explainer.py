@@ -36,7 +36,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.simulation.changes import ChangeTrial
-from scheduler.simulation.groups import next_cycle
+from scheduler.simulation.groups import next_cycle, rank_notes
 from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -154,8 +154,10 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     members = {member.uid: member for member in (*request.pending_pods, pod) if groups.key_of(member) == key}
     n_members = sum(not member.gates for member in members.values())
     request.on_step(f"searching places for {counted(n_members, 'pod')} of its group")
-    cycle = next_cycle(members.values(), _copied_world(request, members.values()))
-    notes = (*explanation.notes, f"on its own: {explanation.message}")
+    world = _copied_world(request, members.values())
+    cycle = next_cycle(members.values(), world)
+    placed = [(members[uid], node_name) for uid, node_name in cycle.nodes.items() if uid in members]
+    notes = (*explanation.notes, f"on its own: {explanation.message}", *rank_notes(placed, world))
     if cycle.n_victims:
         evicted = ", ".join(cycle.victims)
         more = cycle.n_victims - len(cycle.victims)

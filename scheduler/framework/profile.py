@@ -29,7 +29,7 @@ class Profile:
 
     `percentage_of_nodes_to_score`: 0 scores all nodes, which is our default. `out_of_tree`: its plugins of the user's,
     which are in the other fields as well. `max_search_decisions`: how many decisions the search for a group's places
-    may take beyond one for each member.
+    may take beyond one for each member. `topology_levels`: of the machine room, from the outside in.
     """
 
     scheduler_name: str
@@ -40,6 +40,7 @@ class Profile:
     percentage_of_nodes_to_score: int = 0
     out_of_tree: tuple[GuardedPlugin, ...] = ()
     max_search_decisions: int = 0
+    topology_levels: tuple[str, ...] = ()
 
     @cached_property
     def totals_dtype(self) -> np.dtype[np.signedinteger]:

@@ -3,7 +3,7 @@ Groups of pods that are placed as one, and how a pod names its group.
 
 There are three ways, and the first that a pod uses counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io`
 (kubernetes 1.36 and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our
-own, for which a cluster needs no kind.
+own, for which a cluster needs no kind; `group_forms` turns the words of other projects into these.
 """
 
 from __future__ import annotations
@@ -16,6 +16,25 @@ from typing import Final, NamedTuple
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.group_forms import (
+    GROUP_FROM,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    with_kueue_levels,
+    workload_group,
+)
+from scheduler.model.group_topology import (
+    ANYWHERE,
+    PART,
+    PART_MIN_COUNT,
+    PART_PREFERRED_TOPOLOGY,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    Part,
+    Topology,
+    parse_topology,
+)
 from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
 
@@ -67,13 +86,16 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
-    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never.
+    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never. `topology`: of the
+    group; counts unless its object asks for one. `part`: None in a group without parts.
     """
 
     key: GroupKey
     min_count: int = 0
     problem: str = ""
     release_after_s: int = 0
+    topology: Topology = ANYWHERE
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +103,14 @@ class PodGroup:
     """
     A PodGroup object, or what the members of a group of our own say.
 
-    `min_count`: members of which all are placed or none; 1 without a gang. `topology_key`: a node label of which all
-    members share the value; empty for none. `api_version`: of scheduling.k8s.io; empty if we do not write its status.
-    `priority`: the group's own, None if it has none. `is_disrupted_whole`: whether all its members are evicted or none.
+    `min_count`: members of which all are placed or none; 1 without a gang. `api_version`: of scheduling.k8s.io; empty
+    if we do not write its status. `priority`: the group's own, None if it has none. `is_disrupted_whole`: whether all
+    its members are evicted or none.
     """
 
     key: GroupKey
     min_count: int
-    topology_key: str = ""
+    topology: Topology = ANYWHERE
     api_version: str = ""
     resource_version: str = ""
     generation: int = 0
@@ -142,7 +164,7 @@ def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Ra
     return PodGroup(
         key=GroupKey(kind, namespace, name),
         min_count=max(1, min_count or 1),
-        topology_key=topology[0].key if topology else "",
+        topology=Topology(required=tuple(entry.key for entry in topology if entry.key)),
         api_version=api_version if kind is GroupKind.KUBERNETES else "",
         resource_version=meta.resource_version,
         generation=meta.generation,
@@ -160,9 +182,19 @@ def group_reference(
     namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> GroupReference | None:
     """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
+    source, fault = annotations.get(GROUP_FROM), ""
+    if source in (LEADER_WORKER_SET, JOB_SET):
+        annotations = workload_group(GROUP, MIN_COUNT, labels, annotations)
+    elif source is not None:
+        fault = f'{GROUP_FROM} of the pod: found "{escaped(source[:64])}", expected {LEADER_WORKER_SET} or {JOB_SET}'
     key = _key(namespace, scheduling_group, labels, annotations)
     if key is None:
-        return None
+        return (
+            GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)
+            if fault
+            else None
+        )
+    annotations = with_kueue_levels(annotations)
     problem, min_count, release_after_s = "", 0, 0
     if (release := annotations.get(RELEASE_AFTER)) is not None:
         release_after_s = _number(release, _LIMIT_RELEASE_S)
@@ -173,11 +205,29 @@ def group_reference(
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
+    topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
+    part, part_fault = _part(labels, annotations)
+    problem = problem or fault or level_fault or part_fault
     if not problem:
-        return GroupReference(key, min_count, release_after_s=release_after_s)
+        return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology, part=part)
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)
+
+
+def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
+    """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
+    name = labels.get(PART) or annotations.get(PART, "")
+    if not name:
+        return None, ""
+    if label_value_faults(name):
+        return None, f'{PART} of the pod: found "{escaped(name[:64])}", expected a valid label value'
+    text = labels.get(PART_MIN_COUNT) or annotations.get(PART_MIN_COUNT)
+    min_count = 1 if text is None else _number(text, LIMIT_MEMBERS)
+    if not min_count:
+        return None, _problem(PART_MIN_COUNT, text, LIMIT_MEMBERS)
+    topology, fault = parse_topology(PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY, labels, annotations)
+    return Part(name, min_count, topology), fault
 
 
 def _key(

@@ -12,6 +12,15 @@ from typing import Final
 from scheduler.model.annotations import AFFINITY, MODE
 from scheduler.model.device_requests import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.fallback import FALLBACK, RELAXED
+from scheduler.model.group_forms import FOREIGN_ANNOTATIONS, GROUP_FROM
+from scheduler.model.group_topology import (
+    PART,
+    PART_MIN_COUNT,
+    PART_PREFERRED_TOPOLOGY,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+)
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.volumes import (
     BIND_COMPLETED,
@@ -88,6 +97,14 @@ POD: Final[FieldTree] = {
             RELAXED: True,
             GROUP: True,
             MIN_COUNT: True,
+            REQUIRED_TOPOLOGY: True,
+            PREFERRED_TOPOLOGY: True,
+            GROUP_FROM: True,
+            **dict.fromkeys(FOREIGN_ANNOTATIONS, True),
+            PART: True,
+            PART_MIN_COUNT: True,
+            PART_REQUIRED_TOPOLOGY: True,
+            PART_PREFERRED_TOPOLOGY: True,
         },
         "ownerReferences": {"apiVersion": True, "kind": True, "name": True, "controller": True},
     },

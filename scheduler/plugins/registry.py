@@ -158,6 +158,7 @@ def build_profile(
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         out_of_tree=tuple(guarded.values()),
         max_search_decisions=built[ALWAYS_LAST_TO_ADMIT].args.max_search_decisions,
+        topology_levels=built[ALWAYS_LAST_TO_ADMIT].args.topology_levels,
     )
 
 

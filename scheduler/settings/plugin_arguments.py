@@ -7,6 +7,7 @@ and its message lacks their place in the file.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
@@ -280,12 +281,13 @@ def read_default_preemption(reader: ObjectReader) -> DefaultPreemptionArgs:
 
 def read_gang_scheduling(reader: ObjectReader) -> GangSchedulingArgs:
     """Return GangSchedulingArgs, complete."""
-    most = reader.integer("maxSearchDecisions")
-    if most is None:
-        return GangSchedulingArgs()
-    if not 0 <= most <= 100_000:
+    most, levels = reader.integer("maxSearchDecisions"), reader.texts("topologyLevels")
+    if most is not None and not 0 <= most <= 100_000:
         reader.problems.invalid(reader.at("maxSearchDecisions"), most, "not in valid range [0, 100000]")
-    return GangSchedulingArgs(most)
+    for index, key in enumerate(levels):
+        _check_label_name(f"{reader.at('topologyLevels')}[{index}]", key, reader.problems)
+    args = GangSchedulingArgs(topology_levels=levels)
+    return args if most is None else replace(args, max_search_decisions=most)
 
 
 def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:

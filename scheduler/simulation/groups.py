@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+from scheduler.core.group_order import distance_note
 from scheduler.formats.manifests import Manifest
 from scheduler.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteReservation
 from scheduler.model.match_label_keys import Json
@@ -59,6 +60,19 @@ def next_cycle(members: Iterable[Pod], world: World) -> GroupCycle:
                 n_victims = instruction.n_victims
                 victims = tuple("/".join(victim) for victim in instruction.victims)
     return GroupCycle(nodes, messages, n_victims, victims)
+
+
+def rank_notes(members: Iterable[tuple[Pod, str]], world: World) -> tuple[str, ...]:
+    """Return a sentence on how far apart neighbours in rank of one group are; none without levels or ranks."""
+    placed = list(members)
+    first = placed[0][0] if placed else None
+    key = None if first is None else world.state.groups.key_of(first)
+    group = None if key is None else world.state.groups.get(key)
+    if first is None or group is None:
+        return ()
+    profile = world.profiles[first.scheduler_name]
+    note = distance_note(placed, group.topology.within(profile.topology_levels), world.state.nodes)
+    return (note,) if note else ()
 
 
 def copy_of(manifest: Manifest, key: GroupKey, number: int) -> Manifest:

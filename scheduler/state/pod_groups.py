@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
+from scheduler.model.group_topology import ANYWHERE, Topology
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 
@@ -44,7 +47,9 @@ class PodGroups:
         if group is None or group.key.kind not in self._served:
             return None
         known = self._objects.get(group.key)
-        return None if known is not None and known.min_count == 1 and not known.topology_key else group.key
+        if known is None or known.min_count > 1 or known.topology or group.topology or group.part:
+            return group.key
+        return None
 
     def without_members(self) -> PodGroups:
         """Return a copy of what is known of the groups, without their members."""
@@ -87,16 +92,27 @@ class PodGroups:
             self._unequal.add(key)
 
     def get(self, key: GroupKey) -> PodGroup | None:
-        """Return the group: its object, or what its members say; None if it is not known how many it needs."""
+        """
+        Return the group: its object, or what its members say; None if it is not known how many it needs.
+
+        Its topology is what its first member says, if the object asks for none.
+        """
         known = self._objects.get(key)
-        if known is not None or key.kind is not GroupKind.OWN:
-            return known
+        if key.kind is not GroupKind.OWN:
+            if known is None or known.topology:
+                return known
+            return replace(known, topology=topology) if (topology := self._topology(key)) else known
         counts = [
             pod.group.min_count
             for pod in (*self.pending(key), *self.placed(key))
             if pod.group is not None and not pod.group.problem
         ]
-        return PodGroup(key, max(counts)) if counts else None
+        return PodGroup(key, max(counts), self._topology(key)) if counts else None
+
+    def _topology(self, key: GroupKey) -> Topology:
+        """Return what the member says that came first; members agree on it. O(1)."""
+        first = next(chain(self.placed(key), self.pending(key)), None)
+        return ANYWHERE if first is None or first.group is None else first.group.topology
 
     # Preemption.
 
@@ -192,7 +208,7 @@ class PodGroups:
         return key in self._whole or self.n_ready(key) >= group.min_count
 
     def known_by(self, pod: Pod, key: GroupKey) -> PodGroup | None:
-        """Return what `get` returns; where members describe the group, by this member alone. O(1)."""
+        """Return what `get` returns, without a topology of its members'; where they describe it, by this one. O(1)."""
         if key.kind is GroupKind.OWN and pod.group is not None:
             return PodGroup(key, pod.group.min_count)
         return self._objects.get(key)

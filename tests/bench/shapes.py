@@ -183,6 +183,18 @@ def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SI
     return Shape(name, "none: jobs that share a rack", other, n, zones=_RACKS, measured_of=jobs)
 
 
+def _gangs(n: int, size: int = 4) -> Shape:
+    """Return the shape of groups that are required in one of fifty racks each, by the level that their pods name."""
+
+    def gangs(n_pods: int) -> list[Template]:
+        sizes = [min(size, n_pods - first) for first in range(0, n_pods, size)]
+        return [pod for number, n in enumerate(sizes) for pod in [templates.gang(f"gang-{number}", n)] * n]
+
+    upstream = "kubernetes #140611: gangs of four, 50 racks"
+    racks = tuple(f"rack-{index}" for index in range(50))
+    return Shape("rack-gangs", upstream, _PLAIN, n, zones=racks, measured_of=gangs)
+
+
 def _one_group(n: int) -> Shape:
     """Return the shape of a single group without rules."""
     return Shape(
@@ -299,6 +311,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _devices("extended-resources", "extended"),
     _jobs("rack-jobs", are_groups=False),
     _jobs("rack-groups", are_groups=True),
+    _gangs(4000),
     _one_group(1000),
     # Pods that fit nowhere until three others leave a node.
     Shape(

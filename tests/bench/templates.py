@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
@@ -50,6 +51,7 @@ class Template:
     devices: Devices = ""
     #: Whether the pods go at once when they are deleted, without a kubelet.
     goes_at_once: bool = False
+    annotations: Json | None = None
 
     def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
         """Return the pod of this name as a client creates it, on `node` if not empty."""
@@ -73,6 +75,7 @@ class Template:
             name,
             namespace=namespace,
             labels=self.labels_of(name),
+            annotations=self.annotations,
             node=node or None,
             affinity=self.affinity,
             spread=self.spread,
@@ -175,6 +178,11 @@ def gated() -> Template:
 def member(group: str, min_count: int) -> Template:
     """Return pods of a group that needs `min_count` of them."""
     return Template(group, {GROUP: group, MIN_COUNT: str(min_count)})
+
+
+def gang(name: str, size: int) -> Template:
+    """Return pods of a group that needs all `size` of them in one zone, which is the level that they name."""
+    return Template(name, {GROUP: name, MIN_COUNT: str(size)}, annotations={REQUIRED_TOPOLOGY: ZONE})
 
 
 def job(name: str, min_count: int) -> Template:

@@ -308,7 +308,9 @@ def test_alerts_and_dashboard_are_those_of_the_manifests(chart):
 
 @pytest.mark.parametrize("component", ["scheduler", "enforcer", "webhook"])
 def test_its_own_pods_go_where_the_values_say(chart, component):
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+    affinity: Json = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    }
     spread = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
     tolerations = [{"key": "control-plane", "operator": "Exists"}]
     own = {"affinity": affinity, "topologySpreadConstraints": spread, "tolerations": tolerations}

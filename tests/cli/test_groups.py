@@ -126,5 +126,5 @@ async def test_a_recording_has_podgroups(tmp_path: Path) -> None:
         await process.communicate()
     events = [event for _, event in recorded_events(str(file), default_settings())]
     (seen,) = [event.group for event in events if isinstance(event, PodGroupSeen)]
-    assert (seen.key.text, seen.min_count, seen.topology_key) == ("default/gang", 3, build.ZONE)
+    assert (seen.key.text, seen.min_count, seen.topology.required) == ("default/gang", 3, (build.ZONE,))
     assert not [event for event in events if isinstance(event, PodGroupsServed)]

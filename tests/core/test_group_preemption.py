@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from scheduler.model.disruption_budgets import decode_disruption_budget
+from scheduler.model.group_topology import Topology
 from scheduler.model.instructions import (
     Attempted,
     Bind,
@@ -226,7 +227,7 @@ def test_a_member_beyond_the_minimum_evicts_as_any_pod_does_once_its_group_is_pl
 def test_a_member_that_comes_late_evicts_in_its_groups_domain_alone(cluster: Driver) -> None:
     """A pod of lower priority in another rack is no victim: there the group's constraint refuses the member."""
     key = GroupKey(GroupKind.COSCHEDULING, "default", "mpi")
-    cluster.handle(PodGroupSeen(PodGroup(key, 1, RACK)))
+    cluster.handle(PodGroupSeen(PodGroup(key, 1, Topology((RACK,)))))
     for rack in "ab":
         cluster.node(rack, labels={RACK: rack}, allocatable={"cpu": "2"})
     labels, containers = {COSCHEDULING_GROUP: "mpi"}, [container(requests={"cpu": "1"})]

@@ -1,0 +1,274 @@
+"""
+One attempt to place a group: its members by kind, the steps of every way to search, and what becomes of it.
+
+The steps come in pieces: they yield after each decision and after each place that they take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.core.decide import CycleError, ScheduleResult
+from scheduler.core.group_domains import Domains, domain_ids
+from scheduler.core.group_members import Kind, is_selected
+from scheduler.core.group_trial import GroupTrial
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.pod_groups import most_copies
+from scheduler.model.group_topology import Topology
+from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.batches import Pieces
+
+
+@dataclass(frozen=True, slots=True)
+class PartRequest:
+    """A part of a group, of which `n_needed` pending members need places, or none; the others are as in the group's."""
+
+    n_needed: int
+    topology: Topology
+    rows: Mask
+    held: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """
+    A group that needs places.
+
+    `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `rows`: the only nodes that
+    may be chosen. `held`: the nodes on which members run, bool array of shape (n_rows,). `parts`: by name; empty for a
+    group without parts.
+    """
+
+    members: Sequence[Pod]
+    n_needed: int
+    topology: Topology
+    rows: Mask
+    held: Mask
+    parts: Mapping[str, PartRequest] = field(default_factory=dict)
+
+
+class Stuck(NamedTuple):
+    """The most members that one attempt placed, in which domain, and why the next member was refused."""
+
+    n_placed: int
+    domain: str
+    pod: Pod
+    error: FitError
+
+
+class PartRoom(NamedTuple):
+    """
+    How many parts of `size` members a domain of the group, without a name if it is everywhere, has room for.
+
+    `n_domains`: those of `key` within it in which a part has room. Upper bounds.
+    """
+
+    domain: str
+    n_parts: int
+    n_domains: int
+    key: str
+    size: int
+    n_needed: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """
+    What became of the group.
+
+    Attributes:
+        is_placed: whether enough members have places, which are in the trial.
+        error: the error that ended the search.
+        stuck: where the search came furthest.
+        key: the topology key whose domains had too little room; empty if none had to be shared.
+        room: how many members the domains have room for, by the key's value.
+        rejecting: the plugins that refused a member, by its UID.
+        is_cut_short: whether the search ran out of decisions.
+        n_decisions: that it took.
+        part_room: for how many parts the domains have room, if the parts have to be in one domain each.
+    """
+
+    is_placed: bool = False
+    error: CycleError | None = None
+    stuck: Stuck | None = None
+    key: str = ""
+    room: dict[str, int] = field(default_factory=dict)
+    rejecting: dict[str, frozenset[str]] = field(default_factory=dict)
+    is_cut_short: bool = False
+    n_decisions: int = 0
+    part_room: list[PartRoom] = field(default_factory=list)
+
+
+class Attempt:
+    """
+    The members and their places on a trial.
+
+    Attributes:
+        domain: the domain that is tried, for the message.
+        liftable: the plugins whose refusal a sibling may lift.
+        is_proven_infeasible: whether a kind has no place even on the untouched state, whatever its siblings do.
+    """
+
+    def __init__(self, request: SearchRequest, trial: GroupTrial, kinds: Sequence[Kind]) -> None:
+        self.request, self.trial, self.view, self.kinds = request, trial, trial.view, kinds
+        self.outcome = Outcome(key=request.topology.required[-1] if request.topology.required else "")
+        self.kind_of = {pod.uid: kind for kind in kinds for pod in kind.pods}
+        self.liftable = {plugin.name for plugin in trial.profile.filters if plugin.lifted_by_siblings}
+        self.domain = ""
+        self.is_proven_infeasible = False
+        #: The domains of `outcome.key`, and the plugins that refused a node of others.
+        self._shared = Domains.none()
+        self._refusing: set[str] = set()
+
+    def end(self) -> Pieces[None]:
+        """Complete the outcome of a group without places."""
+        yield from self.take_back(0)
+        self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        for uid in self.kind_of:
+            self.outcome.rejecting[uid] = self.outcome.rejecting.get(uid, frozenset()) | self._refusing
+
+    @property
+    def n_placed(self) -> int:
+        """Return how many members have places."""
+        return len(self.trial.places)
+
+    # Places.
+
+    def take_back(self, n_kept: int) -> Pieces[None]:
+        """Take back the last places."""
+        while self.n_placed > n_kept:
+            self.kind_of[self.trial.take_back().uid].n_placed -= 1
+            yield
+
+    def place(self, kind: Kind, result: ScheduleResult, *, is_owed: bool) -> None:
+        """Place the next member of the kind."""
+        self.trial.place(kind.left[0], result, is_owed=is_owed)
+        kind.n_placed += 1
+
+    def try_next(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
+        """Place the next member of the kind on one of the rows; return why it has no place."""
+        decision = self.trial.decide(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            self.place(kind, decision, is_owed=bool(siblings))
+            yield
+            return None
+        self.note(kind, decision, is_everywhere=self.is_everywhere(rows))
+        yield
+        return decision
+
+    def note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
+        """Note why the next member of the kind is refused."""
+        outcome = self.outcome
+        for member in kind.left:
+            outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
+        if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
+            outcome.stuck = Stuck(self.n_placed, self.domain, kind.left[0], error)
+        if is_everywhere and not self.n_placed:
+            self.is_proven_infeasible |= error.rejecting.isdisjoint(self.liftable)
+
+    def is_everywhere(self, rows: Mask) -> bool:
+        """Return whether these are all rows that may be chosen."""
+        return rows is self.request.rows or np.array_equal(rows, self.request.rows)
+
+    def siblings(self, kind: Kind) -> list[Pod]:
+        """Return the members still to be placed after the next one of the kind that its affinity waits for."""
+        others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
+        return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
+
+    # Parts.
+
+    def n_placed_of(self, part: str) -> int:
+        """Return how many members of the part have places."""
+        return sum(kind.n_placed for kind in self.kinds if kind.part == part)
+
+    def has_whole_parts(self) -> bool:
+        """Return whether every part has as many places as it needs, or none."""
+        needed = {name: part.n_needed for name, part in self.request.parts.items()}
+        return all(self.n_placed_of(name) == 0 or self.n_placed_of(name) >= n for name, n in needed.items())
+
+    def rows_of(self, kind: Kind) -> Mask | None:
+        """Return the rows on which the kind's part may be, now that some of it have places; None for all."""
+        part = self.request.parts.get(kind.part)
+        if part is None:
+            return None
+        if part.topology.required:
+            ids = domain_ids(part.topology.required, self.view.nodes).ids
+            for place in self.trial.places:
+                if self.kind_of[place.pod.uid].part == kind.part:
+                    here: Mask = ids == ids.item(self.view.nodes.row_by_name[place.node_name])
+                    return part.rows & here
+        return part.rows
+
+    # Several members.
+
+    def fill(self, kinds: Sequence[Kind], rows: Mask, *, is_partial: bool = False) -> Pieces[bool]:
+        """
+        Place the members of the kinds; a kind that others may help waits for them. Return whether all have places.
+
+        `is_partial`: go on without a kind that has none.
+        """
+        waiting = [kind for kind in kinds if kind.left]
+        while waiting:
+            n_before = self.n_placed
+            for kind in list(waiting):
+                refusal = None
+                while kind.left and refusal is None:
+                    refusal = yield from self.try_next(kind, rows)
+                if refusal is not None and not refusal.rejecting.isdisjoint(self.liftable):
+                    continue
+                if refusal is not None and not is_partial:
+                    return False
+                waiting.remove(kind)
+            is_stuck = waiting and self.n_placed == n_before
+            if is_stuck and not (yield from self._defer(waiting, rows)):
+                return False
+        return True
+
+    def _defer(self, waiting: Sequence[Kind], rows: Mask) -> Pieces[bool]:
+        """Place one member whose affinity waits for a sibling; return whether there is one."""
+        for kind in waiting:
+            siblings = self.siblings(kind)
+            if siblings and (yield from self.try_next(kind, rows, siblings)) is None:
+                return True
+        return False
+
+    # Room.
+
+    def room_of(self, kind: Kind, scope: Mask, n_most: int = 0) -> Pieces[Amounts | None]:
+        """
+        Return for how many members of the kind each row of the scope has room, None if none has. One decision.
+
+        Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
+        many as the kind has without a place.
+        """
+        decision = self.trial.decide(kind.left[0], scope)
+        if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
+            decision = self.trial.decide(kind.left[0], scope, siblings)
+        if isinstance(decision, FitError):
+            self.note(kind, decision, is_everywhere=self.is_everywhere(scope))
+            yield
+            return None
+        filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask
+        copies = np.clip(most_copies(filtered.filters, self.view.n_rows), 1, n_most or len(kind.left))
+        self._refusing |= {refusal.plugin for refusal in filtered.refusals}
+        yield
+        return np.where(feasible, copies, 0)
+
+    def domains_of(self, keys: Sequence[str], room: Amounts, scope: Mask) -> Domains:
+        """Return the domains by these keys, the outermost first. `room`: as of `room_of`."""
+        ids = domain_ids(keys, self.view.nodes)
+        domains = Domains(ids, ids.per_domain(room), scope)
+        required = self.request.topology.required
+        if not required or tuple(keys) == required:
+            self.outcome.key, self._shared = ids.name, domains
+        return domains
+
+
+def largest_of(kinds: Sequence[Kind]) -> Kind:
+    """Return the kind with the most members without a place."""
+    return max(kinds, key=lambda kind: len(kind.left))

@@ -1,0 +1,159 @@
+"""
+Whether a group has places at all: by bounds that prove that it has none, and by trying everything.
+
+    exhaustive  every order of kinds and every node, depth first, no assignment twice
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.decide import ScheduleResult
+from scheduler.core.group_attempt import Attempt
+from scheduler.core.group_domains import domain_ids
+from scheduler.core.group_members import Kind, has_closed_form, is_selected
+from scheduler.framework.diagnosis import FitError
+from scheduler.framework.pod_groups import most_copies
+from scheduler.state.arrays import Mask
+from scheduler.state.batches import Pieces
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One level of the exhaustive search: the kinds to try, and the rows left for the first of them."""
+
+    kinds: list[Kind]
+    rows: Mask
+    is_deferring: bool = False
+
+
+def is_proven(attempt: Attempt) -> Pieces[bool]:
+    """Return whether the greedy search has shown that there is no placement."""
+    if attempt.request.n_needed == len(attempt.request.members):
+        if attempt.is_proven_infeasible:
+            return True
+        for kind in attempt.kinds:
+            if _most_of(kind, attempt) < len(kind.pods):
+                return True
+            yield
+    return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
+        attempt.kinds[0], attempt.view
+    )
+
+
+def _are_equal_parts(attempt: Attempt) -> bool:
+    """
+    Return whether the parts are alike, atomic and of one kind each, without rules between pods or members that run.
+
+    Then each takes what is left of a domain as any other would.
+    """
+    parts, spec = attempt.request.parts, attempt.kinds[0].first.spec
+    if len(attempt.kinds) != len(parts) or attempt.request.held.any():
+        return False
+    if spec.affinity.required or spec.affinity.required_anti or spec.spread:
+        return False
+    forms = {
+        (
+            kind.first.spec,
+            kind.first.priority,
+            len(kind.pods),
+            parts[kind.part].n_needed,
+            parts[kind.part].topology,
+        )
+        for kind in attempt.kinds
+    }
+    are_atomic = all(parts[kind.part].n_needed == len(kind.pods) for kind in attempt.kinds)
+    return len(forms) == 1 and are_atomic and not any(kind.first.generated_claims for kind in attempt.kinds)
+
+
+def _most_of(kind: Kind, attempt: Attempt) -> int:
+    """Return an upper bound of the members of the kind that have places, by resources. One decision."""
+    decision = attempt.trial.decide(kind.first, attempt.request.rows, attempt.siblings(kind))
+    if isinstance(decision, FitError):
+        return 0 if decision.rejecting.isdisjoint(attempt.liftable) else len(kind.pods)
+    filtered, possible = decision.scores.filtered, decision.scores.feasible.mask.copy()
+    for refusal in filtered.refusals:
+        if refusal.plugin in attempt.liftable:
+            possible |= refusal.rows
+    copies = most_copies(filtered.filters, attempt.view.n_rows)
+    room = np.where(possible, np.clip(copies, 0, len(kind.pods)), 0)
+    part = attempt.request.parts.get(kind.part)
+    if part is not None:
+        room = np.where(part.rows, room, 0)
+    of_part = () if part is None else part.topology.required
+    if keys := of_part or attempt.request.topology.required or _one_domain_keys(kind, attempt):
+        return int(domain_ids(keys, attempt.view.nodes).per_domain(room).max(initial=0))
+    return int(room.sum())
+
+
+def _one_domain_keys(kind: Kind, attempt: Attempt) -> tuple[str, ...]:
+    """Return a key of which all members of the kind have to share the value; none if none is known."""
+    selected = [other for other in attempt.kinds if is_selected(kind.needs, other.first, attempt.view)]
+    if kind not in selected or any(
+        (other.needs, other.keys) != (kind.needs, kind.keys) for other in selected
+    ):
+        # Members of another kind that it needs may be in several domains.
+        return ()
+    is_met = kind.needs is None or attempt.view.pods_by_domain(kind.needs, kind.keys[0]).amounts.any()
+    return () if is_met else kind.keys[:1]
+
+
+def exhaust(attempt: Attempt, scope: Mask) -> Pieces[bool]:
+    """Try every order of kinds and every node of the scope, depth first."""
+    seen: set[Hashable] = set()
+    trial = attempt.trial
+    frames = [_Frame(list(attempt.kinds), scope.copy())]
+    while frames:
+        n_placed = attempt.n_placed
+        is_enough = n_placed >= attempt.request.n_needed and attempt.has_whole_parts()
+        if is_enough and (yield from trial.is_settled()):
+            if not attempt.request.parts:
+                yield from attempt.fill(attempt.kinds, scope, is_partial=True)
+            if not (yield from trial.is_settled()):
+                yield from attempt.take_back(n_placed)
+            return True
+        if not (yield from _advance(frames[-1], scope, attempt)):
+            frames.pop()
+            yield from attempt.take_back(max(0, len(frames) - 1))
+            continue
+        assignment = _assignment(attempt)
+        if assignment in seen:
+            yield from attempt.take_back(len(frames) - 1)
+            continue
+        seen.add(assignment)
+        frames.append(_Frame([kind for kind in attempt.kinds if kind.left], scope.copy()))
+    return False
+
+
+def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
+    """Place one more member in a way that the frame has not tried; return whether there was one."""
+    while frame.kinds:
+        kind = frame.kinds[0]
+        siblings = attempt.siblings(kind) if frame.is_deferring else ()
+        of_part = attempt.rows_of(kind)
+        rows = frame.rows if of_part is None else frame.rows & of_part
+        decision = attempt.trial.decide(kind.left[0], rows, siblings)
+        if isinstance(decision, ScheduleResult):
+            frame.rows[decision.scores.chosen] = False
+            attempt.place(kind, decision, is_owed=frame.is_deferring)
+            yield
+            return True
+        yield
+        if not frame.is_deferring and attempt.siblings(kind):
+            frame.is_deferring = True
+            continue
+        frame.kinds.pop(0)
+        frame.rows, frame.is_deferring = scope.copy(), False
+    return False
+
+
+def _assignment(attempt: Attempt) -> Hashable:
+    """Return which kinds are on which nodes, and which of them wait for siblings."""
+    places = (
+        (id(attempt.kind_of[place.pod.uid]), place.node_name, place.is_owed) for place in attempt.trial.places
+    )
+    return frozenset(Counter(places).items())

@@ -1,0 +1,232 @@
+"""
+Groups on the levels of a machine room, against every set of domains: on thousands of small rooms.
+
+A group is placed if and only if a placement exists, in as few domains of the preferred level as there can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.group_layouts import layout_of
+from scheduler.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology, parse_topology
+from scheduler.model.instructions import Bind, PatchCondition
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from tests.reference.machine_room import Hosts, fewest, paths, within_one
+from tests.support.build import HOSTNAME, container
+from tests.support.driving import Driver
+
+BLOCK, RACK = "example.com/block", "example.com/rack"
+LEVELS = (BLOCK, RACK, HOSTNAME)
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> Hosts:
+    """Draw hosts; racks of two blocks may have one name."""
+    n_hosts = draw(st.integers(1, 7))
+    hosts: dict[str, tuple[tuple[str, str, str], int]] = {}
+    for index in range(n_hosts):
+        block, rack = draw(st.sampled_from("ab")), draw(st.sampled_from("xyz"))
+        hosts[f"h{index}"] = ((block, rack, f"h{index}"), draw(st.integers(0, 3)))
+    return hosts
+
+
+def _ids(hosts: Hosts, n_levels: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+    names = sorted(paths(hosts, n_levels))
+    return np.array([1 + names.index(tuple(domains[:n_levels])) for domains, _ in hosts.values()])
+
+
+@settings(max_examples=1500)
+@given(rooms(), st.integers(1, 8), st.sampled_from(((3,), (2,), (2, 3), (1, 3), (1, 2, 3))))
+def test_a_layout_has_the_fewest_domains_there_can_be(hosts: Hosts, n: int, levels: tuple[int, ...]) -> None:
+    room = np.array([n_free for _, n_free in hosts.values()], dtype=np.int64)
+    ids = [_ids(hosts, level) for level in levels]
+    layout = layout_of(np.arange(len(room)), room, ids, n, np.zeros(len(room), dtype=np.bool_))
+    best = fewest(hosts, levels[0], n)
+    assert (layout is None) == (best is None)
+    if layout is None or best is None:
+        return
+    assert layout.n_domains[0] == best
+    filled = [int(room[rows].sum()) for rows in layout.domains]
+    assert sum(filled) >= n > sum(filled[:-1])
+    assert len(layout.domains) == layout.n_domains[-1] == len({ids[-1][rows[0]] for rows in layout.domains})
+    if best == 1 and len(levels) > 1:
+        inner = [fewest(block, levels[1], n) for block in within_one(hosts, levels[0])]
+        assert layout.n_domains[1] == min(number for number in inner if number is not None)
+
+
+def _room(hosts: Hosts) -> Driver:
+    driver = Driver()
+    for name, (domains, n_free) in hosts.items():
+        labels = dict(zip(LEVELS, domains, strict=True))
+        driver.node(name, labels=labels, allocatable={"cpu": str(n_free), "pods": "10"})
+    return driver
+
+
+def members(driver: Driver, n: int, required: str = "", preferred: str = "", **more: Any) -> list[Pod]:
+    asked = {REQUIRED_TOPOLOGY: required, PREFERRED_TOPOLOGY: preferred}
+    annotations = {name: text for name, text in asked.items() if text} | more.pop("annotations", {})
+    labels = {"app": "g", GROUP: "g", MIN_COUNT: str(more.pop("n_needed", n)), **more.pop("labels", {})}
+    one_cpu = [container(requests={"cpu": more.pop("cpu", "1")})]
+    return [
+        driver.pod(f"m{index}", labels=labels, annotations=annotations, containers=one_cpu, **more)
+        for index in range(n)
+    ]
+
+
+def placed(driver: Driver) -> dict[str, str]:
+    """Run the group's cycle and return the nodes of its members."""
+    return {each.pod.name: each.node_name for each in driver.cycle() if isinstance(each, Bind)}
+
+
+def message(driver: Driver) -> str:
+    return next(each.message for each in driver.cycle() if isinstance(each, PatchCondition))
+
+
+def _used(hosts: Hosts, nodes: Mapping[str, str], n_levels: int) -> set[tuple[str, ...]]:
+    return {tuple(hosts[node][0][:n_levels]) for node in nodes.values()}
+
+
+@settings(max_examples=400)
+@given(rooms(), st.integers(1, 7), st.sampled_from((0, 1)), st.sampled_from((2, 3)))
+def test_a_group_is_placed_iff_there_is_a_placement_in_the_fewest_domains(
+    hosts: Hosts, n: int, required: int, preferred: int
+) -> None:
+    # The rack's name counts within its block alone where the block is required.
+    if not required:
+        hosts = {
+            name: ((block, f"{block}{rack}", host), n_free)
+            for name, ((block, rack, host), n_free) in hosts.items()
+        }
+    driver = _room(hosts)
+    members(driver, n, required=BLOCK if required else "", preferred=LEVELS[preferred - 1])
+    nodes = placed(driver)
+    scopes = list(within_one(hosts, 1)) if required else [hosts]
+    possible = [number for scope in scopes if (number := fewest(scope, preferred, n)) is not None]
+    assert bool(nodes) == bool(possible)
+    if nodes:
+        assert len(nodes) == n
+        assert len(_used(hosts, nodes, required)) == 1
+        assert len(_used(hosts, nodes, preferred)) == min(possible)
+    driver.audit()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def racks(driver: Driver, block: str, **n_hosts: int) -> None:
+    """Create hosts of one cpu: as many by rack."""
+    for rack, n in n_hosts.items():
+        for index in range(n):
+            labels = {BLOCK: block, RACK: rack}
+            driver.node(f"{rack}-{index}", labels=labels, allocatable={"cpu": "1", "pods": "10"})
+
+
+def by_rack(nodes: Mapping[str, str]) -> dict[str, int]:
+    used = [node.partition("-")[0] for node in nodes.values()]
+    return {rack: used.count(rack) for rack in sorted(set(used))}
+
+
+def test_a_block_with_fewer_racks_goes_before_a_tighter_one(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=2)
+    racks(driver, "b", r3=5, r4=5)
+    racks(driver, "c", r5=6, r6=1)
+    members(driver, 4, required=BLOCK, preferred=RACK)
+    assert by_rack(placed(driver)) == {"r5": 4}
+
+
+def test_one_rack_is_filled_before_the_next(driver: Driver) -> None:
+    racks(driver, "a", r1=4, r2=3, r3=2)
+    members(driver, 6, preferred=RACK)
+    assert by_rack(placed(driver)) == {"r1": 4, "r3": 2}
+
+
+def test_a_preferred_level_keeps_no_group_out(driver: Driver) -> None:
+    """Nodes without the label are used if the others have too little room."""
+    racks(driver, "a", r1=2)
+    driver.node("bare-0", allocatable={"cpu": "2", "pods": "10"})
+    members(driver, 4, preferred=RACK)
+    assert by_rack(placed(driver)) == {"bare": 2, "r1": 2}
+
+
+def test_a_member_that_comes_late_joins_its_rack(driver: Driver) -> None:
+    racks(driver, "a", r1=3, r2=2)
+    for pod, node in zip(members(driver, 3, preferred=RACK), placed(driver).values(), strict=True):
+        driver.confirm(pod, node)
+    racks(driver, "a", r3=9)
+    driver.node("r1-9", labels={BLOCK: "a", RACK: "r1"}, allocatable={"cpu": "9", "pods": "10"})
+    labels = {GROUP: "g", MIN_COUNT: "3"}
+    late = driver.pod("late", labels=labels, annotations={PREFERRED_TOPOLOGY: RACK})
+    assert placed(driver) == {late.name: "r1-9"}
+
+
+def test_unlike_members_fill_one_rack_before_the_next(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=5, r3=1)
+    members(driver, 3, preferred=RACK, n_needed=5)
+    for index in range(2):
+        driver.pod(
+            f"small{index}",
+            labels={GROUP: "g", MIN_COUNT: "5"},
+            annotations={PREFERRED_TOPOLOGY: RACK},
+            containers=[container(requests={"cpu": "600m"})],
+        )
+    assert by_rack(placed(driver)) == {"r2": 5}
+
+
+def test_as_many_members_as_fit_are_in_few_racks(driver: Driver) -> None:
+    racks(driver, "a", r1=1, r2=2)
+    racks(driver, "b", r3=1, r4=1)
+    members(driver, 5, n_needed=2, required=BLOCK, preferred=RACK)
+    assert by_rack(placed(driver)) == {"r1": 1, "r2": 2}
+
+
+def test_the_message_names_the_required_level(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=1)
+    racks(driver, "b", r3=1)
+    members(driver, 4, required=BLOCK, preferred=RACK)
+    assert message(driver).startswith(
+        f"pod group default/g needs 4 places in one {BLOCK}: a has room for 3, b has room for 1; the next, m3 in a: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("required", "preferred", "expected"),
+    [
+        ("", "a/b, c", (Topology((), ("a/b", "c")), "")),
+        ("a/b", "c,c", (Topology(("a/b",), ("c",)), "")),
+        ("a b", "", f'{REQUIRED_TOPOLOGY} of the pod: found "a b", expected one key of node labels'),
+        ("", "a,,b", f'{PREFERRED_TOPOLOGY} of the pod: found "a,,b", expected 1 to 8 keys of node labels'),
+        (
+            "",
+            ",".join("abcdefghi"),
+            f'{PREFERRED_TOPOLOGY} of the pod: found "a,b,c,d,e,f,g,h,i", expected 1 to 8',
+        ),
+    ],
+)
+def test_levels_are_parsed(required: str, preferred: str, expected: Any) -> None:
+    annotations = {REQUIRED_TOPOLOGY: required, PREFERRED_TOPOLOGY: preferred}
+    topology, problem = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, {}, annotations)
+    assert ((topology, problem) == expected) if isinstance(expected, tuple) else problem.startswith(expected)
+
+
+def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver: Driver) -> None:
+    racks(driver, "a", r1=2)
+    for name, n_cpus in (("large", "4"), ("small", "1")):
+        driver.pod(
+            name,
+            labels={GROUP: "g", MIN_COUNT: "1"},
+            annotations={REQUIRED_TOPOLOGY: BLOCK},
+            containers=[container(requests={"cpu": n_cpus})],
+        )
+    assert by_rack(placed(driver)) == {"r1": 1}

@@ -1,0 +1,186 @@
+"""Groups with parts against brute force: each part in one domain of its level, as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.group_topology import (
+    PART,
+    PART_MIN_COUNT,
+    PART_PREFERRED_TOPOLOGY,
+    PART_REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+)
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from tests.core.test_group_levels import BLOCK, LEVELS, RACK, by_rack, message, placed, racks, rooms
+from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
+from tests.support.build import container
+from tests.support.driving import Driver
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.audit()
+
+
+def part(
+    driver: Driver, name: str, n: int, n_group: int, n_needed: int = 0, size: int = 1, **asked: str
+) -> list[Pod]:
+    """Create the members of a part; `asked`: group and part, required and preferred, which is racks by default."""
+    levels = {
+        REQUIRED_TOPOLOGY: asked.get("within", ""),
+        PREFERRED_TOPOLOGY: asked.get("near", ""),
+        PART_REQUIRED_TOPOLOGY: asked.get("required", RACK),
+        PART_PREFERRED_TOPOLOGY: asked.get("preferred", ""),
+        PART: name,
+        PART_MIN_COUNT: str(n_needed or n),
+    }
+    return [
+        driver.pod(
+            f"{name}-{index}",
+            labels={GROUP: "g", MIN_COUNT: str(n_group)},
+            annotations={key: text for key, text in levels.items() if text},
+            containers=[container(requests={"cpu": str(size)})],
+        )
+        for index in range(n)
+    ]
+
+
+_parts = st.builds(
+    lambda n, spare, size: Part(n, max(1, n - spare), size),
+    st.integers(1, 3),
+    st.sampled_from((0, 0, 1)),
+    st.sampled_from((1, 1, 2)),
+)
+
+
+@settings(max_examples=500)
+@given(rooms(), st.lists(_parts, min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_a_group_of_parts_is_placed_iff_brute_force_places_it(
+    hosts: Hosts, parts: Sequence[Part], within_block: bool, needs_all: bool
+) -> None:
+    hosts = {
+        name: ((block, f"{block}{rack}", host), n_free)
+        for name, ((block, rack, host), n_free) in hosts.items()
+    }
+    driver = Driver()
+    for name, (domains, n_free) in hosts.items():
+        labels = dict(zip(LEVELS, domains, strict=True))
+        driver.node(name, labels=labels, allocatable={"cpu": str(n_free), "pods": "20"})
+    n_group = sum(each.n_members for each in parts) if needs_all else min(each.n_needed for each in parts)
+    for number, each in enumerate(parts):
+        within = {"within": BLOCK} if within_block else {}
+        part(driver, f"p{number}", each.n_members, n_group, each.n_needed, each.size, **within)
+    nodes = placed(driver)
+    scopes = list(within_one(hosts, 1)) if within_block else [hosts]
+    most = max(most_in_parts(scope, parts, 2) for scope in scopes)
+    assert bool(nodes) == (most >= n_group)
+    assert not within_block or len({hosts[node][0][0] for node in nodes.values()}) <= 1
+    for number, each in enumerate(parts):
+        used = [hosts[node][0][:2] for name, node in nodes.items() if name.startswith(f"p{number}-")]
+        assert len(set(used)) <= 1
+        assert len(used) == 0 or len(used) >= each.n_needed
+    driver.audit()
+
+
+def test_parts_are_in_one_rack_each_and_all_in_one_block(driver: Driver) -> None:
+    racks(driver, "a", r1=4, r2=2, r3=2, r4=2, r5=2)
+    racks(driver, "b", r6=3, r7=3)
+    for name in ("x", "y"):
+        part(driver, name, 3, 6, within=BLOCK)
+    assert by_rack(placed(driver)) == {"r6": 3, "r7": 3}
+
+
+def test_the_message_counts_the_racks_with_room_for_a_part(driver: Driver) -> None:
+    racks(driver, "block-1", r1=4, r2=3)
+    racks(driver, "block-2", r3=4, r4=5, r5=4, r6=3)
+    for name in "wxyz":
+        part(driver, name, 4, 16, within=BLOCK)
+    assert message(driver).startswith(
+        f"pod group default/g needs 16 places in one {BLOCK}: block-2 has 3 {RACK} with room for 4,"
+        f" block-1 has 1 {RACK} with room for 4, the group needs 4; the next, "
+    )
+
+
+def test_as_many_parts_as_fit_are_placed_and_the_others_later(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=3)
+    for name in "xyz":
+        part(driver, name, 2, 2)
+    nodes = placed(driver)
+    assert by_rack(nodes) == {"r1": 2, "r2": 2}
+    for name in list(nodes):
+        driver.confirm(
+            next(pod for pod in driver.state.groups.placed(_key(driver)) if pod.name == name), nodes[name]
+        )
+    racks(driver, "a", r3=1)
+    assert not _late(driver)
+    racks(driver, "a", r4=2)
+    assert by_rack(_late(driver)) == {"r4": 2}
+
+
+def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> None:
+    racks(driver, "a", r1=3, r2=5)
+    pods = part(driver, "x", 3, 3)
+    nodes = placed(driver)
+    assert by_rack(nodes) == {"r1": 3}
+    for pod in pods:
+        driver.confirm(pod, nodes[pod.name])
+    driver.lose(pods[0])
+    driver.pod(
+        "x-3",
+        labels={GROUP: "g", MIN_COUNT: "3"},
+        annotations={PART: "x", PART_MIN_COUNT: "3", PART_REQUIRED_TOPOLOGY: RACK},
+        containers=[container(requests={"cpu": "1"})],
+    )
+    assert by_rack(_late(driver)) == {"r1": 1}
+
+
+def test_parts_are_in_few_blocks_if_the_group_prefers_that(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=1)
+    racks(driver, "b", r3=3, r4=3)
+    racks(driver, "c", r5=2, r6=1)
+    for name in "xy":
+        part(driver, name, 2, 4, near=BLOCK)
+    assert by_rack(placed(driver)) == {"r3": 2, "r4": 2}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({PART: "a b"}, f'{PART} of the pod: found "a b", expected a valid label value'),
+        ({PART: "a", PART_MIN_COUNT: "0"}, f'{PART_MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
+        (
+            {PART: "a", PART_REQUIRED_TOPOLOGY: "/"},
+            f'{PART_REQUIRED_TOPOLOGY} of the pod: found "/", expected one key',
+        ),
+    ],
+)
+def test_a_malformed_part_keeps_the_pod_out(
+    driver: Driver, annotations: dict[str, str], expected: str
+) -> None:
+    pod = driver.pod("m", labels={GROUP: "g", MIN_COUNT: "1"}, annotations=annotations)
+    assert pod.group is not None
+    assert pod.group.problem.startswith(expected)
+
+
+def _key(driver: Driver) -> Any:
+    return next(iter(driver.state.groups.listed()))
+
+
+def _late(driver: Driver) -> dict[str, str]:
+    """Let time pass until the members that wait are tried, and return the nodes that they get."""
+    nodes: dict[str, str] = {}
+    for _ in range(5):
+        driver.pass_time(10)
+        while driver.queue.depths()["active"]:
+            nodes |= placed(driver)
+    return nodes

@@ -1,0 +1,77 @@
+"""Groups, parts and levels as pods of LeaderWorkerSet, JobSet and Kueue carry them."""
+
+from __future__ import annotations
+
+from scheduler.model.group_forms import GROUP_FROM
+from scheduler.model.group_topology import PART_MIN_COUNT, REQUIRED_TOPOLOGY, Part, Topology
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupReference, group_reference
+
+LWS = {
+    "leaderworkerset.sigs.k8s.io/name": "vllm",
+    "leaderworkerset.sigs.k8s.io/group-index": "1",
+    "leaderworkerset.sigs.k8s.io/worker-index": "0",
+}
+SIZE = {"leaderworkerset.sigs.k8s.io/size": "4"}
+JOB_SET = {
+    "jobset.sigs.k8s.io/jobset-name": "train",
+    "jobset.sigs.k8s.io/replicatedjob-name": "workers",
+    "jobset.sigs.k8s.io/job-index": "2",
+}
+
+
+def _read(labels: dict[str, str], annotations: dict[str, str]) -> GroupReference | None:
+    return group_reference("default", "", labels, annotations)
+
+
+def _asked(labels: dict[str, str], annotations: dict[str, str]) -> GroupReference:
+    read = _read(labels, annotations)
+    assert read is not None
+    assert not read.problem
+    return read
+
+
+def test_pods_of_workloads_are_in_no_group_unless_they_ask() -> None:
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    kueue = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    assert _read(LWS, {**SIZE, **kueue}) is None
+    assert _read(JOB_SET, exclusive) is None
+
+
+def test_a_leader_with_its_workers_is_a_part() -> None:
+    read = _asked(LWS, {GROUP_FROM: "LeaderWorkerSet", **SIZE})
+    assert (read.key.text, read.min_count, read.part) == ("default/vllm", 4, Part("1", 4))
+    # All replicas or none, by choice.
+    assert _asked(LWS, {GROUP_FROM: "LeaderWorkerSet", MIN_COUNT: "8", **SIZE}).min_count == 8
+
+
+def test_a_job_of_a_jobset_is_a_part() -> None:
+    read = _asked(JOB_SET, {GROUP_FROM: "JobSet", PART_MIN_COUNT: "3"})
+    assert (read.key.text, read.min_count, read.part) == ("default/train", 3, Part("workers-2", 3))
+
+
+def test_with_exclusive_topology_a_leader_does_not_wait_for_its_followers() -> None:
+    """Their controllers create the followers once the leader has a node."""
+    leader = _asked(JOB_SET, {GROUP_FROM: "JobSet", "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})
+    assert (leader.min_count, leader.part) == (1, Part("workers-2", 1, Topology(("rack",))))
+    leader = _asked(
+        LWS, {GROUP_FROM: "LeaderWorkerSet", **SIZE, "leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+    )
+    assert (leader.min_count, leader.part) == (1, Part("1", 1, Topology(("rack",))))
+
+
+def test_levels_of_kueue_count_in_a_group_that_names_none() -> None:
+    group = {GROUP: "g", MIN_COUNT: "2"}
+    kueue = {"kueue.x-k8s.io/podset-required-topology": "block"}
+    preferred = {"kueue.x-k8s.io/podset-preferred-topology": "rack"}
+    assert _asked(group, kueue).topology == Topology(("block",))
+    assert _asked(group, preferred).topology == Topology((), ("rack",))
+    assert _asked(group, {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}).topology == Topology()
+    assert _asked(group, {**kueue, REQUIRED_TOPOLOGY: "hall"}).topology == Topology(("hall",))
+    sliced = {"kueue.x-k8s.io/podset-slice-required-topology": "rack", GROUP_FROM: "JobSet"}
+    assert _asked(JOB_SET, sliced).part == Part("workers-2", 1, Topology(("rack",)))
+
+
+def test_an_unknown_workload_is_a_problem() -> None:
+    read = _read({}, {GROUP_FROM: "Job"})
+    assert read is not None
+    assert read.problem == f'{GROUP_FROM} of the pod: found "Job", expected LeaderWorkerSet or JobSet'
