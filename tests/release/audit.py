@@ -111,7 +111,7 @@ def import_findings(root: Path) -> Iterator[str]:
 
 
 def _imported(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the first part of each imported module's name, and whether `import_module` imports it, where it may lack."""
+    """Yield the first part of each imported module's name, and whether `import_module` does it."""
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names: list[object] = []
@@ -141,7 +141,7 @@ def licence_findings(
     for package in wanted:
         version, licence = installed.get(package.name, ("nothing", ""))
         if version != package.version:
-            yield f"{package.name}: found {version} installed, expected {package.version} as locked (make audit installs it)"
+            yield f"{package.name}: found {version} installed, expected {package.version} as locked"
             continue
         if not _is_allowed(licence, allowed):
             yield f"{package.name}: found {licence or 'no licence'}, expected one of {', '.join(sorted(allowed))}"
