@@ -48,8 +48,8 @@ class Recording:
     """
     A file of recordings.
 
-    `n_decisions`: the recorded answers that are compared. `n_left_out`: admissions that timed out. `n_defects`: lives in
-    which a known defect of upstream decides.
+    `n_decisions`: the recorded answers that are compared. `n_left_out`: admissions that timed out. `n_defects`: lives
+    in which a known defect of upstream decides; they are compared up to there.
     """
 
     name: str
@@ -175,8 +175,8 @@ def _exceptions(recordings: list[Recording]) -> Iterator[str]:
     lines = [
         *(f"- {each.n_left_out} answers of {each.name} timed out while being recorded, and do not count."
           for each in recordings if each.n_left_out),
-        *(f"- In {each.n_defects} records of {each.name} a known defect of upstream decides; the devices differ there, "
-          "nothing else." for each in recordings if each.n_defects),
+        *(f"- In {each.n_defects} records of {each.name} a known defect of upstream decides; they are compared up to "
+          "that answer." for each in recordings if each.n_defects),
     ]  # fmt: skip
     if lines:
         yield "\n".join(lines)
