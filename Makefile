@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check chaos soak audit lock version release conformance clean
+.PHONY: help demo test lint bench bench-full bench-check chaos soak locked audit lock version release conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,12 @@ chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five 
 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
 	@$(BIN)/python -m tests.soak $(ARGS)
+
+locked: ## Install .venv with the exact versions of CI, by hash; the other commands then use them.
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/locks/ci.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(VENV)/.installed
 
 audit: $(LOCKED)/.installed ## Licences, pins, imports and known vulnerabilities of what is locked (STRICT=1).
 	@$(LOCKED)/bin/python -m tests.release audit $(if $(STRICT),--strict)

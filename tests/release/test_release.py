@@ -76,7 +76,7 @@ def no_bills(monkeypatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def complete(no_distributions: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a release with everything, of an image with a digest."""
     root = _checkout(tmp_path_factory.mktemp("complete") / "checkout")
     assert main(["--root", str(root), "version", NEW]) == 0
