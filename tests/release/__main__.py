@@ -36,6 +36,9 @@ def main(argv: list[str]) -> int:
     except ReleaseError as error:
         print(error, file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"{error.filename}: found {error.strerror}, expected a file of the checkout", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -21,7 +21,7 @@ from tests.release.changelog import notes
 from tests.release.checkout import commit_time_s, export
 from tests.release.locks import NAMES, path_of, read_lock
 from tests.release.refusals import ReleaseError
-from tests.release.sbom import bill_of_materials, image_environment
+from tests.release.sbom import bill_of_materials, image_packages
 from tests.release.versions import chart_version, require_version
 
 NAME = "affinity-scheduler"
@@ -131,18 +131,12 @@ def _write_manifests(source: Path, target: Path, version: str, image: Image, tim
 
 
 def _write_bills(source: Path, target: Path, version: str, image: Image, time_s: int) -> None:
-    python = re.search(r"(?m)^ARG PYTHON=(\S+)$", (source / "Dockerfile").read_text())
-    if python is None:
-        raise ReleaseError("Dockerfile: found no ARG PYTHON, expected the version of Python in the image")
-    environment = image_environment(python[1])
-    image_packages = [each for each in read_lock(path_of(source, "image")) if each.is_wanted(environment)]
-    wheel_packages = read_lock(path_of(source, "wheel"))
     of_image = {"type": "container", "name": image.repository, "version": image.digest or version}
     of_wheel = {"type": "library", "purl": f"pkg:pypi/{NAME}@{version}"}
     pyproject = source / "pyproject.toml"
     for name, packages, component in (
-        ("image", image_packages, of_image),
-        ("wheel", wheel_packages, of_wheel),
+        ("image", image_packages(source), of_image),
+        ("wheel", read_lock(path_of(source, "wheel")), of_wheel),
     ):
         bill = bill_of_materials(packages, pyproject, component, time_s)
         (target / f"{NAME}-{version}.{name}.cdx.json").write_bytes(bill)

@@ -8,6 +8,7 @@ import ast
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
@@ -17,6 +18,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from tests.release.locks import NAMES, Locked, declared, path_of, project, read_lock, with_extras
+from tests.release.refusals import ReleaseError
+from tests.release.sbom import image_packages
 
 #: Trove classifiers and other spellings -> SPDX.
 _SPDX = {
@@ -50,7 +53,7 @@ def audit(root: Path, *, is_strict: bool) -> int:
         "locks": Outcome(tuple(lock_findings(root, locks))),
         "imports": Outcome(tuple(import_findings(root))),
         "licences": Outcome(tuple(licence_findings(installed_licences(), wanted, allowed))),
-        "vulnerabilities": vulnerabilities(path_of(root, "ci")),
+        "vulnerabilities": vulnerabilities(wanted, image_packages(root)),
     }
     for name, outcome in outcomes.items():
         for finding in outcome.findings:
@@ -127,7 +130,10 @@ def _imported(folder: Path) -> Iterator[tuple[str, bool]]:
 def installed_licences() -> dict[str, tuple[str, str]]:
     """Return version and licence of each distribution of this environment, by name, as pip-licenses tells them."""
     command = [sys.executable, "-m", "piplicenses", "--from=mixed", "--format=json", "--with-system"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ReleaseError(f"pip-licenses: found {said}, expected a list of licences")
     return {
         canonicalize_name(each["Name"]): (each["Version"], each["License"])
         for each in json.loads(done.stdout)
@@ -157,13 +163,17 @@ def _is_allowed(licence: str, allowed: Set[str]) -> bool:
     )
 
 
-def vulnerabilities(lock: Path) -> Outcome:
-    """Return the known vulnerabilities of a lock's packages, by pip-audit and the database that it asks."""
-    command = [
-        *(sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--require-hashes", "--disable-pip"),
-        *("--format", "json", "--progress-spinner", "off", "--timeout", "15"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def vulnerabilities(*environments: Iterable[Locked]) -> Outcome:
+    """Return the known vulnerabilities of what is installed somewhere, by pip-audit and the database that it asks."""
+    command = [sys.executable, "-m", "pip_audit", "--require-hashes", "--disable-pip", "--format", "json"]
+    command += ["--progress-spinner", "off", "--timeout", "15"]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, packages in enumerate(environments):
+            # Without markers, which pip-audit judges by this machine: the image has another Python.
+            path = Path(folder, f"{number}.txt")
+            path.write_text("".join(f"{package.line}\n" for package in packages))
+            command += ["--requirement", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
     except json.JSONDecodeError:

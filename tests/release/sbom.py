@@ -6,17 +6,18 @@ They have what Python installs. What else is in an image, BuildKit lists when it
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.release.locks import Locked
+from tests.release.locks import Locked, path_of, read_lock
 from tests.release.refusals import ReleaseError
 
-#: Where the image differs from the machine that releases: which of the locked packages it has.
-IMAGE_ENVIRONMENT = {
+#: Variables of markers in the image, besides Python's version.
+_IMAGE_ENVIRONMENT = {
     "os_name": "posix",
     "sys_platform": "linux",
     "platform_system": "Linux",
@@ -26,9 +27,17 @@ IMAGE_ENVIRONMENT = {
 _ROOT = "root-component"
 
 
-def image_environment(python: str) -> dict[str, str]:
-    """Return the variables of markers in the image, of which this is Python's version, such as 3.13."""
-    return {**IMAGE_ENVIRONMENT, "python_version": python, "python_full_version": f"{python}.0"}
+def image_packages(root: Path) -> list[Locked]:
+    """Return what the image installs: the packages of its lock for Linux and the Dockerfile's Python."""
+    python = re.search(r"(?m)^ARG PYTHON=(\S+)$", (root / "Dockerfile").read_text())
+    if python is None:
+        raise ReleaseError("Dockerfile: found no ARG PYTHON, expected the version of Python in the image")
+    environment = {
+        **_IMAGE_ENVIRONMENT,
+        "python_version": python[1],
+        "python_full_version": f"{python[1]}.0",
+    }
+    return [each for each in read_lock(path_of(root, "image")) if each.is_wanted(environment)]
 
 
 def bill_of_materials(

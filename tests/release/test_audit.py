@@ -9,6 +9,7 @@ import pytest
 from tests.release import audit
 from tests.release.checkout import ROOT
 from tests.release.locks import FOLDER, NAMES, path_of, read_lock
+from tests.release.sbom import image_packages
 
 
 @pytest.fixture
@@ -156,9 +157,17 @@ def test_a_database_that_cannot_be_reached_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     lock = tmp_path / "lock.txt"
     lock.write_text(f"a==1 --hash=sha256:{'0' * 64}\n")
-    outcome = audit.vulnerabilities(lock)
+    outcome = audit.vulnerabilities(read_lock(lock))
     assert outcome.findings == ()
     assert outcome.unchecked.startswith("pip-audit reached no database: ")
+
+
+def test_the_image_has_the_packages_of_its_own_python():
+    """Of the packages with a version for older ones it has the other, whichever Python the audit runs with."""
+    packages = {each.name: each.version for each in image_packages(ROOT)}
+    versions = [each.version for each in read_lock(path_of(ROOT, "image")) if each.name == "numpy"]
+    assert packages["numpy"] == max(versions, key=lambda text: [int(part) for part in str(text).split(".")])
+    assert "typing-extensions" not in packages
 
 
 @pytest.fixture
@@ -171,7 +180,7 @@ def no_imports(monkeypatch) -> None:
 @pytest.mark.parametrize(("is_strict", "code"), [(False, 0), (True, 1)])
 def test_a_check_that_cannot_be_made_fails_only_a_strict_audit(monkeypatch, capsys, is_strict, code):
     monkeypatch.setattr(audit, "licence_findings", lambda *_: ())
-    monkeypatch.setattr(audit, "vulnerabilities", lambda _: audit.Outcome(unchecked="no database"))
+    monkeypatch.setattr(audit, "vulnerabilities", lambda *_: audit.Outcome(unchecked="no database"))
     assert audit.audit(ROOT, is_strict=is_strict) == code
     said = capsys.readouterr().out
     assert "vulnerabilities: NOT CHECKED: no database\n" in said
@@ -181,6 +190,6 @@ def test_a_check_that_cannot_be_made_fails_only_a_strict_audit(monkeypatch, caps
 @pytest.mark.usefixtures("no_imports")
 def test_a_finding_fails_the_audit(monkeypatch, capsys):
     monkeypatch.setattr(audit, "licence_findings", lambda *_: ("x: found GPL, expected MIT",))
-    monkeypatch.setattr(audit, "vulnerabilities", lambda _: audit.Outcome())
+    monkeypatch.setattr(audit, "vulnerabilities", lambda *_: audit.Outcome())
     assert audit.audit(ROOT, is_strict=False) == 1
     assert "licences: x: found GPL, expected MIT\n" in capsys.readouterr().out

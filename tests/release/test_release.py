@@ -264,6 +264,15 @@ def test_a_folder_without_git_is_refused(tmp_path, capsys):
     assert "expected a checkout of git" in capsys.readouterr().err
 
 
+def test_a_lock_that_is_not_there_is_named(released, capsys):
+    git(released, "rm", "--quiet", f"{FOLDER}/image.txt")
+    commit(released)
+    assert build(released) == 2
+    assert capsys.readouterr().err.endswith(
+        "image.txt: found No such file or directory, expected a file of the checkout\n"
+    )
+
+
 def test_changes_of_no_version_are_refused(checkout, capsys):
     set_version(checkout, NEW, NEW)
     commit(checkout)
