@@ -165,30 +165,36 @@ def _is_allowed(licence: str, allowed: Set[str]) -> bool:
 
 def vulnerabilities(*environments: Iterable[Locked]) -> Outcome:
     """Return the known vulnerabilities of what is installed somewhere, by pip-audit and the database that it asks."""
+    answers: list[Any] = []
+    asked: set[str] = set()
+    for packages in environments:
+        lines = sorted({package.line for package in packages} - asked)
+        asked.update(lines)
+        done = _pip_audit(lines)
+        try:
+            answers += json.loads(done.stdout)["dependencies"]
+        except json.JSONDecodeError:
+            said = done.stderr.strip().splitlines() or ["no message"]
+            return Outcome(unchecked=f"pip-audit reached no database: {said[-1][:200]}")
+    return vulnerability_outcome(answers)
+
+
+def _pip_audit(lines: Iterable[str]) -> subprocess.CompletedProcess[str]:
+    """Ask about requirements without markers, which pip-audit judges by this machine: the image has another Python."""
     command = [sys.executable, "-m", "pip_audit", "--require-hashes", "--disable-pip", "--format", "json"]
-    command += ["--progress-spinner", "off", "--timeout", "15"]
-    with tempfile.TemporaryDirectory() as folder:
-        for number, packages in enumerate(environments):
-            # Without markers, which pip-audit judges by this machine: the image has another Python.
-            path = Path(folder, f"{number}.txt")
-            path.write_text("".join(f"{package.line}\n" for package in packages))
-            command += ["--requirement", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    try:
-        answer = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        return Outcome(unchecked=f"pip-audit reached no database: {said[-1][:200]}")
-    return vulnerability_outcome(answer)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        command += ["--progress-spinner", "off", "--timeout", "15", "--requirement", file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def vulnerability_outcome(answer: Mapping[str, Any]) -> Outcome:
+def vulnerability_outcome(packages: Sequence[Mapping[str, Any]]) -> Outcome:
     """
-    Return what pip-audit's answer says.
+    Return what pip-audit's answers say of packages.
 
     pip-audit reports success for packages that its database does not know; those are not checked.
     """
-    packages = answer["dependencies"]
     findings = tuple(
         f"{each['name']} {each['version']}: found {flaw['id']}, "
         f"expected {' or '.join(flaw['fix_versions']) or 'another package: there is no fix'}"

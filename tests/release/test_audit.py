@@ -1,8 +1,9 @@
 """Each check of the audit finds a planted defect, and nothing where there is none."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,10 +147,10 @@ UNKNOWN = {"name": "c", "skip_reason": "Dependency not found on PyPI and could n
     ],
 )
 def test_packages_that_a_database_does_not_know_are_not_sound(
-    packages: Sequence[object], findings, unchecked
+    packages: Sequence[Mapping[str, Any]], findings, unchecked
 ):
     """pip-audit itself prints `No known vulnerabilities found` and exits with 0 for them."""
-    assert audit.vulnerability_outcome({"dependencies": packages}) == audit.Outcome(findings, unchecked)
+    assert audit.vulnerability_outcome(packages) == audit.Outcome(findings, unchecked)
 
 
 def test_a_database_that_cannot_be_reached_is_named(tmp_path, monkeypatch):

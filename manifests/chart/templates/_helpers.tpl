@@ -63,7 +63,7 @@ securityContext:
 
 {{- define "container" -}}
 {{- with .root.Values.image -}}
-image: {{ ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.root.Chart.AppVersion)) (ne .digest "") | quote }}
+image: {{ ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.root.Chart.AppVersion)) (not (empty .digest)) | quote }}
 {{- end }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 startupProbe:
