@@ -70,7 +70,9 @@ securityContext:
 {{- end -}}
 
 {{- define "container" -}}
-image: {{ printf "%s:%s" .root.Values.image.repository (.root.Values.image.tag | default .root.Chart.AppVersion) | quote }}
+{{- with .root.Values.image -}}
+image: {{ ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.root.Chart.AppVersion)) (not (empty .digest)) | quote }}
+{{- end }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 startupProbe:
   httpGet: {path: /livez, port: metrics, scheme: HTTPS}
