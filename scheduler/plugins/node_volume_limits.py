@@ -12,8 +12,9 @@ Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+from operator import or_
 from typing import ClassVar, Final
 
 import numpy as np
@@ -257,7 +258,7 @@ def _driver_rules(pod: Pod, view: ClusterView) -> list[tuple[Mask, Status]]:
     for driver, of_driver in sorted(plugins.items()):
         fits = view.has_driver(driver)
         if "" not in of_driver:
-            fits = fits | ~_migrated_rows(of_driver, view)
+            fits = fits | ~reduce(or_, map(view.migrated_rows, of_driver))
         rules.append((fits, unschedulable(f"{driver} CSI driver is not installed on the node")))
     return rules
 
@@ -272,15 +273,6 @@ def _in_tree_plugin(claim_key: str, volumes: Volumes) -> str:
     storage_class = volumes.storage_class(claim.class_name)
     provisioner = "" if storage_class is None else storage_class.provisioner
     return provisioner if provisioner in MIGRATIONS else ""
-
-
-def _migrated_rows(plugins: Iterable[str], view: ClusterView) -> Mask:
-    """Return the rows where one of the in-tree plugins was migrated."""
-    row_by_name, mask = view.nodes.row_by_name, np.zeros(view.n_rows, dtype=np.bool_)
-    for plugin in plugins:
-        names = view.volumes.migrated_nodes(plugin)
-        mask[[row_by_name[name] for name in names if name in row_by_name]] = True
-    return mask
 
 
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:

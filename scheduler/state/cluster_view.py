@@ -422,6 +422,13 @@ class ClusterView(NodeMasks):
 
         return self.per_row(("has driver", driver), compute, np.bool_)
 
+    def migrated_rows(self, plugin: str) -> Mask:
+        """Return the rows where the in-tree plugin was migrated to its CSI driver. O(these rows)."""
+        row_by_name, mask = self.nodes.row_by_name, np.zeros(self.n_rows, dtype=np.bool_)
+        names = self.volumes.migrated_nodes(plugin)
+        mask[[row_by_name[name] for name in names if name in row_by_name]] = True
+        return mask
+
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace, None if it is not known."""
         return self._state.label_sets.namespace_labels.get(namespace)
