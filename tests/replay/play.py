@@ -42,7 +42,7 @@ class Played:
     """
     A trace that was played.
 
-    `allocated`: at each change, the second, the thousandths of GPUs that pods on nodes hold, and those of jobs that run.
+    `allocated`: at each change, the second, the thousandths of GPUs that pods on nodes hold, and those of jobs at work.
     `unplaced`: jobs that never ran.
     """
 
