@@ -31,7 +31,7 @@ from tests.chaos.virtual import run_virtually
 from tests.chaos.volume_stage import SPACE
 from tests.support.device_documents import DRIVER
 
-_CLAIM_PATHS = r"/resourceclaims(/|$)"
+CLAIM_PATHS = r"/resourceclaims(/|$)"
 _WATCHED = ("resourceclaims.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io", "pods")
 _SHARED = ("s0", "s1", "s2")
 _TROUBLE_S, _MAX_PODS = 40.0, 24
@@ -160,7 +160,7 @@ class _Trouble:
             code = chance.choice((409, 429, 500, 503)) if action is Action.RESPOND else 503
             times = chance.choice((1, 2, 8))
             fault = Fault(
-                action=action, verb=verb, path=_CLAIM_PATHS, code=code, delay_s=delay_s, times=times
+                action=action, verb=verb, path=CLAIM_PATHS, code=code, delay_s=delay_s, times=times
             )
         self._stage.cluster.faults.add(fault)
 
