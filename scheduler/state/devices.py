@@ -63,8 +63,8 @@ class Devices:
         self._shared: dict[str, ResourceSlice] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
-        #: Key of a claim that watches show as allocated -> its place in the order of allocations. A watch shows claims in
-        #: the order of their changes; a list does not.
+        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in the
+        #: order of their changes; a list does not.
         self._allocated_at: dict[str, int] = {}
         self._n_allocations = 0
         self.n_allocated_twice = 0
@@ -110,8 +110,8 @@ class Devices:
         """
         Return the key of another claim that has a device of the claim, unless that was allocated later.
 
-        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has shown
-        each may be the earlier one: neither version nor time of a claim tells when it was allocated.
+        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has
+        shown each may be the earlier one: neither version nor time of a claim tells when it was allocated.
         """
         own = self._allocated_at.get(claim.key, self._n_allocations)
         return next((other for other, at in self._rivals(claim) if at <= own), None)

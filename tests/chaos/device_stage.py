@@ -2,8 +2,8 @@
 A cluster with devices, several writers of allocations, pods with claims, and the promises that every write has to keep.
 
 - A pod is bound only while its claims are allocated on its node and reserved for it.
-- It is not bound while a claim that was allocated before has one of its devices, whoever allocated that. So no device is
-  in two allocations of pods that run, if all schedulers look again as ours do.
+- It is not bound while a claim that was allocated before has one of its devices, whoever allocated that. So no device
+  is in two allocations of pods that run, if all schedulers look again as ours do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Device = tuple[str, str, str]
 
 
 class Writers(Enum):
-    """Who allocates devices: one scheduler, two on one Lease, two with names of their own, or these and a careless one."""
+    """Who allocates devices: one scheduler, two on a Lease, two with different names, or these and a careless one."""
 
     ALONE = "alone"
     ELECTED = "elected"
@@ -125,7 +125,11 @@ class DeviceStage:
     def _left(self) -> Iterator[str]:
         """Yield our pods that are not bound although their claims are there."""
         for pod in self.objects(POD):
-            if node_of(pod) or pod["metadata"].get("deletionTimestamp") or pod["spec"]["schedulerName"] == CARELESS:
+            if (
+                node_of(pod)
+                or pod["metadata"].get("deletionTimestamp")
+                or pod["spec"]["schedulerName"] == CARELESS
+            ):
                 continue
             claims = [self._claim(name) for name in pod_claims(pod).values()]
             if all(claim and not claim["metadata"].get("deletionTimestamp") for claim in claims):
@@ -133,7 +137,9 @@ class DeviceStage:
 
     def _reserved_for_nobody(self) -> Iterator[str]:
         """Yield claims that are reserved for a pod that is gone, or that does not run."""
-        placed = {pod["metadata"]["uid"] for pod in self.objects(POD) if node_of(pod) and not is_terminal(pod)}
+        placed = {
+            pod["metadata"]["uid"] for pod in self.objects(POD) if node_of(pod) and not is_terminal(pod)
+        }
         for claim in self.objects(RESOURCE_CLAIM):
             for consumer in (claim.get("status") or {}).get("reservedFor") or ():
                 if consumer["uid"] not in placed:
@@ -163,14 +169,21 @@ class DeviceStage:
         """Judge one write."""
         obj, before = change.revision.obj, change.previous.obj if change.previous else None
         if kind is RESOURCE_CLAIM:
-            self._note_allocation(obj, before, is_gone=change.type == "DELETED", version=change.revision.resource_version)
+            self._note_allocation(
+                obj, before, is_gone=change.type == "DELETED", version=change.revision.resource_version
+            )
         elif kind is POD and change.type != "DELETED" and before and node_of(obj) and not node_of(before):
             self.n_binds += 1
             if user_agent.get().rpartition("-")[0] in {each.name for each in self.instances}:
                 why = [*self._unready(obj), *self._shared_with_earlier(obj)]
-                self.wrongs += [f"{obj['metadata']['name']} was bound by {user_agent.get()} although {each}" for each in why]
+                self.wrongs += [
+                    f"{obj['metadata']['name']} was bound by {user_agent.get()} although {each}"
+                    for each in why
+                ]
 
-    def _note_allocation(self, obj: JsonObject, before: JsonObject | None, *, is_gone: bool, version: int) -> None:
+    def _note_allocation(
+        self, obj: JsonObject, before: JsonObject | None, *, is_gone: bool, version: int
+    ) -> None:
         key = key_of(obj)
         old, new = set(devices_of(before)), set() if is_gone else set(devices_of(obj))
         for device in old - new:
@@ -188,7 +201,7 @@ class DeviceStage:
         return [(name or "", self._claim(name)) for name in names]
 
     def _unready(self, pod: JsonObject) -> Iterator[str]:
-        if build_requests(pod) and not extended_claim(pod):
+        if asks_for_extended(pod) and not extended_claim(pod):
             yield "it has no claim for its extended resources"
         for name, claim in self._claims(pod):
             status = (claim or {}).get("status") or {}
@@ -208,9 +221,11 @@ class DeviceStage:
                         yield f"{device} of claim {name} was allocated to {other} before"
 
 
-def build_requests(pod: JsonObject) -> bool:
+def asks_for_extended(pod: JsonObject) -> bool:
     """Return whether the pod asks for the extended resource."""
-    return any(EXTENDED in (each.get("resources") or {}).get("requests", {}) for each in pod["spec"]["containers"])
+    return any(
+        EXTENDED in (each.get("resources") or {}).get("requests", {}) for each in pod["spec"]["containers"]
+    )
 
 
 def devices_of(claim: JsonObject | None) -> list[Device]:
@@ -249,9 +264,7 @@ def node_names(n: int) -> list[str]:
     return [f"node-{number:04}" for number in range(1, n + 1)]
 
 
-def _instances(
-    port: int, journal: Journal, holder: Callable[[], str], writers: Writers
-) -> list[Instance]:
+def _instances(port: int, journal: Journal, holder: Callable[[], str], writers: Writers) -> list[Instance]:
     if writers in (Writers.ALONE, Writers.ELECTED):
         return few_instances(port, journal, holder, elected=writers is Writers.ELECTED)
     names = {"left": OURS, "right": THEIRS}

@@ -16,7 +16,6 @@ from tests.chaos.device_stage import (
     DEVICES_PER_NODE,
     ENOUGH_DEVICES,
     N_NODES,
-    TEMPLATES,
     Device,
     DeviceStage,
     Writers,
@@ -32,7 +31,12 @@ from tests.chaos.volume_stage import SPACE
 from tests.support.device_documents import DRIVER
 
 CLAIM_PATHS = r"/resourceclaims(/|$)"
-_WATCHED = ("resourceclaims.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io", "pods")
+_WATCHED = (
+    "resourceclaims.resource.k8s.io",
+    "resourceclaims.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
+    "pods",
+)
 _SHARED = ("s0", "s1", "s2")
 _TROUBLE_S, _MAX_PODS = 40.0, 24
 #: Longer than a Lease, a backoff and a wait for what a lost answer has written; see `reserving`.
@@ -80,9 +84,13 @@ class _Trouble:
             self._stage.add_pod(
                 f"p{next(self._numbers)}",
                 scheduler := chance.choice(self._schedulers),
-                template=chance.choice(("one", "one", "one", "two")) if what < 0.6 or scheduler == CARELESS else "",
+                template=chance.choice(("one", "one", "one", "two"))
+                if what < 0.6 or scheduler == CARELESS
+                else "",
                 claim=chance.choice(_SHARED) if 0.5 < what < 0.8 and scheduler != CARELESS else "",
-                extended=chance.choice((1, 1, 2)) if (what > 0.8 or what < 0.1) and scheduler != CARELESS else 0,
+                extended=chance.choice((1, 1, 2))
+                if (what > 0.8 or what < 0.1) and scheduler != CARELESS
+                else 0,
             )
         return None
 
@@ -96,7 +104,9 @@ class _Trouble:
 
     def _delete_pod(self) -> None:
         if pod := self._some_pod():
-            self._store.delete(POD, SPACE, pod["metadata"]["name"], grace_period_s=self._chance.choice((0, 30)))
+            self._store.delete(
+                POD, SPACE, pod["metadata"]["name"], grace_period_s=self._chance.choice((0, 30))
+            )
 
     def _finish_pod(self) -> None:
         if pod := self._some_pod(placed=True):
@@ -133,7 +143,9 @@ class _Trouble:
             self._store.patch(RESOURCE_SLICE, "", name, change)
 
     def _set_clock(self) -> None:
-        self._chance.choice(self._stage.instances).wall_offset_s = self._chance.choice((-3600.0, -10.0, 0.0, 10.0))
+        self._chance.choice(self._stage.instances).wall_offset_s = self._chance.choice(
+            (-3600.0, -10.0, 0.0, 10.0)
+        )
 
     def _kill(self) -> None:
         instance = self._chance.choice(self._stage.instances)
@@ -150,18 +162,27 @@ class _Trouble:
             )  # fmt: skip
             action = chance.choice(actions)
             delay_s = chance.choice((0.5, 2.0, 8.0)) if action is Action.STALL_STREAM else 0.0
-            fault = Fault(action=action, kind=chance.choice(_WATCHED), delay_s=delay_s, times=chance.choice((1, 2)))
+            fault = Fault(
+                action=action, kind=chance.choice(_WATCHED), delay_s=delay_s, times=chance.choice((1, 2))
+            )
         else:
             action = chance.choice(
-                (Action.RESPOND, Action.DELAY, Action.LOSE_ANSWER, Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP)
+                (
+                    Action.RESPOND,
+                    Action.DELAY,
+                    Action.LOSE_ANSWER,
+                    Action.LOSE_ANSWER,
+                    Action.RESPOND_AFTER,
+                    Action.DROP,
+                )
             )
-            delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
+            delay_s = (
+                chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
+            )
             verb = chance.choice(("patch", "patch", "patch", "create", "get", "delete"))
             code = chance.choice((409, 429, 500, 503)) if action is Action.RESPOND else 503
             times = chance.choice((1, 2, 8))
-            fault = Fault(
-                action=action, verb=verb, path=CLAIM_PATHS, code=code, delay_s=delay_s, times=times
-            )
+            fault = Fault(action=action, verb=verb, path=CLAIM_PATHS, code=code, delay_s=delay_s, times=times)
         self._stage.cluster.faults.add(fault)
 
     # The scheduler that does not look again.
@@ -188,7 +209,9 @@ class _Trouble:
         if not is_own and self._chance.random() < 0.7:
             return
         node = self._chance.choice(node_names(N_NODES))
-        free = [f"gpu-{each}" for each in range(DEVICES_PER_NODE) if (DRIVER, node, f"gpu-{each}") not in taken]
+        free = [
+            f"gpu-{each}" for each in range(DEVICES_PER_NODE) if (DRIVER, node, f"gpu-{each}") not in taken
+        ]
         count = claim["spec"]["devices"]["requests"][0]["exactly"]["count"]
         if len(free) < count:
             return
@@ -213,7 +236,12 @@ class _Trouble:
         self._store.patch(RESOURCE_CLAIM, SPACE, meta["name"], {"status": status}, subresource="status")
         if is_own and pod is not None:
             name = pod["metadata"]["name"]
-            bind(self._store, SPACE, name, {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}})
+            bind(
+                self._store,
+                SPACE,
+                name,
+                {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}},
+            )
 
 
 def run_devices(seed: int, writers: Writers) -> DeviceStage:
