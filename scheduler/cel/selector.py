@@ -38,9 +38,7 @@ class Selector:
         """Return whether the device is selected. Bounded by the cost limit of a selector."""
         return self.evaluate(device)[0]
 
-    def evaluate(
-        self, device: DeviceFields, limit: int = COST_LIMIT
-    ) -> tuple[bool | EvaluationError, int]:
+    def evaluate(self, device: DeviceFields, limit: int = COST_LIMIT) -> tuple[bool | EvaluationError, int]:
         """
         Return whether the device is selected, and what the evaluation cost, 0.13 µs a unit at most.
 

@@ -63,8 +63,8 @@ class Devices:
         self._shared: dict[str, ResourceSlice] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
-        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in the
-        #: order of their changes; a list does not.
+        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in
+        #: the order of their changes; a list does not.
         self._allocated_at: dict[str, int] = {}
         self._n_allocations = 0
         self.n_allocated_twice = 0

@@ -103,7 +103,7 @@ def lease_holder(store: Store) -> str:
 
 
 def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
-    """Report the kill points that the server alone knows: a bind, a deletion, a reservation `arrived` or was `written`."""
+    """Report the kill points that the server alone knows: a bind, deletion, reservation `arrived` or was `written`."""
     by_name = {one.name: one for one in instances}
 
     def reach(agent: str, point: str) -> None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from tests.support.build import Json
+from tests.support.device_documents import device_slice
 
 #: Devices of a node; no two are equal.
 N_DEVICES = 8
 _NUMBERS = ", ".join(map(str, range(10)))
+
+
+def distinct_devices(node: str, number: int) -> Json:
+    """Return the slice of the node of this number, whose devices differ from all others."""
+    published = device_slice(node, N_DEVICES)
+    for index, device in enumerate(published["spec"]["devices"]):
+        device["attributes"] = {"index": {"int": number * N_DEVICES + index}}
+    return published
 
 
 def costly(depth: int, nonce: int) -> str:
@@ -19,7 +28,12 @@ def costly(depth: int, nonce: int) -> str:
 
 def _request(name: str, *expressions: str, count: int = 1) -> Json:
     selectors = [{"cel": {"expression": each}} for each in expressions]
-    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, "selectors": selectors}
+    exactly = {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": count,
+        "selectors": selectors,
+    }
     return {"name": name, "exactly": exactly}
 
 
@@ -42,6 +56,8 @@ def hostile_claims(nonce: int) -> dict[str, Json]:
         "a search for ever": _endless(cheap),
         "nested comprehensions": {"requests": [_request("r", costly(4, nonce))]},
         "comprehensions beyond the limit": {"requests": [_request("r", costly(7, nonce))]},
-        "many costly selectors": {"requests": [_request(f"r{each}", costly(3, nonce + each)) for each in range(20)]},
+        "many costly selectors": {
+            "requests": [_request(f"r{each}", costly(3, nonce + each)) for each in range(20)]
+        },
         "a search for ever over costly selectors": _endless(costly(4, nonce)),
     }

@@ -17,9 +17,8 @@ from scheduler.plugins.dynamic_resources.allocator import DEFAULT_STEPS
 from scheduler.plugins.dynamic_resources.search import Budget
 from scheduler.plugins.dynamic_resources.selection import MAX_COST
 from tests.core.claim_cluster import ClaimCluster
-from tests.hostile.claims import N_DEVICES, costly, hostile_claims
+from tests.hostile.claims import N_DEVICES, costly, distinct_devices, hostile_claims
 from tests.support.build import Json
-from tests.support.device_documents import device_slice
 
 _N_NODES = 12
 #: So much more than one of both bounds: the part of selectors after which a search may still begin, and single steps.
@@ -32,18 +31,15 @@ class _Counted:
     def __init__(self) -> None:
         self.n_nodes, self.cost, self.budgets = 0, 0, list[Budget]()
         self.cluster = ClaimCluster(nodes=())
-        for number in range(_N_NODES):
+        for _ in range(_N_NODES):
             self.add_node()
 
     def add_node(self) -> None:
         """Add a node whose devices are like no others."""
-        name, first = f"n{self.n_nodes}", self.n_nodes * N_DEVICES
-        self.n_nodes += 1
+        name = f"n{self.n_nodes}"
         self.cluster.node(name)
-        published = device_slice(name, N_DEVICES)
-        for index, device in enumerate(published["spec"]["devices"]):
-            device["attributes"] = {"index": {"int": first + index}}
-        self.cluster.show(published)
+        self.cluster.show(distinct_devices(name, self.n_nodes))
+        self.n_nodes += 1
 
     def cycle(self) -> tuple[float, list[Any]]:
         """Run a cycle, later than any backoff; return its work and its instructions."""

@@ -20,8 +20,8 @@ from scheduler.model.devices import Device
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
-#: What may be evaluated for one pod, over all nodes: 130 ms at up to 0.13 µs a unit. As much as one evaluation may cost,
-#: so that each try gets further.
+#: What may be evaluated for one pod, over all nodes: 130 ms at up to 0.13 µs a unit. As much as one evaluation may
+#: cost, so that each try gets further.
 MAX_COST: Final = COST_LIMIT
 #: A pod for which more was evaluated searches no further in the same cycle, which would take both times together.
 _MUCH: Final = MAX_COST // 4
