@@ -203,18 +203,14 @@ def test_kube_scheduler_allocates_the_same_devices(
 
     with runner:
         api = Api(real_server.url, headers, ssl=ssl.create_default_context(cafile=ca_file))
-        other = process(
-            *kube_scheduler(kubeconfig, tmp_path, "1.36"), log=tmp_path / "kube-scheduler.log"
-        )
+        other = process(*kube_scheduler(kubeconfig, tmp_path, "1.36"), log=tmp_path / "kube-scheduler.log")
         runner.run(api.__aenter__())
         runner.run(other.__aenter__())
         beside = _Beside(api)
         try:
             run(beside.begin())
 
-            @settings(
-                max_examples=n_clusters, phases=[Phase.generate], database=InMemoryExampleDatabase()
-            )
+            @settings(max_examples=n_clusters, phases=[Phase.generate], database=InMemoryExampleDatabase())
             @given(CLUSTERS)
             def compare(cluster: Cluster) -> None:
                 run(beside.compare(cluster))
