@@ -158,7 +158,7 @@ def _storable(cluster: Cluster) -> Cluster:
     """
     Return a copy of the cluster without what the API server refuses, and without waits for drivers.
 
-    Without counters too, which upstream keeps for refused devices (kubernetes #140436), and by the name of a pool alone.
+    Without counters too, which upstream keeps for refused devices (kubernetes #140436) and by the pool's name alone.
     """
     slices, classes, claims = json.loads(json.dumps(cluster))
     for device in (device for each in slices for device in each["spec"].get("devices", [])):
