@@ -10,6 +10,8 @@ from tests.support.gathering import N_LEFT_OUT, Gathering, is_last
 
 # No property fails for the speed of the machine, nor for what else it has to do.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `--hypothesis-profile night`: what a night has time for; no test that says itself how many examples it takes.
+settings.register_profile("night", settings.get_profile("any machine"), max_examples=100_000)
 settings.load_profile("any machine")
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
@@ -35,8 +35,8 @@ from scheduler.state.partitioned_dict import PartitionedDict
 from scheduler.state.slice_taints import SliceTaints
 from scheduler.state.sparse_dicts import add_count, discard_entry
 
-#: Length and text of a version, a time, and the key of a claim.
-_Place: TypeAlias = tuple[int, str, str, str]
+#: The place of claims that a list shows as allocated: their order is unknown.
+_LISTED: Final = 0
 
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
 
@@ -77,15 +77,19 @@ class Devices:
         self._n_published: dict[str, int] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
-        #: Key of a claim that watches show as allocated -> its place in the order of allocations; see `_place_of`.
-        self._allocated_at: dict[str, _Place] = {}
+        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in
+        #: the order of their changes; a list does not.
+        self._allocated_at: dict[str, int] = {}
+        self._n_allocations = 0
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
 
     def serve(self, *kinds: DeviceKind) -> None:
-        """Note that all objects of these kinds have been seen."""
+        """Note that a list has shown all objects of these kinds, the first one or a later one."""
+        if DeviceKind.CLAIM in kinds:
+            self._allocated_at = dict.fromkeys(self._allocated_at, _LISTED)
         self._served.update(kinds)
         self.is_served = self._served >= NEEDED_KINDS
 
@@ -118,14 +122,15 @@ class Devices:
 
     def earlier_claim(self, claim: ResourceClaim) -> str | None:
         """
-        Return the key of another claim that has a device of the claim, and that was allocated before it.
+        Return the key of another claim that has a device of the claim, unless that was allocated later.
 
-        The API server accepts two claims with one device, as two schedulers may write them.
+        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has
+        shown each may be the earlier one: neither version nor time of a claim tells when it was allocated.
         """
-        own = self._allocated_at.get(claim.key)
-        return next((other for other, at in self._rivals(claim) if own is None or at < own), None)
+        own = self._allocated_at.get(claim.key, self._n_allocations)
+        return next((other for other, at in self._rivals(claim) if at <= own), None)
 
-    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, _Place]]:
+    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, int]]:
         """Yield the other claims that watches show with a device that the claim has for itself, and since when."""
         results = () if claim.allocation is None else claim.allocation.devices.results
         for result in results:
@@ -241,18 +246,9 @@ class Devices:
         if shown.allocation is None:
             self._allocated_at.pop(shown.key, None)
         elif shown.key not in self._allocated_at:
-            self._allocated_at[shown.key] = self._place_of(shown, shown.allocation)
+            self._n_allocations += 1
+            self._allocated_at[shown.key] = self._n_allocations
             self.n_allocated_twice += any(True for _ in self._rivals(shown))
-
-    def _place_of(self, shown: ResourceClaim, allocation: Allocation) -> _Place:
-        """
-        Return what orders claims by their allocation: the version at which a watch first shows it.
-
-        Claims of the first list come before all others, by the time of their allocation: they may have changed since,
-        so that their versions say nothing.
-        """
-        version = shown.resource_version if DeviceKind.CLAIM in self._served else ""
-        return len(version), version, allocation.allocation_timestamp or "", shown.key
 
     def _set_if_changed(self, new: StoredObject | None) -> None:
         if new is not None:
@@ -339,7 +335,7 @@ class Devices:
         copy.serve(*self._served)
         copy.epoch_s = self.epoch_s
         copy.assumed = self.assumed.copy()
-        copy._allocated_at = dict(self._allocated_at)
+        copy._allocated_at, copy._n_allocations = dict(self._allocated_at), self._n_allocations
         self._taints.share_with(copy._taints)
         for few in batches(list(self.objects())):
             for obj in few:

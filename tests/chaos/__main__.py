@@ -5,7 +5,7 @@ For a seed that fails it prints the story and the shortest script that reproduce
 is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape SHAPE] [--shrink SECONDS]
-                          [--groups] [--real]
+                          [--groups | --devices] [--real]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import random
 import sys
@@ -23,6 +24,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.device_stage import Writers
+from tests.chaos.devices import run_devices
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.real import RealVenue
 from tests.chaos.run import Outcome, Shape, run, run_at
@@ -54,6 +57,11 @@ def main() -> int:
         "--groups", action="store_true", help="most pods are members of groups (not with --real)"
     )
     parser.add_argument(
+        "--devices",
+        action="store_true",
+        help="pods have claims of devices, which other schedulers allocate too (neither --shape nor --real)",
+    )
+    parser.add_argument(
         "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
     )
     args = parser.parse_args()
@@ -64,6 +72,8 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
     how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
+    if args.devices:
+        return _play_devices(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
     with contextlib.ExitStack() as stack:
         venue = stack.enter_context(_real_venue()) if args.real else None
@@ -122,6 +132,26 @@ def _play(
         gc.unfreeze()
         gc.collect()
     return outcomes
+
+
+def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
+    """Play runs with devices, each seed with all kinds of writers; return the exit code."""
+    runs = n_binds = n_collisions = n_failed = 0
+    for runs, (number, writers) in enumerate(itertools.product(itertools.count(seed), Writers)):
+        if time.monotonic() >= until_s or runs == n_runs:
+            break
+        stage = run_devices(number, writers)
+        n_binds, n_collisions = n_binds + stage.n_binds, n_collisions + stage.n_collisions
+        if stage.wrongs:
+            n_failed += 1
+            print(f"seed {number}, {writers.value}:", *stage.wrongs, sep="\n", flush=True)
+        gc.unfreeze()
+        gc.collect()
+    print(
+        f"{runs} runs from seed {seed}, {n_binds} binds, "
+        f"{n_collisions} claims allocated with a device that another had; {n_failed} failed"
+    )
+    return 1 if n_failed else 0
 
 
 @contextlib.contextmanager

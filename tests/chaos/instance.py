@@ -53,8 +53,8 @@ KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
 EVICTION_KILL_POINTS = (
     "eviction ordered", "status arrived", "deletion arrived", "deletion written", "deletion answered", "victim leaves",
 )  # fmt: skip
-#: Those between Reserve and Bind of a pod whose volumes are not bound.
-VOLUME_KILL_POINTS = ("reserved", "volumes arrived", "volumes written", "volumes answered")
+#: Those between Reserve and Bind of a pod for which volumes or claims of devices are written.
+RESERVATION_KILL_POINTS = ("reserved", "reservation arrived", "reservation written", "reservation answered")
 
 
 @dataclass
@@ -270,7 +270,7 @@ class Instance:
                 case BindDone():
                     self.reach("answered")
                 case ReservationWritten():
-                    self.reach("volumes answered")
+                    self.reach("reservation answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
                 case CycleDue():

@@ -243,10 +243,10 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
-def _allocated_by_another(name: str) -> build.Json:
-    """Return a claim that another scheduler gave the only device of node a."""
+def _allocated_by_another(name: str, by: str = "other") -> build.Json:
+    """Return a claim that another scheduler gave the only device of node a, for a pod of the name."""
     result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
-    consumer = {"resource": "pods", "name": "other", "uid": "other"}
+    consumer = {"resource": "pods", "name": by, "uid": f"uid-default-{by}"}
     return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
 
 
@@ -278,6 +278,34 @@ def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
     cluster.store(_allocated_by_another("theirs"))
     cluster.watch()
     assert bind_of(cluster.cycle()).node_name == "a"
+
+
+@pytest.mark.parametrize("order", [("c", "theirs"), ("theirs", "c")])
+def test_of_two_claims_that_a_list_shows_with_one_device_ours_is_given_up(order: tuple[str, str]) -> None:
+    """After a restart neither version nor time of a claim tells which of the two was allocated first."""
+    cluster = ClaimCluster(is_served=False)
+    for name in order:
+        cluster.store(_allocated_by_another(name, by="p" if name == "c" else "other"))
+    cluster.watch()
+    cluster.serve_devices()
+    cluster.using("c")
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+@pytest.mark.parametrize("name", ["c", "theirs"])
+def test_a_later_list_leaves_no_order_among_the_claims_that_it_shows(name: str) -> None:
+    """The watch was interrupted, so that one of them may have been allocated anew."""
+    cluster, _ = _with_claim("c")
+    cluster.write(cluster.reserve())
+    cluster.store(_allocated_by_another("theirs"))
+    cluster.watch()
+    cluster.serve_devices()
+    claim = cluster.state.devices.claim(f"default/{name}")
+    assert claim is not None
+    assert cluster.state.devices.earlier_claim(claim) is not None
 
 
 @pytest.mark.parametrize("first", [0, 1])
