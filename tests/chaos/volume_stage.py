@@ -33,6 +33,7 @@ from scheduler.state.audit import differences
 from tests.chaos.instance import ELECTION, OURS, Instance, few_instances, living
 from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.venue import pass_kill_points
+from tests.history.checker import check
 from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
 
@@ -48,6 +49,7 @@ class VolumeStage:
     store: Store
     cluster: DevCluster
     instances: list[Instance]
+    journal: Journal
     #: The broken promises.
     wrongs: list[str] = field(default_factory=list)
     n_binds: int = 0
@@ -90,6 +92,7 @@ class VolumeStage:
         for _ in takewhile(lambda _: self._unsettled() and loop.time() < until_s, count()):
             await asyncio.sleep(1.0)
         self.wrongs += self._unsettled()
+        self.wrongs += check(self.journal.history_lines())
 
     def _unsettled(self) -> list[str]:
         return self._left() or [
@@ -182,7 +185,7 @@ async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterato
 
         instances = few_instances(cluster.port, journal, holder, elected=elected)
         pass_kill_points(cluster, instances, journal)
-        stage = VolumeStage(cluster.store, cluster, instances)
+        stage = VolumeStage(cluster.store, cluster, instances, journal)
         cluster.store.history.listeners.append(stage.watch)
         async with living(instances):
             yield stage
