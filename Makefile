@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench bench-full bench-check chaos soak clean
+.PHONY: help demo test lint bench bench-full bench-check chaos soak nightly clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,11 @@ chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five 
 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
 	@$(BIN)/python -m tests.soak $(ARGS)
+
+# Coverage for mutation, and coverage-guided fuzzing where there is a wheel of atheris.
+nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows).
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
+	@nice $(BIN)/python -m tests.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'
