@@ -11,7 +11,8 @@ from typing import Final
 MAX_BYTES: Final = 8192
 _ODD: Final = (
     b"", b"null", b"true", b"-1", b"0", b"1e999", b"9" * 40, b'""', b"{}", b"[]", b"[" * 300, b"{" * 300, b"\xff",
-    b"\x00",    b"\n", b"\\ud800", b"&a", b"*a", b"<<: *a", b"\xc2\x85", "\u0661".encode(), b"!!python/object:a", b"---\n", b"%",
+    b"\x00", b"\n", b"\\ud800", b"&a", b"*a", b"<<: *a", b"\xc2\x85", "\u0661".encode(), b"!!python/object:a",
+    b"---\n", b"%",
 )  # fmt: skip
 _WORD: Final = re.compile(rb"[\w./-]+|\s+|[^\w\s]")
 

@@ -4,8 +4,6 @@ What is fuzzed: each target takes any bytes, and raises only for a defect of the
 Refusals are expected, and judged: one printable line that names its field or place, and what was found there.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Final
 #: The tests of each room.
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "core": ("tests/core",),
-    "plugins": ("tests/plugins",),
+    "plugins": ("tests/plugins", "tests/explain"),
     "queueing": ("tests/queueing",),
     "state": ("tests/state",),
 }

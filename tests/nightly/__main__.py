@@ -71,7 +71,7 @@ def shares(kinds: Sequence[Kind], seconds: float, *, offered: str) -> list[tuple
     """
     Return the kinds that can run and their seconds.
 
-    What needs a flag that is not offered is left out, and then what would get too little time, the most demanding first.
+    What needs a flag that is not offered is left out. So is what would get too little time, the most demanding first.
     """
     running = [kind for kind in kinds if kind.needs in offered]
     while running:
