@@ -3,14 +3,15 @@ Mutation: changes one comparison, constant or branch at a time, and runs the tes
 
     python -m tests.mutation [--seed N] [--sample N] [--seconds N] [--room ROOM ...] [--only PATH#NUMBER ...]
 
-Each survivor is one line. The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of less
-than 15 minutes is of one room, drawn by the seed.
+Each survivor is one line. The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of
+less than 15 minutes is of one room, drawn by the seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import os
 import random
 import subprocess
@@ -43,6 +44,8 @@ def main() -> int:
     parser.add_argument("--room", nargs="+", choices=sorted(ROOMS), default=sorted(ROOMS))
     parser.add_argument("--only", nargs="+", metavar="PATH#NUMBER", help="these mutants")
     args = parser.parse_args()
+    if importlib.util.find_spec("coverage") is None:
+        raise SystemExit("coverage is not installed: pip install -e '.[dev,nightly]'")
     until_s = time.monotonic() + args.seconds
     if args.seconds < _SHORT_S and len(args.room) > 1:
         args.room = [random.Random(args.seed).choice(args.room)]
@@ -52,9 +55,14 @@ def main() -> int:
 
 
 def _named(names: Sequence[str]) -> list[Mutant]:
-    return [
-        mutants_of(_ROOT, path)[int(number)] for path, _, number in (name.partition("#") for name in names)
-    ]
+    paths = sorted({name.partition("#")[0] for name in names})
+    known = [path for room in ROOMS for path in modules_of(_ROOT, room)]
+    by_name = {mutant.name: mutant for path in paths if path in known for mutant in mutants_of(_ROOT, path)}
+    if unknown := [name for name in names if name not in by_name]:
+        raise SystemExit(
+            f"--only: found {unknown[0]}, expected the name of a mutant, as survivors are printed with"
+        )
+    return [by_name[name] for name in names]
 
 
 def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:

@@ -10,13 +10,15 @@ import os
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import coverage
 import msgspec
 import pytest
 
 from tests.mutation.mutants import Mutant
+
+if TYPE_CHECKING:
+    import coverage
 
 
 class Record(msgspec.Struct):
@@ -33,36 +35,42 @@ class Record(msgspec.Struct):
         return sorted((names[index] for index in indexes), key=self.seconds.__getitem__)
 
 
-_COVERAGE = coverage.Coverage(data_file=None, source=["scheduler"], config_file=False)
-_SECONDS: dict[str, float] = {}
-
-
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Begin to record."""
-    _COVERAGE.start()
+    import coverage  # an extra of its own; what reads records does without it
+
+    measured = coverage.Coverage(data_file=None, source=["scheduler"], config_file=False)
+    config.pluginmanager.register(_Recorder(measured, config.rootpath), "mutation recorder")
+    measured.start()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Name the lines that run from now on after the test."""
-    _COVERAGE.switch_context(item.nodeid)
-    began_s = time.process_time()
-    try:
-        return (yield)
-    finally:
-        _SECONDS[item.nodeid] = time.process_time() - began_s
+class _Recorder:
+    """Names the lines that run after the test that runs them."""
 
+    def __init__(self, measured: coverage.Coverage, root: Path) -> None:
+        self._measured, self._root = measured, root
+        self._seconds: dict[str, float] = {}
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write the record."""
-    _COVERAGE.stop()
-    data = _COVERAGE.get_data()
-    index_of = {nodeid: index for index, nodeid in enumerate(_SECONDS)}
-    tests = {
-        str(Path(file).relative_to(config.rootpath)): {
-            line: sorted(index_of[name] for name in names if name in index_of)
-            for line, names in data.contexts_by_lineno(file).items()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        self._measured.switch_context(item.nodeid)
+        began_s = time.process_time()
+        try:
+            return (yield)
+        finally:
+            self._seconds[item.nodeid] = time.process_time() - began_s
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the record."""
+        self._measured.stop()
+        data = self._measured.get_data()
+        index_of = {nodeid: index for index, nodeid in enumerate(self._seconds)}
+        tests = {
+            str(Path(file).relative_to(self._root)): {
+                line: sorted(index_of[name] for name in names if name in index_of)
+                for line, names in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
         }
-        for file in data.measured_files()
-    }
-    Path(os.environ["MUTATION_RECORD"]).write_bytes(msgspec.json.encode(Record(_SECONDS, tests)))
+        record = msgspec.json.encode(Record(self._seconds, tests))
+        Path(os.environ["MUTATION_RECORD"]).write_bytes(record)

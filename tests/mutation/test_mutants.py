@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tests.mutation.__main__ import _named
 from tests.mutation.explained import change_of, explained
-from tests.mutation.mutants import Mutant, mutants_of, mutated
+from tests.mutation.mutants import mutants_of, mutated
 from tests.mutation.rooms import ROOMS, modules_of
 
 _ROOT = Path(__file__).parents[2]
@@ -89,6 +92,13 @@ def test_every_room_has_mutants() -> None:
 
 def test_the_name_of_a_mutant_finds_it_again() -> None:
     path = modules_of(_ROOT, "queueing")[-1]
-    mutants = mutants_of(_ROOT, path)
-    last: Mutant = mutants[-1]
-    assert mutants[int(last.name.partition("#")[2])] == last
+    last = mutants_of(_ROOT, path)[-1]
+    assert _named([last.name]) == [last]
+    for unknown in ("scheduler/core/nowhere.py#1", f"{path}#99999", "pyproject.toml#1", ""):
+        with pytest.raises(SystemExit, match=f"found {unknown}, expected"):
+            _named([unknown])
+
+
+def test_the_texts_of_audits_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "audit.py").write_text("def f(a):\n    yield f'{a} differs', 1\n")
+    assert [each.before for each in mutants_of(tmp_path, "audit.py")] == ["1"]
