@@ -27,6 +27,10 @@ _CEL: Final = (
     'device.capacity["d"].memory.compareTo(quantity("40Gi")) >= 0',
     '"a-b".split("-").map(x, x.size()).all(n, n == 1) ? true : semver("1.2.3").isGreaterThan(semver("1.0.0"))',
 )
+_WATCHED: Final = [
+    {"kind": "Pod", "metadata": {"name": f"p{n}", "uid": f"u{n}", "resourceVersion": str(n)}}
+    for n in (2, 3, 4)
+]
 _QUANTITIES: Final = ("100m", "1.5Gi", "1e3", "-2", "0.5", "12E", "3Ki", "1E-9")
 
 
@@ -65,7 +69,7 @@ def _seeds(target: str) -> Iterator[str | bytes]:
             yield from _CEL
             yield from (str(text) for text in _under(list(_documents()), "expression"))
         case "watch":
-            lines = [json.dumps({"type": "ADDED", "object": pod}) for pod in list(_pods())[:3]]
+            lines = [json.dumps({"type": "ADDED", "object": pod}) for pod in _WATCHED]
             bookmark = {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9"}}}
             error = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
             yield "\n".join([*lines, json.dumps(bookmark), ""])

@@ -47,7 +47,7 @@ _SETTINGS: Final = default_settings()
 _MAX_REPLICAS: Final = 3
 _DEVICE: Final = DeviceFields("d", attributes={"a": "text", "n": 3, "b": True})
 #: The watch's lines come in chunks of so many bytes.
-_CHUNKS: Final = (1, 7, 1000)
+_CHUNKS: Final = (3, 50, 1000)
 
 
 def _text(data: bytes) -> str:
