@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check chaos soak locked audit lock version release conformance clean
+.PHONY: help demo test lint bench bench-full bench-check chaos soak nightly locked audit lock version release conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,11 @@ $(LOCKED)/.installed: config/locks/ci.txt
 	@echo "installing config/locks/ci.txt into $(LOCKED) ..."
 	@$(LOCKED)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
+
+# Coverage for mutation, and coverage-guided fuzzing where there is a wheel of atheris.
+nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows).
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
+	@nice $(BIN)/python -m tests.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'

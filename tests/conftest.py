@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.apiserver import Address, RealApiServer, assets
 from tests.support.gathering import N_LEFT_OUT, Gathering, is_last
@@ -13,6 +13,10 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 # `--hypothesis-profile night`: what a night has time for; no test that says itself how many examples it takes.
 settings.register_profile("night", settings.get_profile("any machine"), max_examples=100_000)
 settings.load_profile("any machine")
+# A failure is enough: it is neither kept nor made shorter, which would take minutes for each mutant.
+settings.register_profile(
+    "mutant", settings.get_profile("any machine"), database=None, phases=(Phase.explicit, Phase.generate)
+)
 
 _ABSENT = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 

@@ -5,7 +5,7 @@ For a seed that fails it prints the story and the shortest script that reproduce
 is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape SHAPE] [--shrink SECONDS]
-                          [--groups | --devices] [--real]
+                          [--groups | --devices] [--real] [--histories FOLDER]
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ def main() -> int:
     parser.add_argument(
         "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
     )
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="write the history of each run to a file there"
+    )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
         # The iteration order of sets of strings differs by process; a seed has to mean one order.
@@ -83,6 +86,7 @@ def main() -> int:
             until_s=time.monotonic() + args.seconds,
             n_runs=args.runs,
             shrink_s=0.0 if venue else args.shrink,
+            histories=args.histories,
             play=lambda seed, shape: (
                 asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
             ),
@@ -117,6 +121,7 @@ def _play(
     until_s: float,
     n_runs: int | None,
     shrink_s: float,
+    histories: Path | None,
     play: Callable[[int, Shape], Outcome],
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
@@ -126,6 +131,10 @@ def _play(
             print(outcome.story(_STORY), flush=True)
             if shrink_s > 0:
                 _tell_shortest(outcome, shrink_s)
+        if histories is not None and outcome.journal is not None:
+            histories.mkdir(parents=True, exist_ok=True)
+            path = histories / f"{outcome.seed}-{outcome.shape.value}.jsonl"
+            path.write_bytes(b"\n".join(outcome.journal.history_lines()))
         outcome.journal, outcome.script = None, []
         outcomes.append(outcome)
         # Instances freeze their caches, and a finished run leaves reference cycles.

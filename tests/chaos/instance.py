@@ -241,7 +241,7 @@ class Instance:
         async def listening(request: Request, authorization: str | None, timeout_s: float) -> Response:
             eviction = _eviction(request, agent, told, self._journal)
             if eviction is not None or request.path.endswith("/binding"):
-                self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
+                self._journal.send(Sent(self._journal.now_s(), agent, request.path, self._holder()))
             if eviction is None:
                 return await send(request, authorization, timeout_s)
             self._journal.evictions.append(eviction)

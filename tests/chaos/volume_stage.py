@@ -33,6 +33,7 @@ from scheduler.state.audit import differences
 from tests.chaos.instance import OURS, Instance, few_instances, living
 from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.venue import lease_holder, pass_kill_points
+from tests.history.checker import check
 from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
 
@@ -48,6 +49,7 @@ class VolumeStage:
     store: Store
     cluster: DevCluster
     instances: list[Instance]
+    journal: Journal
     #: The broken promises.
     wrongs: list[str] = field(default_factory=list)
     n_binds: int = 0
@@ -86,6 +88,7 @@ class VolumeStage:
     async def settled(self, within_s: float) -> None:
         """Wait until every pod with its claims is bound and every cache current; tell the rest after the time."""
         self.wrongs += await left_after(within_s, self._unsettled)
+        self.wrongs += check(self.journal.history_lines())
 
     def _unsettled(self) -> list[str]:
         return self._left() or [
@@ -183,7 +186,7 @@ async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterato
         holder = partial(lease_holder, cluster.store)
         instances = few_instances(cluster.port, journal, holder, elected=elected)
         pass_kill_points(cluster, instances, journal)
-        stage = VolumeStage(cluster.store, cluster, instances)
+        stage = VolumeStage(cluster.store, cluster, instances, journal)
         cluster.store.history.listeners.append(stage.watch)
         async with living(instances):
             yield stage
