@@ -94,7 +94,7 @@ def pod_objects(job: Job, *, grouped: bool) -> list[Json]:
     objects = []
     for index, pod in enumerate(job.pods):
         requests = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi", GPU: str(pod.gpu_milli)}
-        affinity = {}
+        affinity: Json = {}
         if pod.models:
             chosen = {"key": MODEL, "operator": "In", "values": sorted(pod.models)}
             terms = {"nodeSelectorTerms": [{"matchExpressions": [chosen]}]}
