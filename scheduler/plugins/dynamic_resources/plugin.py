@@ -91,7 +91,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ),
             ClusterEventWithHint(
                 Resource.RESOURCE_CLAIM,
-                both,
+                both | Action.DELETE,
                 self._hint_after_claim_change,
                 never,
                 needs=_needs_after_claim_change,
@@ -171,9 +171,13 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     def _hint_after_claim_change(
         self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> Hint:
-        """Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36)."""
+        """
+        Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36).
+
+        Difference: the end of a claim for the pod's own extended resources, as `post_filter` asks for, wakes the pod.
+        """
         if new is None:
-            return Hint.QUEUE
+            return queue_if(old is None or (old.is_special and any(pod.uid == one.uid for one in old.owners)))
         claims = resolved(pod, self._claim_of)
         if isinstance(claims, str):
             return Hint.SKIP
@@ -200,6 +204,8 @@ def _status_of(claim: ResourceClaim) -> tuple[object, ...]:
 
 def _needs_after_claim_change(old: ResourceClaim | None, new: ResourceClaim | None) -> frozenset[Need] | None:
     """Return the claim that changed: only its pods are helped, unless its devices are free now."""
-    if new is None or _is_deallocated(old, new):
+    if new is None:
+        return None if old is None or old.is_special else frozenset()
+    if _is_deallocated(old, new):
         return None
     return frozenset((resource_claim_need(new.key),))
