@@ -51,6 +51,8 @@ class Story:
     play: Callable[[Stage], Awaitable[None]]
     #: A package that is not installed everywhere.
     needs: str = ""
+    #: The first minor version of Kubernetes that has what the story shows.
+    since_minor: int = 0
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_groups
+from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_kinds
 from scheduler.errors import SettingsError
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.plurals import counted
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
     labels = dict(map(node_label, args.node_label))
     minor = _minor(args.version)
-    if args.gpus and "resource.k8s.io" in hidden_groups(minor):
+    if args.gpus and "deviceclasses.resource.k8s.io" in hidden_kinds(minor):
         raise SettingsError(
             "--gpus", "", f"--version {args.version}", "a version that serves resource.k8s.io/v1"
         )

@@ -123,7 +123,13 @@ async def test_a_claim_that_a_dead_scheduler_left_unallocated_is_made_anew_at_on
     requests = {"example.com/gpu": "1"}
     await _add_pod(cluster, "heir", requests=requests, schedulingGates=[{"name": "wait"}])
     pod = await cluster.pod("heir")
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "heir", "uid": pod["metadata"]["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "heir",
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
     document = device_documents.resource_claim("left")
     document["metadata"] = {
         "name": "left",
