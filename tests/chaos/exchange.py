@@ -51,7 +51,7 @@ _AFTERWARDS_S = 1.0
 _SETTLED_AFTER_S = 60.0
 _POLL_S = 0.5
 #: A run that takes longer hangs.
-_MAX_RUN_S = 300.0
+_MAX_RUN_S = 600.0
 #: Claims of devices, of which there are more than pods that want one.
 _MAX_CLAIMS = 8
 _GPUS_PER_NODE = 8
@@ -106,8 +106,13 @@ async def exchange(seed: int, older: Release, newer: Release, folder: Path) -> E
     names = " to ".join(release.name for release in releases)
     outcome = Exchange(seed, names, is_killed=chance.random() < 0.5)
     async with DevCluster(nodes=_N_NODES, zones=3, controllers=True, gpus_per_node=_GPUS_PER_NODE) as cluster:
-        async with asyncio.timeout(_MAX_RUN_S):
-            await _Run(cluster, releases, outcome, chance, folder).play()
+        run = _Run(cluster, releases, outcome, chance, folder)
+        try:
+            async with asyncio.timeout(_MAX_RUN_S):
+                await run.play()
+        except (TimeoutError, AssertionError) as error:
+            text = f"it did not come to its end: {error!r}; {run.last_lines()}"
+            outcome.wrongs.append(Wrong(Verdict.CRASH, text))
     return outcome
 
 
@@ -151,6 +156,10 @@ class _Run:
             await replicas.end()
         self._judge()
 
+    def last_lines(self) -> dict[str, list[str]]:
+        """Return the last lines of each replica's log, by its name."""
+        return {each.name: each.lines[-2:] for each in self._replicas.all}
+
     # -- what happens ------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
@@ -176,7 +185,7 @@ class _Run:
             if self._chance.random() < 0.5:
                 # It is restarted, and goes once it is ready again.
                 await self._kill_amid_bind(old)
-                await until_ready(old)
+                await old.until_ready()
                 old.terminate()
             else:
                 old.is_leaving = True
@@ -219,7 +228,7 @@ class _Run:
             self._volumes.add_claim(f"claims-{name}")
             self._volumes.add_pod(f"claims-{name}", f"claims-{name}")
             return
-        container = {"name": "c", "image": "c:1"}
+        container: JsonObject = {"name": "c", "image": "c:1"}
         spec: JsonObject = {"schedulerName": OURS, "containers": [container]}
         if kind == "device":
             exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": 1}
@@ -228,7 +237,7 @@ class _Run:
             self._cluster.store.create(RESOURCE_CLAIM, SPACE, made)
             spec |= using_claims(f"claims-{name}")
         else:
-            container["resources"] = {name: {EXTENDED_RESOURCE: "1"} for name in ("requests", "limits")}
+            container["resources"] = dict.fromkeys(("requests", "limits"), {EXTENDED_RESOURCE: "1"})
         self._cluster.store.create(POD, SPACE, {"metadata": {"name": f"claims-{name}"}, "spec": spec})
 
     async def _create_plain(self, name: str) -> None:
@@ -357,12 +366,6 @@ class _Run:
                 text = f"{replica.name} ended with {replica.exit_codes}: {replica.lines[-3:]}"
                 outcome.wrongs.append(Wrong(Verdict.CRASH, text))
         outcome.n_binds, outcome.told = judge.n_binds, self._journal.told
-
-
-async def until_ready(replica: Replica) -> None:
-    """Wait until the replica's next process is ready."""
-    while not await replica.is_ready():  # noqa: ASYNC110 - it tells nobody
-        await asyncio.sleep(0.05)
 
 
 def _devices(claim: Mapping[str, JsonObject]) -> list[tuple[str, str]]:

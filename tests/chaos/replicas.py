@@ -22,6 +22,8 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 _LEASE = {"leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "500ms", "resourceName": NAME}
+#: Reached on no machine, whatever other work it has.
+_READY_AFTER_S = 150.0
 _CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -80,9 +82,13 @@ class Replica:
             self._replicas.journal.tell(f"SIGTERM to {self.agent}")
             self.daemon.process.send_signal(signal.SIGTERM)
 
-    async def is_ready(self) -> bool:
-        """Return whether its process has listed everything."""
-        return self.daemon is not None and (await self.daemon.get("/readyz"))[0] == 200
+    async def until_ready(self) -> None:
+        """Wait until its process has listed everything."""
+
+        async def is_ready() -> bool:
+            return self.daemon is not None and (await self.daemon.get("/readyz"))[0] == 200
+
+        await until(is_ready, timeout_s=_READY_AFTER_S, what=f"readiness of {self.name}")
 
     async def cached(self) -> tuple[float, float]:
         """Return the numbers of cached and of assumed pods of the process."""
@@ -98,7 +104,7 @@ class Replica:
         config, kubeconfig = folder / f"{self.name}.json", folder / f"{self.name}.kubeconfig"
         config.write_text(json.dumps(_CONFIGURATION))
         kubeconfig.write_text(kubeconfig_text(f"http://127.0.0.1:{self.gateway.port}"))
-        while not self.is_leaving:
+        while self in self._replicas.running:
             self.n_lives += 1
             port = free_port()
             process = await asyncio.create_subprocess_exec(
@@ -110,7 +116,7 @@ class Replica:
             )
             async with attended(process, port, is_secure=False) as daemon:
                 self.daemon, daemon.lines = daemon, self.lines
-                if self.is_leaving:
+                if self not in self._replicas.running:
                     process.kill()
                 self.exit_codes.append(await process.wait())
                 self.daemon = None
@@ -159,7 +165,7 @@ class Replicas:
         self.all.append(replica)
         await self._stack.enter_async_context(replica.gateway.opened())
         self._lives.append(asyncio.create_task(replica.live(self._folder)))
-        await until(replica.is_ready, what=f"readiness of {replica.name}")
+        await replica.until_ready()
         self.journal.tell(f"{replica.name} is ready")
         return replica
 
