@@ -237,7 +237,8 @@ class _Run:
             self._cluster.store.create(RESOURCE_CLAIM, SPACE, made)
             spec |= using_claims(f"claims-{name}")
         else:
-            container["resources"] = dict.fromkeys(("requests", "limits"), {EXTENDED_RESOURCE: "1"})
+            amounts = {EXTENDED_RESOURCE: "1"}
+            container["resources"] = {"requests": amounts, "limits": amounts}
         self._cluster.store.create(POD, SPACE, {"metadata": {"name": f"claims-{name}"}, "spec": spec})
 
     async def _create_plain(self, name: str) -> None:
