@@ -22,29 +22,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.gpu_driver import DRIVER, EXTENDED_RESOURCE
+from scheduler.devcluster.gpu_driver import EXTENDED_RESOURCE
 from scheduler.devcluster.kinds import NODE, POD, RESOURCE_CLAIM, JsonObject, Kind
 from scheduler.devcluster.storage.history import Change as StoreChange
 from tests.chaos.caches import placeable
+from tests.chaos.exchange_users import Users, has_claims, wants_resource
 from tests.chaos.groups import group_of, is_over, left_groups, member_labels
-from tests.chaos.happenings import AddNamespace, AddPod, AddPriorityClass, Change, Happening, Remove
+from tests.chaos.happenings import Change
 from tests.chaos.instance import OURS
 from tests.chaos.journal import Journal, Written, is_terminal, key_of, node_of
 from tests.chaos.judging import Judge
 from tests.chaos.release import Release
 from tests.chaos.replicas import Replica, Replicas
-from tests.chaos.shapes import POLITE, PRIORITY_CLASSES, RANKED_SHAPES, SHAPES
 from tests.chaos.stage import KINDS, Embedded, Stage
 from tests.chaos.verdicts import Verdict, Wrong
-from tests.chaos.volume_stage import SPACE, VolumeStage
-from tests.support.device_documents import using_claims
+from tests.chaos.volume_stage import VolumeStage
+from tests.reference.fallback import marked
+from tests.support.waiting import until
 
-_N_NODES, _N_REPLICAS, _N_SHAPES = 6, 2, 10
-_NAMESPACES = ("red", "blue")
+_N_NODES, _N_REPLICAS = 6, 2
 #: The longest delay of a watch on this machine.
 _BLIND_S = 3.0
-#: A user's mean pause, and the most pods there are.
-_PAUSE_S, _MAX_PODS = 0.12, 50
 #: The seconds in which users go on after the last replica was exchanged.
 _AFTERWARDS_S = 1.0
 #: Backoffs take up to 10 s, and a dead leader's Lease 5 s; on a machine with other work all takes longer.
@@ -52,14 +50,11 @@ _SETTLED_AFTER_S = 60.0
 _POLL_S = 0.5
 #: A run that takes longer hangs.
 _MAX_RUN_S = 600.0
-#: Claims of devices, of which there are more than pods that want one.
-_MAX_CLAIMS = 8
+#: More than there are pods that want one.
 _GPUS_PER_NODE = 8
 #: Moments of a bind at which a replica is killed.
 _POINTS = ("arrived", "written", "answered")
 _UNSUPPORTED = "which affinity-scheduler does not support yet"
-#: Pods that evict others for a host port may do so in vain, as in Kubernetes.
-_SHAPES = [*SHAPES, *(shape for shape in RANKED_SHAPES if "port" not in shape)]
 
 
 @dataclass
@@ -131,9 +126,7 @@ class _Run:
         self._stage = Stage(self._server, [], self._journal)
         self._volumes = VolumeStage(cluster.store, cluster, [])
         self._replicas = Replicas(cluster, self._journal, folder)
-        self._n_pods = self._n_claims = 0
-        #: Some, so that many pods have the same rules. Patient ones fill their zones, and may be relaxed.
-        self._shapes = [*chance.sample(_SHAPES, _N_SHAPES), "patient", "patient"]
+        self._users = Users(cluster, self._stage, self._volumes, chance)
         #: Claims by device, as (pool, name), while they are allocated.
         self._claim_by_device: dict[tuple[str, str], str] = {}
 
@@ -141,10 +134,12 @@ class _Run:
         """Play the run and judge it."""
         self._journal.follow(self._cluster.store)
         self._cluster.store.history.listeners += [self._volumes.watch, self._watch]
-        await self._begin()
+        await self._users.begin()
         async with self._replicas as replicas:
             await asyncio.gather(*(replicas.start(self._releases[0]) for _ in range(_N_REPLICAS)))
-            users = asyncio.create_task(self._users())
+            if self._releases[0].knows_all:
+                await until(self._has_relaxed, what="a patient pod on a node")
+            users = asyncio.create_task(self._users.go_on())
             for release in self._releases[1:]:
                 await self._roll(release)
             await asyncio.sleep(_AFTERWARDS_S)
@@ -156,22 +151,15 @@ class _Run:
             await replicas.end()
         self._judge()
 
+    async def _has_relaxed(self) -> bool:
+        """Return whether a pod is bound with relaxed rules, which the next release has to bear."""
+        return any(node_of(pod) and marked(pod) for pod in self._server.objects("Pod"))
+
     def last_lines(self) -> dict[str, list[str]]:
         """Return the last lines of each replica's log, by its name."""
         return {each.name: each.lines[-2:] for each in self._replicas.all}
 
     # -- what happens ------------------------------------------------------------------------------------------
-
-    async def _begin(self) -> None:
-        for name in _NAMESPACES:
-            await self._happen(AddNamespace(name, "x"))
-        for name, value in PRIORITY_CLASSES.items():
-            policy = "Never" if name == POLITE else "PreemptLowerPriority"
-            await self._happen(AddPriorityClass(name, value, policy))
-
-    async def _happen(self, *happenings: Happening) -> None:
-        for happening in happenings:
-            await self._stage.perform(happening)
 
     async def _roll(self, release: Release) -> None:
         """Exchange each replica as a Deployment does: one more is started, and once it is ready an old one goes."""
@@ -203,55 +191,6 @@ class _Run:
                 replica.kill()
                 await process.wait()
 
-    async def _users(self) -> None:
-        """Create and delete pods until cancelled."""
-        while True:
-            await asyncio.sleep(self._chance.expovariate(1 / _PAUSE_S))
-            pods = self._server.objects("Pod")
-            if len(pods) >= _MAX_PODS or (pods and self._chance.random() < 0.25):
-                plain = [pod for pod in pods if not _has_claims(pod)]
-                if plain:
-                    await self._happen(Remove("Pod", key_of(self._chance.choice(plain))))
-                continue
-            self._n_pods += 1
-            self._create(f"p{self._n_pods}")
-            await self._create_plain(f"p{self._n_pods}")
-
-    def _create(self, name: str) -> None:
-        """Create now and then a pod with a claim of a volume or of a device, or with an extended resource."""
-        kind = self._chance.choice(["volume", "device", "resource"] + [""] * 12)
-        if not kind or self._n_claims >= _MAX_CLAIMS:
-            return
-        self._n_claims += 1
-        self._journal.tell(f"pod claims-{name} with a {kind}")
-        if kind == "volume":
-            self._volumes.add_claim(f"claims-{name}")
-            self._volumes.add_pod(f"claims-{name}", f"claims-{name}")
-            return
-        container: JsonObject = {"name": "c", "image": "c:1"}
-        spec: JsonObject = {"schedulerName": OURS, "containers": [container]}
-        if kind == "device":
-            exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": 1}
-            devices = {"requests": [{"name": "r", "exactly": exactly}]}
-            made = {"metadata": {"name": f"claims-{name}"}, "spec": {"devices": devices}}
-            self._cluster.store.create(RESOURCE_CLAIM, SPACE, made)
-            spec |= using_claims(f"claims-{name}")
-        else:
-            amounts = {EXTENDED_RESOURCE: "1"}
-            container["resources"] = {"requests": amounts, "limits": amounts}
-        self._cluster.store.create(POD, SPACE, {"metadata": {"name": f"claims-{name}"}, "spec": spec})
-
-    async def _create_plain(self, name: str) -> None:
-        namespace = self._chance.choice(_NAMESPACES)
-        if self._chance.random() < 0.1:
-            size = self._chance.choice((2, 3))
-            members = [
-                AddPod(f"{namespace}/{name}-{n}", "small", OURS, False, name, size) for n in range(size)
-            ]
-            await self._happen(*members)
-        else:
-            await self._happen(AddPod(f"{namespace}/{name}", self._chance.choice(self._shapes), OURS))
-
     # -- what has to hold --------------------------------------------------------------------------------------
 
     def _watch(self, kind: Kind, change: StoreChange) -> None:
@@ -275,7 +214,7 @@ class _Run:
     def _unallocated(self, pod: JsonObject) -> Iterator[str]:
         """Yield what is wrong with the claims of devices of a pod that is bound."""
         names = [each["resourceClaimName"] for each in pod["spec"].get("resourceClaims") or ()]
-        if _wants_resource(pod):
+        if wants_resource(pod):
             status = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
             names.append(status.get("resourceClaimName", ""))
         for name in names:
@@ -290,7 +229,7 @@ class _Run:
         """Give every node room for everything, and wait for the end that the last release has to bring about."""
         for node in self._cluster.store.list(NODE)[0]:
             change = {"status": {"allocatable": {"cpu": "64"}}}
-            await self._happen(Change("Node", key_of(node), change, "status"))
+            await self._stage.perform(Change("Node", key_of(node), change, "status"))
         wrongs: list[Wrong] = []
         for _ in range(int(_SETTLED_AFTER_S / _POLL_S)):
             await asyncio.sleep(_POLL_S)
@@ -308,7 +247,7 @@ class _Run:
     def _left(self, there: Mapping[str, list[JsonObject]]) -> Iterator[Wrong]:
         """Yield the pods that the last release has to place, and that wait."""
         knows_all = self._releases[-1].knows_all
-        for pod in filter(_has_claims, there["Pod"]):
+        for pod in filter(has_claims, there["Pod"]):
             message = str((pod.get("status") or {}).get("conditions") or "")
             if node_of(pod) or is_over(pod):
                 continue
@@ -352,9 +291,9 @@ class _Run:
             if write.bound_node:
                 n_before = outcome.n_binds_by.get(release.name, 0)
                 outcome.n_binds_by[release.name] = n_before + 1
-                outcome.n_with_claims += _has_claims(write.obj or {})
-                outcome.n_relaxed += "affinity-scheduler.io/relaxed" in str(write.obj)
-            if not release.knows_all and (ends or (write.bound_node and _has_claims(write.obj or {}))):
+                outcome.n_with_claims += has_claims(write.obj or {})
+                outcome.n_relaxed += bool(marked(write.obj or {"metadata": {}}))
+            if not release.knows_all and (ends or (write.bound_node and has_claims(write.obj or {}))):
                 outcome.wrongs.append(Wrong(Verdict.STRANGE, f"{write.by} wrote {write.key}", write.at_s))
         for replica in self._replicas.all:
             if any("Traceback" in line for line in replica.lines):
@@ -375,26 +314,13 @@ def _devices(claim: Mapping[str, JsonObject]) -> list[tuple[str, str]]:
     return [(each["pool"], each["device"]) for each in (allocation.get("devices") or {}).get("results") or ()]
 
 
-def _wants_resource(pod: JsonObject) -> bool:
-    containers = pod["spec"]["containers"]
-    return any(
-        EXTENDED_RESOURCE in ((each.get("resources") or {}).get("requests") or {}) for each in containers
-    )
-
-
-def _has_claims(pod: JsonObject) -> bool:
-    return bool(pod.get("spec")) and (
-        bool(pod["spec"].get("resourceClaims")) or bool(pod["spec"].get("volumes")) or _wants_resource(pod)
-    )
-
-
 def _waits_for_claims(pod: JsonObject) -> bool:
-    return _has_claims(pod) and not node_of(pod)
+    return has_claims(pod) and not node_of(pod)
 
 
 def without_claims(pod: JsonObject) -> JsonObject:
     """Return the pod as the reference is to see it, which knows no devices, and of volumes only what it is told."""
-    if not _has_claims(pod):
+    if not has_claims(pod):
         return pod
     made = copy.deepcopy(pod)
     for name in ("resourceClaims", "volumes"):
