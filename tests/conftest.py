@@ -35,10 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     Add `--as-whole`, which runs the tests that judge a run of the whole suite in a run of a part of it too.
 
-    `--lives`: play more of the lives that are drawn by seed, or fewer.
+    `--lives`: play more of the lives that are drawn by seed, or fewer. `--minor`: play the contract of the embedded
+    cluster on another version.
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
+    parser.addoption("--minor", type=int, metavar="N", help="the embedded cluster of the contract is of 1.N")
 
 
 def pytest_configure(config: pytest.Config) -> None:

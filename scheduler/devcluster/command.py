@@ -15,7 +15,7 @@ from typing import Final
 
 from scheduler.devcluster.bootstrap import NODE_AMOUNTS
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_groups
+from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_kinds
 from scheduler.errors import SettingsError
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.plurals import counted
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     labels = dict(map(node_label, args.node_label))
     resources = dict(map(node_resource, args.node_resource))
     minor = _minor(args.version)
-    if args.gpus and "resource.k8s.io" in hidden_groups(minor):
+    if args.gpus and "deviceclasses.resource.k8s.io" in hidden_kinds(minor):
         raise SettingsError(
             "--gpus", "", f"--version {args.version}", "a version that serves resource.k8s.io/v1"
         )

@@ -32,7 +32,11 @@ def test_pods_of_one_second_that_are_alike_are_a_job(tmp_path: Path) -> None:
     _, path = written(tmp_path, pods)
     (pair, single) = sorted(jobs_of(read_pods(path, {})), key=lambda job: -len(job.pods))
     assert (len(pair.pods), pair.duration_s, pair.gpu_milli) == (2, 300, 8000)
-    assert (len(single.pods), single.gpu_milli, single.pods[0].models) == (1, 250, frozenset({"A100", "V100"}))
+    assert (len(single.pods), single.gpu_milli, single.pods[0].models) == (
+        1,
+        250,
+        frozenset({"A100", "V100"}),
+    )
 
 
 def test_other_columns_are_named(tmp_path: Path) -> None:
