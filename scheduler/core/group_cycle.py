@@ -146,7 +146,7 @@ class GroupCycles:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        request = self._request(key, group, pods)
+        request = search_request(self._state, key, group, pods)
         n_decisions = len(entries) + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
@@ -249,14 +249,9 @@ class GroupCycles:
             return True
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(self._request(key, group, members), trial))
+            outcome = finished(search(search_request(self._state, key, group, members), trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
-
-    def _request(self, key: GroupKey, group: PodGroup, members: Iterable[Pod]) -> SearchRequest:
-        rows = rows_for(self._state, key, group.topology_key)
-        unnominated = [_unnominated(pod) for pod in members]
-        return SearchRequest(unnominated, n_needed(self._groups, key), group.topology_key, rows)
 
     # Putting back.
 
@@ -384,6 +379,15 @@ class GroupCycles:
             self._lost.next_wake_s(now_s),
         )
         return min((due for due in due_s if due is not None), default=None)
+
+
+def search_request(
+    state: ClusterState, key: GroupKey, group: PodGroup, members: Iterable[Pod]
+) -> SearchRequest:
+    """Return what the search is asked for these pending members of the group."""
+    rows = rows_for(state, key, group.topology_key)
+    unnominated = [_unnominated(pod) for pod in members]
+    return SearchRequest(unnominated, n_needed(state.groups, key), group.topology_key, rows)
 
 
 def _unnominated(pod: Pod) -> Pod:

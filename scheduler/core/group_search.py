@@ -32,7 +32,7 @@ from scheduler.core.group_members import (
     is_selected,
     kinds_of,
 )
-from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError, Place
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.pod_groups import most_copies
 from scheduler.model.pods import Pod
@@ -60,12 +60,22 @@ class SearchRequest:
 
 
 class Stuck(NamedTuple):
-    """The most members that one attempt placed, in which domain, and why the next member was refused."""
+    """
+    The most members that one attempt placed, in which domain, and why the next member was refused.
 
-    n_placed: int
+    `rows`: the nodes that it was asked for, bool array of shape (n_rows,).
+    """
+
+    places: tuple[Place, ...]
     domain: str
+    rows: Mask
     pod: Pod
     error: FitError
+
+    @property
+    def n_placed(self) -> int:
+        """Return the number of members that had places."""
+        return len(self.places)
 
 
 @dataclass(slots=True)
@@ -196,17 +206,17 @@ class _Search:
             self._place(kind, decision, is_owed=bool(siblings))
             yield
             return None
-        self._note(kind, decision, is_everywhere=self._is_everywhere(rows))
+        self._note(kind, decision, rows)
         yield
         return decision
 
-    def _note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
+    def _note(self, kind: Kind, error: FitError, rows: Mask) -> None:
         outcome, n_placed = self.outcome, len(self._trial.places)
         for member in kind.left:
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or n_placed > outcome.stuck.n_placed:
-            outcome.stuck = Stuck(n_placed, self._domain, kind.left[0], error)
-        if is_everywhere and not n_placed:
+            outcome.stuck = Stuck(tuple(self._trial.places), self._domain, rows, kind.left[0], error)
+        if not n_placed and self._is_everywhere(rows):
             self._is_proven_infeasible |= error.rejecting.isdisjoint(self._liftable)
 
     def _is_everywhere(self, rows: Mask) -> bool:
@@ -337,7 +347,7 @@ class _Search:
         if isinstance(decision, FitError) and (siblings := self._siblings(kind)):
             decision = self._trial.decide(kind.left[0], scope, siblings)
         if isinstance(decision, FitError):
-            self._note(kind, decision, is_everywhere=self._is_everywhere(scope))
+            self._note(kind, decision, scope)
             yield
             return _NO_DOMAINS
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask

@@ -94,6 +94,36 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
     page.get_by_text("runs on node-").wait_for()
 
 
+def test_a_group_is_explained_by_its_next_member_in_the_order_of_the_command(
+    page: Page, served: Served
+) -> None:
+    """Two pods want nodes of their own with a label that one node has."""
+    node = served.request("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
+    merge = "application/merge-patch+json"
+    served.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {"gang": "yes"}}}, merge)
+    alone = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=gang"))])
+    of_group = {
+        "affinity-scheduler.io/pod-group": "gang",
+        "affinity-scheduler.io/pod-group-min-count": "2",
+        "app": "gang",
+    }
+    spec = {"schedulerName": "affinity-scheduler", "nodeSelector": {"gang": "yes"}}
+    for name in ("g-0", "g-1"):
+        pod = build.pod(name, labels=of_group, affinity=alone, spec=spec)
+        del pod["metadata"]["uid"]
+        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
+    page.goto(f"{served.scheduler}/ui/#/pending/default/g-0")
+    page.locator("h3", has_text="Nodes that refuse member g-1").wait_for()
+    page.locator(".suggestions li", has_text="has the label gang=yes").first.wait_for()
+    body = page.locator("article").inner_text()
+    parts = ["needs 2 places", "on its own: fits", "Nodes that refuse", "Rules in the way", "What would help"]
+    assert sorted(parts, key=body.index) == parts
+    assert f"default/g-0 on {node}" in body
+    for name in ("g-0", "g-1"):
+        served.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+
+
 def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     """By the keyboard alone: the map takes the focus, arrow keys move, Enter opens a domain."""
     open_view(page, "Domains")
