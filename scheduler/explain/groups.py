@@ -84,8 +84,8 @@ class GroupChangeTrial:
                 if stuck.n_placed <= n_placed:
                     return None
                 n_placed = stuck.n_placed
-                more = (one for one in self.proposed(stuck) if types.issuperset(map(type, one)))
-                further = next(more, None)
+                more = [one for one in self.proposed(stuck) if types.issuperset(map(type, one))]
+                further = min(more, key=_room, default=None)
             if further is None:
                 return None
             changes = _merged(changes, further)
@@ -211,6 +211,11 @@ def _concerns_group(change: Change, own: Collection[str]) -> bool:
     if isinstance(change, RemovePod):
         return change.uid in own
     return isinstance(change, RecreateWithMatchLabelKey)
+
+
+def _room(changes: Changes) -> tuple[int, int]:
+    """Return the number of changes, and how much room they add: the order in which they complete others."""
+    return len(changes), sum(change.amount for change in changes if isinstance(change, AddRoom))
 
 
 def _merged(changes: Changes, more: Changes) -> Changes:

@@ -6,6 +6,8 @@ import { Badge, Empty } from "./parts.js";
 import { count } from "./wording.js";
 import { DecisionsView } from "./views/decisions.js";
 import { DomainsView } from "./views/domains.js";
+import { GroupsView } from "./views/groups.js";
+import { NodesView } from "./views/nodes.js";
 import { NowView } from "./views/now.js";
 import { PendingView } from "./views/pending.js";
 import { WhatIfView } from "./views/what-if.js";
@@ -14,6 +16,8 @@ const VIEWS = [
   { path: "now", title: "Now", view: NowView },
   { path: "domains", title: "Domains", view: DomainsView },
   { path: "pending", title: "Pending", view: PendingView },
+  { path: "groups", title: "Groups", view: GroupsView },
+  { path: "nodes", title: "Nodes", view: NodesView },
   { path: "decisions", title: "Decisions", view: DecisionsView },
   { path: "what-if", title: "What if", view: WhatIfView },
 ];
