@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.requests import PODS
 from scheduler.model.terms import ZONE_KEY
-from scheduler.state.arrays import Amounts, RowIndex
+from scheduler.state.arrays import Amounts, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.node_table import NodeTable
 
@@ -93,7 +93,7 @@ def node_uses(state: ClusterState, search: str) -> NodeUses:
     )
 
 
-def _use(table: NodeTable, name: str, rows: RowIndex) -> tuple[Amounts, Amounts]:
+def _use(table: NodeTable, name: str, rows: Rows) -> tuple[Amounts, Amounts]:
     """Return what is requested and what there is of the resource, by row."""
     allocatable = table.allocatable(name)
     requested = table.pod_count if name == PODS else table.requested(name)
