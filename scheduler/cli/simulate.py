@@ -154,7 +154,7 @@ def simulate_manifests(
         for number, of_manifest in together.items():
             placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
             simulations[number] = _simulation(
-                cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key
+                cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key, everything
             )
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
@@ -211,15 +211,19 @@ def _simulation(
     placed: PlacedReplicas,
     n_running: int,
     group: GroupKey | None,
+    together: Sequence[Pod],
 ) -> Simulation:
-    """Return the result for one manifest. Why a group is not placed is in its notes."""
-    explanation, notes = None, cluster.profile_for(pods[0])[1] if pods else ()
-    if group is not None:
-        notes = (*notes, *([placed.message] if len(placed.pods) < len(pods) else ()))
-    else:
-        notes = (*notes, *placed.notes())
-        if placed.first_unplaced is not None:
-            explanation = explain_pod(cluster, placed.first_unplaced, None)
+    """Return the result for one manifest. `together`: the pods that are created with its pods."""
+    explanation, unplaced = None, placed.first_unplaced
+    notes = (*(cluster.profile_for(pods[0])[1] if pods else ()), *placed.notes())
+    if unplaced is not None and group is None:
+        explanation = explain_pod(cluster, unplaced, None)
+    elif unplaced is not None and len(placed.pods) < len(pods):
+        notes = (*notes, placed.message)
+        if any(pod.uid == unplaced.uid for pod in pods):
+            placed_uids = {pod.uid for pod, _ in placed.pods}
+            waiting = [pod for pod in together if pod.uid not in placed_uids]
+            explanation = explain_pod(cluster, unplaced, None, together=waiting)
     return Simulation.of(
         placed,
         cluster.state,

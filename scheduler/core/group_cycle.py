@@ -153,7 +153,7 @@ class GroupCycles:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        request = self._request(key, group, pods, profile)
+        request = search_request(self._state, key, group, pods, profile)
         # For each part its room is looked at before its members are placed.
         n_decisions = len(entries) + 2 * len(request.parts) + profile.max_search_decisions
         first = next(iter(entries.values()))
@@ -261,36 +261,9 @@ class GroupCycles:
             return True
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(self._request(key, group, members, profile), trial))
+            outcome = finished(search(search_request(self._state, key, group, members, profile), trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
-
-    def _request(
-        self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
-    ) -> SearchRequest:
-        topology, held = (
-            group.topology.within(profile.topology_levels),
-            held_rows(self._state, self._groups.placed(key)),
-        )
-        rows = rows_for(self._state, held, topology.required)
-        unnominated = [_unnominated(pod) for pod in members]
-        parts = self._parts(key, unnominated, profile)
-        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held, parts)
-
-    def _parts(self, key: GroupKey, members: Iterable[Pod], profile: Profile) -> dict[str, PartRequest]:
-        """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
-        asked = {part_of(pod): pod.group.part for pod in reversed(list(members)) if pod.group is not None}
-        parts: dict[str, PartRequest] = {}
-        for name, part in asked.items():
-            if part is not None:
-                running = [pod for pod in self._groups.placed(key) if part_of(pod) == name]
-                topology, held = (
-                    part.topology.within(profile.topology_levels),
-                    held_rows(self._state, running),
-                )
-                rows = rows_for(self._state, held, topology.required)
-                parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
-        return parts
 
     # Putting back.
 
@@ -418,6 +391,33 @@ class GroupCycles:
             self._lost.next_wake_s(now_s),
         )
         return min((due for due in due_s if due is not None), default=None)
+
+
+def search_request(
+    state: ClusterState, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
+) -> SearchRequest:
+    """Return what the search is asked for these pending members of the group."""
+    topology = group.topology.within(profile.topology_levels)
+    held = held_rows(state, state.groups.placed(key))
+    rows = rows_for(state, held, topology.required)
+    unnominated = [_unnominated(pod) for pod in members]
+    parts = _parts(state, key, unnominated, profile)
+    return SearchRequest(unnominated, n_needed(state.groups, key), topology, rows, held, parts)
+
+
+def _parts(
+    state: ClusterState, key: GroupKey, members: Sequence[Pod], profile: Profile
+) -> dict[str, PartRequest]:
+    """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
+    asked = {part_of(pod): pod.group.part for pod in reversed(members) if pod.group is not None}
+    parts: dict[str, PartRequest] = {}
+    for name, part in asked.items():
+        if part is not None:
+            running = [pod for pod in state.groups.placed(key) if part_of(pod) == name]
+            topology, held = part.topology.within(profile.topology_levels), held_rows(state, running)
+            rows = rows_for(state, held, topology.required)
+            parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
+    return parts
 
 
 def _unnominated(pod: Pod) -> Pod:

@@ -11,6 +11,8 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/devices?search=TEXT                       overview.devices.DeviceOverview
     GET  /api/v1/devices/pool?driver=&pool=                overview.devices.DevicePool
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
+    GET  /api/v1/groups                                    overview.groups.Groups
+    GET  /api/v1/nodes?search=TEXT                         overview.nodes.NodeUses
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
     POST /api/v1/what-if                                   overview.what_if.WhatIfRequest -> WhatIf; writes nothing
@@ -34,6 +36,8 @@ from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.devices import DeviceOverview, DevicePool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
+from scheduler.overview.groups import Groups
+from scheduler.overview.nodes import NodeUses
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search, Visible
 from scheduler.overview.survey import Rules
@@ -110,6 +114,12 @@ class PageSource(Protocol):
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods."""
 
+    async def groups(self, may_see: Visible) -> Groups:
+        """Return the groups with pending members."""
+
+    async def nodes(self, search: str) -> NodeUses:
+        """Return how full the nodes are that the search finds."""
+
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
     ) -> Explanation | None:
@@ -153,6 +163,8 @@ class PageApi:
             ("devices", self._devices, ("search",)),
             ("devices/pool", self._device_pool, ("driver", "pool")),
             ("pending", self._pending, ("namespace", "name", "label")),
+            ("groups", self._groups, ()),
+            ("nodes", self._nodes, ("search",)),
             ("decisions", self._decisions, ("after", "limit")),
             ("pods/{namespace}/{name}", self._explanation, ("changes",)),
         ):
@@ -239,6 +251,18 @@ class PageApi:
         if search == Search() and may_see is everything:
             return await self._share("pending", lambda: self._source.pending(search, everything), "pods")
         return _json(await self._source.pending(search, may_see))
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        may_see = await self._visible(request)
+        return (
+            may_see.response()
+            if isinstance(may_see, Rejection)
+            else _json(await self._source.groups(may_see))
+        )
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        search = request.query.get("search", "")
+        return await self._share(f"nodes/{search}", lambda: self._source.nodes(search), "nodes")
 
     async def _decisions(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)

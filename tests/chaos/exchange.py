@@ -124,7 +124,7 @@ class _Run:
         self._journal = Journal(asyncio.get_running_loop().time)
         self._server = Embedded(cluster)
         self._stage = Stage(self._server, [], self._journal)
-        self._volumes = VolumeStage(cluster.store, cluster, [])
+        self._volumes = VolumeStage(cluster.store, cluster, [], self._journal)
         self._replicas = Replicas(cluster, self._journal, folder)
         self._users = Users(cluster, self._stage, self._volumes, chance)
         #: Claims by device, as (pool, name), while they are allocated.

@@ -99,6 +99,7 @@ def test_our_own_series_have_our_prefix() -> None:
         "devices",
         "left_out_nodes",
         "loop_lag_seconds",
+        "decision_duration_seconds",
         "plugin_failures_total",
         "plugin_shut_off",
         "podgroup_search_decisions",

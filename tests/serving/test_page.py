@@ -151,6 +151,8 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
         ),
         pytest.param("viewer", "/api/v1/now", 200, id="data with the right"),
         pytest.param("viewer", "/api/v1/rules", 200, id="rules"),
+        pytest.param("viewer", "/api/v1/groups", 200, id="groups"),
+        pytest.param("viewer", "/api/v1/nodes?search=n", 200, id="nodes"),
         pytest.param("viewer", "/api/v1/rules/none", 404, id="no such rule"),
         pytest.param("viewer", "/api/v1/devices?search=gpu", 200, id="devices"),
         pytest.param("viewer", "/api/v1/devices/pool?driver=a&pool=b", 404, id="no such pool"),
