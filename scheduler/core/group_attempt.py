@@ -256,9 +256,9 @@ class Attempt:
         Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
         many as the kind has without a place.
         """
-        decision = self.trial.decide(kind.left[0], scope)
+        decision = self.trial.decide(kind.left[0], scope, is_scored=False)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
-            decision = self.trial.decide(kind.left[0], scope, siblings)
+            decision = self.trial.decide(kind.left[0], scope, siblings, is_scored=False)
         if isinstance(decision, FitError):
             self.note(kind, decision, scope)
             yield

@@ -82,11 +82,13 @@ class GroupTrial:
     view: ClusterView = field(init=False)
     places: list[Place] = field(init=False, default_factory=list)
     n_decisions: int = field(init=False, default=0)
+    _unscored: Profile = field(init=False)
     _n_counted: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
+        self._unscored = replace(self.profile, scorers=())
 
     @property
     def n_left(self) -> int:
@@ -97,11 +99,13 @@ class GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
         return replace(self, observer=Unobserved())
 
-    def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
+    def decide(
+        self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True
+    ) -> ScheduleResult | FitError:
         """
         Return the best of these rows for the member, or why there is none; see `core.decide.Scope`.
 
-        Raises OutOfDecisionsError and CycleBrokenError.
+        `is_scored`: False if any of the feasible rows will do; then it is not observed. Raises OutOfDecisionsError and CycleBrokenError.
         """
         if self._n_counted >= self.max_decisions:
             raise OutOfDecisionsError
@@ -110,7 +114,9 @@ class GroupTrial:
         self._n_counted += _weight(pod) if pod.uid in self._asked else 1
         self._asked.add(pod.uid)
         scope = Scope(rows, siblings)
-        decision = decide(pod, self.view, self.profile, self.rng, self.observer, scope)
+        # An observer would bring the scorers back.
+        profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, Unobserved())
+        decision = decide(pod, self.view, profile, self.rng, observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         return decision

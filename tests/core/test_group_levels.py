@@ -7,6 +7,7 @@ A group is placed if and only if a placement exists, in as few domains of the pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.group_layouts import layout_of
+from scheduler.errors import SettingsError
 from scheduler.model.group_topology import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, Topology, parse_topology
 from scheduler.model.instructions import Bind, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
+from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
 from tests.support.build import HOSTNAME, container
-from tests.support.driving import Driver
+from tests.support.daemon import plugin_config, profiles
+from tests.support.driving import NAME, Driver
 
 BLOCK, RACK = "example.com/block", "example.com/rack"
 LEVELS = (BLOCK, RACK, HOSTNAME)
@@ -230,3 +234,29 @@ def test_members_that_fit_are_placed_where_the_largest_kind_fits_nowhere(driver:
             containers=[container(requests={"cpu": n_cpus})],
         )
     assert by_rack(placed(driver)) == {"r1": 1}
+
+
+def test_the_levels_of_the_configuration_tell_racks_of_one_name_apart(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    args = plugin_config("GangScheduling", topologyLevels=[BLOCK, RACK])
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    driver = Driver(settings=load_settings(str(file)))
+    for block in "ab":
+        for index in range(2):
+            driver.node(
+                f"{block}-{index}", labels={BLOCK: block, RACK: "r1"}, allocatable={"cpu": "1", "pods": "9"}
+            )
+    members(driver, 3, required=RACK)
+    assert f"in one {RACK}: a/r1 has room for 2, b/r1 has room for 2" in message(driver)
+    driver.node("b-2", labels={BLOCK: "b", RACK: "r1"}, allocatable={"cpu": "1", "pods": "9"})
+    driver.pass_time(20)
+    assert by_rack(placed(driver)) == {"b": 3}
+    driver.audit()
+
+
+def test_levels_of_the_configuration_are_label_keys(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    args = plugin_config("GangScheduling", topologyLevels=[BLOCK, "no key"])
+    file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
+    with pytest.raises(SettingsError, match=r"topologyLevels\[1\]"):
+        load_settings(str(file))
