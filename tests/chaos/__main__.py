@@ -157,7 +157,8 @@ def _play(
 def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
     """Play runs with devices, each seed with all kinds of writers; return the exit code."""
     runs = n_binds = n_collisions = n_failed = 0
-    for runs, (number, writers) in enumerate(itertools.product(itertools.count(seed), Writers)):
+    drawn = ((number, writers) for number in itertools.count(seed) for writers in Writers)
+    for runs, (number, writers) in enumerate(drawn):
         if time.monotonic() >= until_s or runs == n_runs:
             break
         stage = run_devices(number, writers)
