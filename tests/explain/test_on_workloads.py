@@ -64,10 +64,8 @@ async def _asked(*arguments: str) -> Any:
 
 
 _ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
-_ROLLOUT = {"metadata": {"annotations": {"revision": "2"}}}
 #: By name: the Deployment, and the change of its template that a rollout makes.
 CASES = {
-    "a rollout stuck on its own anti-affinity": (_deployment(2, affinity=_ALONE), _ROLLOUT),
     "too little room": (_deployment(5, cpu="3"), None),
     "a group": (_deployment(5, cpu="3", labels={**_GROUP, list(_GROUP)[1]: "5"}), None),
 }
