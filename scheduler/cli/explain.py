@@ -130,11 +130,14 @@ def explain_pod(
     recorded: DecisionRecord | None,
     avoided_nodes: Collection[str] = (),
     together: Sequence[Pod] = (),
+    *,
+    adds_replicas: bool = False,
 ) -> Explanation:
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
     No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it.
+    `adds_replicas`: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -158,6 +161,7 @@ def explain_pod(
             *cluster.malformed_notes(),
         ),
         avoided_nodes=avoided_nodes,
+        adds_replicas=adds_replicas,
         semantics=cluster.settings.semantics,
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )

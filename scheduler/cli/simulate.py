@@ -217,13 +217,13 @@ def _simulation(
     explanation, unplaced = None, placed.first_unplaced
     notes = (*(cluster.profile_for(pods[0])[1] if pods else ()), *placed.notes())
     if unplaced is not None and group is None:
-        explanation = explain_pod(cluster, unplaced, None)
+        explanation = explain_pod(cluster, unplaced, None, adds_replicas=True)
     elif unplaced is not None and len(placed.pods) < len(pods):
         notes = (*notes, placed.message)
         if any(pod.uid == unplaced.uid for pod in pods):
             placed_uids = {pod.uid for pod, _ in placed.pods}
             waiting = [pod for pod in together if pod.uid not in placed_uids]
-            explanation = explain_pod(cluster, unplaced, None, together=waiting)
+            explanation = explain_pod(cluster, unplaced, None, together=waiting, adds_replicas=True)
     return Simulation.of(
         placed,
         cluster.state,

@@ -33,6 +33,7 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
+from scheduler.model.changes import AddMatchLabelKey
 from scheduler.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -74,6 +75,7 @@ class ExplainRequest:
         try_changes: whether to search for changes that would help; needs a copy of the state.
         avoided_nodes: nodes that no change may lead to, since the question takes them away.
         owns_state: whether nothing else reads the state, so that it serves as that copy.
+        adds_replicas: whether the pod comes beside all that run. Otherwise a change of its template replaces those.
         now_s: on the clock by which the state's kubelet refusals end.
         on_step: called with a few words about the next step. The steps of one pod may take seconds.
     """
@@ -88,6 +90,7 @@ class ExplainRequest:
     try_changes: bool = True
     avoided_nodes: Collection[str] = ()
     owns_state: bool = False
+    adds_replicas: bool = False
     on_step: Callable[[str], None] = lambda _: None
     now_s: float = 0.0
     semantics: Semantics = DEFAULT_SEMANTICS
@@ -255,6 +258,13 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
             request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
         )
         proposed = proposals(inspection, request.avoided_nodes)
+        if request.adds_replicas:
+            # Once the template changes, all replicas are of one revision, which their terms do not tell apart.
+            proposed = [
+                changes
+                for changes in proposed
+                if not any(isinstance(change, AddMatchLabelKey) for change in changes)
+            ]
         suggestions = find_suggestions(proposed, trial, request.on_step, request.avoided_nodes)
         explanation = with_parts(explanation, suggestions=suggestions)
     return explanation

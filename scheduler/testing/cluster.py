@@ -228,7 +228,7 @@ class Cluster:
         placed = place_replicas(pods, world)
         nodes = tuple(node for _, node in placed.pods)
         unplaced = placed.first_unplaced
-        why = None if unplaced is None else Explained(explain_pod(read, unplaced, None))
+        why = None if unplaced is None else Explained(explain_pod(read, unplaced, None, adds_replicas=True))
         world.take_back()
         return Simulated(wanted, nodes, {node: zone_of(read.state, node) for node in nodes}, why)
 

@@ -246,7 +246,7 @@ async def test_two_runs_with_one_seed_are_equal_and_the_exit_code_tells_what_is_
     assert {code for code, _ in runs} == {1}
     # The same bind, when the other pod came less than two seconds before.
     file.write_text(file.read_text().replace('"atS": 11,', '"atS": 20,'))
-    code, out, _ = await called("shadow", "--recording", str(file), *OF, "-o", "json")
-    (found,) = json.loads(out)["differences"]
+    code, text, _ = await called("shadow", "--recording", str(file), *OF, "-o", "json")
+    (found,) = json.loads(text)["differences"]
     assert (code, found["cause"]) == (0, "race")
     assert "proven: not so if default/big came in the other order" in found["explanation"]
