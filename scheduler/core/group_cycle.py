@@ -20,12 +20,12 @@ from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_attempt import Outcome, PartRequest, SearchRequest
-from scheduler.core.group_domains import held_rows, rows_for
+from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
+from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
@@ -148,8 +148,7 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = self._request(key, group, pods, profile)
-        # For each part its room is looked at before its members are placed.
-        n_decisions = len(entries) + 2 * len(request.parts) + profile.max_search_decisions
+        n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
         with self._state.without_nominations(entries.keys()):
@@ -262,29 +261,8 @@ class GroupCycles:
     def _request(
         self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
     ) -> SearchRequest:
-        topology, held = (
-            group.topology.within(profile.topology_levels),
-            held_rows(self._state, self._groups.placed(key)),
-        )
-        rows = rows_for(self._state, held, topology.required)
         unnominated = [_unnominated(pod) for pod in members]
-        parts = self._parts(key, unnominated, profile)
-        return SearchRequest(unnominated, n_needed(self._groups, key), topology, rows, held, parts)
-
-    def _parts(self, key: GroupKey, members: Iterable[Pod], profile: Profile) -> dict[str, PartRequest]:
-        """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
-        asked = {part_of(pod): pod.group.part for pod in reversed(list(members)) if pod.group is not None}
-        parts: dict[str, PartRequest] = {}
-        for name, part in asked.items():
-            if part is not None:
-                running = [pod for pod in self._groups.placed(key) if part_of(pod) == name]
-                topology, held = (
-                    part.topology.within(profile.topology_levels),
-                    held_rows(self._state, running),
-                )
-                rows = rows_for(self._state, held, topology.required)
-                parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
-        return parts
+        return search_request(self._state, key, group, unnominated, profile.topology_levels)
 
     # Putting back.
 
