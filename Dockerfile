@@ -2,22 +2,28 @@
 #   docker build -t affinity-scheduler:0.1.0 .                        the product: without devcluster, demo and test kit
 #   docker build -t affinity-scheduler-demo:0.1.0 --target demo .     with all of it; `docker run` plays the demo
 # Both run as user 65532. The product writes no file at all; the demo keeps its logs in /tmp while it plays.
+# For several architectures, by emulation or on builders of each; every stage is of the image's own:
+#   docker buildx build --platform linux/amd64,linux/arm64 --push -t REGISTRY/affinity-scheduler:0.1.0 .
+# Packages are those of config/locks, by hash. The base image is a tag, since its digest is known to its registry alone:
+#   docker buildx imagetools inspect python:3.13-slim --format '{{.Manifest.Digest}}'
+#   docker build --build-arg BASE=python:3.13-slim@sha256:... .
 ARG PYTHON=3.13
+ARG BASE=python:${PYTHON}-slim
 
-FROM python:${PYTHON}-slim AS dependencies
+FROM ${BASE} AS dependencies
 WORKDIR /src
-COPY pyproject.toml ./
-# What the webhook needs besides comes along: all commands of the product are in one image.
-RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *p["optional-dependencies"].get("webhook", []), sep="\n")' > requirements.txt
+COPY config/locks config/locks
 # Without pip: nothing can be installed into it later.
 RUN python -m venv --without-pip /opt/affinity-scheduler
-RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: -r requirements.txt
+# What the webhook needs besides comes along: all commands of the product are in one image.
+RUN pip --python /opt/affinity-scheduler/bin/python install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: --require-hashes -r config/locks/image.txt
+RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --only-binary :all: --require-hashes -r config/locks/build.txt --target build-backend
 
 FROM dependencies AS installed
-COPY README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY scheduler scheduler
 COPY manifests/examples manifests/examples
-RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist .
+RUN PYTHONPATH=build-backend pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 RUN pip --python /opt/affinity-scheduler/bin/python install --no-compile --disable-pip-version-check --no-deps --no-index dist/*.whl
 
 # Bytecode that is never checked against its source: on a read-only file system it could not be renewed anyway.
@@ -26,10 +32,10 @@ RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinit
 
 FROM installed AS product-build
 RUN cd /opt/affinity-scheduler/lib/python3.*/site-packages/scheduler \
-    && rm -r devcluster demo testing pytest_plugin.py
+    && rm -r devcluster demo testing pytest_plugin.py ../affinity_scheduler/testing.py
 RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/affinity-scheduler/lib
 
-FROM python:${PYTHON}-slim AS runtime
+FROM ${BASE} AS runtime
 # The base image brings the standard library without bytecode, and pip, which has no work here.
 RUN python -m pip uninstall --yes --quiet --root-user-action ignore pip \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/(test|idlelib|lib2to3|site-packages)/' /usr/local/lib
@@ -42,9 +48,11 @@ ENV PATH=/opt/affinity-scheduler/bin:$PATH \
     PYTHONMALLOC=malloc \
     LD_PRELOAD=libjemalloc.so.2 \
     MALLOC_CONF=background_thread:true,narenas:1
+ARG BASE
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="affinity-scheduler" \
       org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.base.name="${BASE}" \
       org.opencontainers.image.description="A second Kubernetes scheduler for workloads that care which pods run beside which." \
       org.opencontainers.image.licenses="Apache-2.0"
 WORKDIR /

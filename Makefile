@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check chaos soak clean
+.PHONY: help demo test lint bench bench-full bench-check chaos soak nightly locked audit lock version release conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +41,39 @@ chaos: $(VENV)/.installed ## Break everything that can break, by seed, for five 
 soak: $(VENV)/.installed ## Ten minutes of churn against a scheduler whose memory is measured (ARGS="--seconds 3600").
 	@$(BIN)/python -m tests.soak $(ARGS)
 
+locked: ## Install .venv with the exact versions of CI, by hash; the other commands then use them.
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/locks/ci.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(VENV)/.installed
+
+audit: $(LOCKED)/.installed ## Licences, pins, imports and known vulnerabilities of what is locked (STRICT=1).
+	@$(LOCKED)/bin/python -m tests.release audit $(if $(STRICT),--strict)
+
+lock: $(VENV)/.installed ## Write the lock files anew (ARGS=--upgrade for newer versions).
+	@$(BIN)/python -m tests.release lock $(ARGS)
+
+version: $(VENV)/.installed ## Set the version and close the changelog's section (VERSION=1.0.0 CHART_VERSION=1.0.0).
+	@$(BIN)/python -m tests.release version "$(VERSION)" --chart-version "$(CHART_VERSION)"
+
+release: $(LOCKED)/.installed ## Make a release in dist/ (VERSION=1.0.0 IMAGE=ghcr.io/... IMAGE_DIGEST=sha256:...).
+	@$(LOCKED)/bin/python -m tests.release build "$(VERSION)" --image "$(IMAGE)" --image-digest "$(IMAGE_DIGEST)"
+
+conformance: $(VENV)/.installed ## Write CONFORMANCE.md from the recordings and the records of nights.
+	@$(BIN)/python -m tests.conformance.page
+
+# Exactly what config/locks/ci.txt says, by hash: what is released and audited depends on nothing else of the machine.
+$(LOCKED)/.installed: config/locks/ci.txt
+	@$(PYTHON) -m venv --clear $(LOCKED)
+	@echo "installing config/locks/ci.txt into $(LOCKED) ..."
+	@$(LOCKED)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# Coverage for mutation, and coverage-guided fuzzing where there is a wheel of atheris.
+nightly: $(VENV)/.installed ## All proofs by seed for two hours (HOURS=8 or TIME=900 in seconds; RECORD=1 keeps the rows).
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,nightly]'
+	@nice $(BIN)/python -m tests.nightly $(if $(TIME),--seconds $(TIME),--hours $(or $(HOURS),2)) $(if $(RECORD),--record) $(ARGS)
+
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; found " + sys.version.split()[0] + " (make PYTHON=python3.12 ... picks another)")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: install its venv package (Debian, Ubuntu: python3-venv)"; exit 2; }
@@ -49,4 +83,4 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 clean: ## Remove the virtual environment and everything built.
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOCKED) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

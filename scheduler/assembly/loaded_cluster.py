@@ -15,6 +15,7 @@ from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.manifests import Manifest
 from scheduler.framework.kinds import WatchedKind
 from scheduler.framework.profile import Profile
+from scheduler.model.device_gates import DeviceGates
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.match_label_keys import Json
@@ -64,6 +65,7 @@ class LoadedCluster:
         #: What ResourceClaimTemplates describe, by their keys; None for an unknown one.
         self._claim_templates: dict[str, ResourceClaim | None] = {}
         self._decoder = PodDecoder(settings.semantics)
+        self._device_gates = DeviceGates.of(settings.semantics)
 
     def decode(self, watched: WatchedKind, raw: msgspec.Raw) -> Stimulus | None:
         """Return the stimulus for the object; None if it is malformed, which the scheduler would ignore too."""
@@ -138,19 +140,25 @@ class LoadedCluster:
         names = sorted(self.state.nodes.name_of(row) for row in np.flatnonzero(takes).tolist())
         return [self.create_pod(manifest, number, name) for number, name in enumerate(names)]
 
+    def running_pods(self, manifest: Manifest) -> list[Pod]:
+        """Return the placed pods of its namespace with its template's labels; a bare Pod by name. O(placed pods)."""
+        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
+        return [
+            placed.pod
+            for placed in self.state.placed.values()
+            if placed.pod.namespace == manifest.namespace
+            and (placed.pod.name == manifest.name if manifest.kind == "Pod" else labels)
+            and labels.items() <= placed.pod.labels.items()
+        ]
+
     def _of_running_revision(self, manifest: Manifest) -> Manifest:
         """
         Return the Deployment's manifest as the revision whose running pods have its labels and its spec.
 
         Replicas that are added to a Deployment belong to the revision that runs. O(placed pods).
         """
-        labels = {key: value for key, value in manifest.labels.items() if key != REVISION_KEY}
         running = {
-            placed.pod.labels[REVISION_KEY]: placed.pod
-            for placed in self.state.placed.values()
-            if placed.pod.namespace == manifest.namespace
-            and REVISION_KEY in placed.pod.labels
-            and labels.items() <= placed.pod.labels.items()
+            pod.labels[REVISION_KEY]: pod for pod in self.running_pods(manifest) if REVISION_KEY in pod.labels
         }
         for revision, pod in islice(running.items(), _MAX_REVISIONS):
             same = manifest.of_revision(revision)
@@ -165,7 +173,7 @@ class LoadedCluster:
         if watched.kind == StorageKind.CLAIM:
             self.create_claim(document)
         elif watched.kind == DeviceKind.CLAIM:
-            claim = new_device_claim(document)
+            claim = self._device_gates.claim(new_device_claim(document))
             if self.state.devices.claim(claim.key) is None:
                 apply_event(self.state, ObjectSeen(claim))
         else:
@@ -174,7 +182,7 @@ class LoadedCluster:
     def create_claim_template(self, document: Json) -> None:
         """Let pods that are created have claims of a ResourceClaimTemplate. Raises MalformedObjectError."""
         self.state.devices.serve(*DeviceKind)
-        described = claim_of_template(document)
+        described = self._device_gates.claim(claim_of_template(document))
         self._claim_templates[described.key] = described
 
     def create_claim(self, document: Json) -> None:

@@ -8,6 +8,7 @@ from scheduler.core.profile_queue import queue_for
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.profile import Profile
 from scheduler.model.devices import DeviceKind
+from scheduler.model.semantics import Gate
 from scheduler.model.terms import SpreadConstraint
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import NAME as PREEMPTION
@@ -121,7 +122,8 @@ def default_spreading(settings: Settings) -> Mapping[str, tuple[SpreadConstraint
 def storage_kinds_read(settings: Settings) -> frozenset[StorageKind | DeviceKind]:
     """Return the kinds of volumes and of devices that plugins of a profile read."""
     points = (point for profile in settings.profiles for point in profile.plugins_by_point.values())
-    return storage_kinds({name for point in points for name in point}, settings.out_of_tree)
+    read = storage_kinds({name for point in points for name in point}, settings.out_of_tree)
+    return read if settings.semantics.enabled(Gate.DRA_DEVICE_TAINT_RULES) else read - {DeviceKind.TAINT_RULE}
 
 
 def _build_profile(

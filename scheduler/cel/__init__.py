@@ -15,9 +15,11 @@ together at runtime), more is charged than upstream charges. The room is pure an
 """
 
 from scheduler.cel.device import AttributeValue, DeviceFields, EvaluationError, Version
+from scheduler.cel.plans import COST_LIMIT
 from scheduler.cel.selector import CompileError, Selector, compile_selector
 
 __all__ = [
+    "COST_LIMIT",
     "AttributeValue",
     "CompileError",
     "DeviceFields",

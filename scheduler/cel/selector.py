@@ -38,21 +38,27 @@ class Selector:
         """Return whether the device is selected. Bounded by the cost limit of a selector."""
         return self.evaluate(device)[0]
 
-    def evaluate(self, device: DeviceFields) -> tuple[bool | EvaluationError, int]:
-        """Return whether the device is selected, and what the evaluation cost, 0.13 µs a unit at most."""
+    def evaluate(self, device: DeviceFields, limit: int = COST_LIMIT) -> tuple[bool | EvaluationError, int]:
+        """
+        Return whether the device is selected, and what the evaluation cost, 0.13 µs a unit at most.
+
+        It ends as too costly once it has cost more than `limit`, which is `COST_LIMIT` at most.
+        """
         variable = device.variable
         if isinstance(variable, EvaluationError):
             return variable, 0
         frame = Frame(variable, self._n_slots)
+        frame.cost = spared = COST_LIMIT - limit
         try:
             result = self._run(frame)
         except CelError as error:
-            return EvaluationError(str(error)), frame.cost
+            return EvaluationError(str(error)), frame.cost - spared
         except CostLimitError:
-            return EvaluationError(_TOO_COSTLY), frame.cost
-        if frame.cost > COST_LIMIT:
-            return EvaluationError(_TOO_COSTLY), frame.cost
-        return (result if isinstance(result, bool) else EvaluationError(_not_a_bool(result))), frame.cost
+            return EvaluationError(_TOO_COSTLY), frame.cost - spared
+        cost = frame.cost - spared
+        if cost > limit:
+            return EvaluationError(_TOO_COSTLY), cost
+        return (result if isinstance(result, bool) else EvaluationError(_not_a_bool(result))), cost
 
 
 def _not_a_bool(value: Value) -> str:

@@ -11,7 +11,7 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -125,12 +125,16 @@ def explain_manifest(cluster: LoadedCluster, manifest: Manifest) -> Explanation:
 
 
 def explain_pod(
-    cluster: LoadedCluster, pod: Pod, recorded: DecisionRecord | None, avoided_nodes: Collection[str] = ()
+    cluster: LoadedCluster,
+    pod: Pod,
+    recorded: DecisionRecord | None,
+    avoided_nodes: Collection[str] = (),
+    together: Sequence[Pod] = (),
 ) -> Explanation:
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
-    No suggestion leads to one of `avoided_nodes`.
+    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it.
     """
     profile, notes = cluster.profile_for(pod)
     if recorded is not None and not is_of_bind(recorded, pod.node_name):
@@ -145,7 +149,7 @@ def explain_pod(
         state=cluster.state,
         new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
-        pending_pods=cluster.pending_pods(),
+        pending_pods=[*cluster.pending_pods(), *together],
         recorded=recorded,
         notes=(
             *notes,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, cast
@@ -54,6 +56,7 @@ _COMMANDS: Final = (
         "play common affinity problems and their fixes on an embedded cluster",
     ),
     ("devcluster", "scheduler.devcluster.command", "run an embedded cluster for kubectl"),
+    ("completion", "scheduler.cli.completion", "print what bash, zsh or fish needs to complete commands"),
 )
 
 
@@ -114,6 +117,9 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         "--version", action=_VersionAction, nargs=0, help="show program's version number and exit"
     )
     menu = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    is_completing = "_ARGCOMPLETE" in os.environ
+    if is_completing:
+        arguments = _words(os.environ.get("COMP_LINE", ""))
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
     loaded: dict[str, Command] = {}
     for name, module, summary in _COMMANDS:
@@ -124,8 +130,32 @@ def _parse(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
             # Only the chosen command is imported: some imports take half a second.
             loaded[name] = _load(name, module)
             loaded[name].add_arguments(entry)
+    if is_completing:
+        from scheduler.cli.completion import complete
+
+        complete(parser)
+    if chosen is not None and not loaded and set(arguments).isdisjoint(("-h", "--help", "--version")):
+        parser.error(f"there is no command {chosen!r}{_like(chosen)}")
     args = parser.parse_args(arguments)
     return loaded[args.command], args
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line after the program's; what follows an open quote is one word."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    try:
+        words.extend(lexer)
+    except ValueError:
+        words.append(lexer.token)
+    return words[1:]
+
+
+def _like(name: str) -> str:
+    """Return a question for the command that was probably meant, or ""."""
+    alike = difflib.get_close_matches(name, [command for command, _, _ in _COMMANDS], n=1)
+    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def _load(name: str, module: str) -> Command:

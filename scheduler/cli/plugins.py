@@ -31,8 +31,8 @@ from scheduler.version import product_version
 _TEMPLATES: Final = Path(__file__).parent / "plugin_templates"
 #: Template and file; `{stem}` is the name in snake case.
 _WRITTEN: Final = (
-    ("rule.py.txt", "{stem}.py"),
-    ("checks.py.txt", "test_{stem}.py"),
+    ("{form}/rule.py.txt", "{stem}.py"),
+    ("{form}/checks.py.txt", "test_{stem}.py"),
     ("configuration.yaml", "{stem}.yaml"),
     ("pods.yaml", "{stem}_pods.yaml"),
 )
@@ -47,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action", choices=("list", "new"), nargs="?", default="list", help="default: %(default)s"
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help=f"of the new plugin: {_EXAMPLE}")
+    parser.add_argument(
+        "--node-by-node",
+        action="store_true",
+        help="new: a rule that is asked about one node at a time, which is shorter and slower than over all nodes",
+    )
     settings_flags.add_plugins(parser)
     parser.add_argument(
         "-o",
@@ -60,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List or write, and return 0. Raises SettingsError for bad input."""
     if args.action == "new":
-        return _write_new(args.name)
+        return _write_new(args.name, "node_by_node" if args.node_by_node else "all_nodes")
+    if args.node_by_node:
+        raise SettingsError("--node-by-node", "", "plugins list", "plugins new NAME --node-by-node")
     if args.name is not None:
         raise SettingsError("arguments", "", args.name, "nothing after list")
     loaded = load_plugins(args.plugins)
@@ -127,11 +134,11 @@ def _wide(row: Mapping[str, Any]) -> list[str]:
 
 def _is_module_elsewhere(stem: str) -> bool:
     """Return whether Python or a package has a module of this name."""
-    return stem in {"scheduler", *sys.stdlib_module_names, *packages_distributions()}
+    return stem in {"affinity_scheduler", "scheduler", *sys.stdlib_module_names, *packages_distributions()}
 
 
-def _write_new(name: str | None) -> int:
-    """Write the files of a new plugin into the current folder, none of which may exist."""
+def _write_new(name: str | None, form: str) -> int:
+    """Write the files of a new plugin of this form into the current folder, none of which may exist."""
     if name is None or not _NAME.fullmatch(name):
         raise SettingsError("plugins new", "NAME", "nothing" if name is None else repr(name), _EXAMPLE)
     if name in IN_TREE_BY_NAME:
@@ -144,7 +151,7 @@ def _write_new(name: str | None) -> int:
         )
     texts: dict[Path, str] = {}
     for template, file in _WRITTEN:
-        text = (_TEMPLATES / template).read_text()
+        text = (_TEMPLATES / template.format(form=form)).read_text()
         texts[Path(file.format(stem=stem))] = text.replace("{{name}}", name).replace("{{stem}}", stem)
     for path in texts:
         if path.exists():

@@ -38,7 +38,7 @@ _NARROWER: Final = (_HEAD, ("POD", "CAUSE", "THERE", "HERE", "WHY"), ("POD", "CA
 _CAUSES: Final = {
     Cause.RULE: "a rule decides otherwise",
     Cause.SCORE: "another node has more points",
-    Cause.RACE: "a change shortly before or after explains it",
+    Cause.RACE: "proven: another order of the changes around it explains it",
     Cause.SAMPLING: "the other scheduler may not have looked at the better nodes",
 }
 
@@ -90,6 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default %(default)s)",
     )
     parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed for the choice between nodes with equal scores (default %(default)s): two runs on one recording are "
+        "equal",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("text", "json", "markdown"),
@@ -103,7 +111,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, and print the report. Return 0 without a difference by rule or score, else 1. Raises SettingsError."""
+    """
+    Compare, and print the report. Raises SettingsError.
+
+    Return 1 if a difference by rule or score is left that no order of the changes around it explains, else 0.
+    """
     live = LiveLines(sys.stderr, os.environ)
     options = _options(args, live)
     try:
@@ -143,6 +155,7 @@ def _options(args: argparse.Namespace, live: LiveLines) -> Options:
         of=args.of,
         percentage=percentage,
         duration_s=server_flags.optional_duration_s("--for", args.duration, such_as="10m"),
+        seed=args.seed,
         race_s=server_flags.duration_s("--race-window", args.race_window, such_as="2s"),
         master=args.master,
         serving=serving_flags.listening(args),

@@ -136,6 +136,7 @@ def simulate_manifests(
     """
     names = {str(manifest.spec.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for manifest in manifests}
     world = new_world(cluster.settings, cluster.state, rng, sorted(names))
+    n_running = [len(cluster.running_pods(manifest)) for manifest in manifests]
     simulations: dict[int, Simulation] = {}
     placed_by: dict[int, PlacedReplicas] = {}
     complete_groups: dict[GroupKey, Mapping[int, list[Pod]]] = {}
@@ -152,7 +153,9 @@ def simulate_manifests(
         placed = place_replicas(everything, world, go_on=manifest.is_daemon_set)
         for number, of_manifest in together.items():
             placed_by[number] = placed if key is None else placed.of(of_manifest, has_victims=number == index)
-            simulations[number] = _simulation(cluster, manifests[number], of_manifest, placed_by[number], key)
+            simulations[number] = _simulation(
+                cluster, manifests[number], of_manifest, placed_by[number], n_running[number], key, everything
+            )
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
     for key, of_group in complete_groups.items():
@@ -206,34 +209,66 @@ def _simulation(
     manifest: Manifest,
     pods: Sequence[Pod],
     placed: PlacedReplicas,
+    n_running: int,
     group: GroupKey | None,
+    together: Sequence[Pod],
 ) -> Simulation:
-    """Return the result for one manifest. Why a group is not placed is in its notes."""
-    explanation, notes = None, cluster.profile_for(pods[0])[1] if pods else ()
-    if group is not None:
-        notes = (*notes, *([placed.message] if len(placed.pods) < len(pods) else ()))
-    else:
-        notes = (*notes, *placed.notes())
-        if placed.first_unplaced is not None:
-            explanation = explain_pod(cluster, placed.first_unplaced, None)
+    """Return the result for one manifest. `together`: the pods that are created with its pods."""
+    explanation, unplaced = None, placed.first_unplaced
+    notes = (*(cluster.profile_for(pods[0])[1] if pods else ()), *placed.notes())
+    if unplaced is not None and group is None:
+        explanation = explain_pod(cluster, unplaced, None)
+    elif unplaced is not None and len(placed.pods) < len(pods):
+        notes = (*notes, placed.message)
+        if any(pod.uid == unplaced.uid for pod in pods):
+            placed_uids = {pod.uid for pod, _ in placed.pods}
+            waiting = [pod for pod in together if pod.uid not in placed_uids]
+            explanation = explain_pod(cluster, unplaced, None, together=waiting)
     return Simulation.of(
         placed,
         cluster.state,
         manifest=(manifest.kind, manifest.namespace, manifest.name),
         n_replicas=len(pods),
+        n_running=n_running,
         explanation=explanation,
         notes=(*cluster.assumptions, *notes),
     )
 
 
 def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:
-    """Return the report on each manifest, and the total of several."""
+    """Return the report on each manifest; of several, at last a table of all and the total."""
     reports = ["\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations]
     if len(simulations) > 1:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
+        reports.append("\n".join(_summary_lines(simulations, style)))
         reports.append(_count_line(f"All {len(simulations)} manifests", n_placed, n_replicas, style))
     return "\n\n".join(reports)
+
+
+def _summary_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
+    """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
+    rows = [
+        (
+            f"{each.manifest_kind} {each.namespace}/{each.name}",
+            each.n_running,
+            each.n_replicas,
+            each.n_placed,
+            "" if each.n_placed == each.n_replicas else _first_reason(each),
+        )
+        for each in simulations
+    ]
+    head = ("WORKLOAD", "RUN", "NEW", "FIT", "WHY NOT MORE")
+    return [style.heading("ALL MANIFESTS"), *table_lines(head, rows, columns=style.columns)]
+
+
+def _first_reason(simulation: Simulation) -> str:
+    """Return the first row of REFUSED; else the message, which of a group is its last note."""
+    if simulation.next is None:
+        reason = simulation.notes[-1] if simulation.notes else ""
+    else:
+        reason = simulation.next.groups[0].reason if simulation.next.groups else simulation.next.message
+    return escape_control_characters(reason)
 
 
 def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> str:

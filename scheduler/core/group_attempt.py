@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.core.decide import CycleError, ScheduleResult
 from scheduler.core.group_domains import Domains, domain_ids
 from scheduler.core.group_members import Kind, is_selected
-from scheduler.core.group_trial import GroupTrial
+from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.pod_groups import most_copies
 from scheduler.model.group_topology import Topology
@@ -60,12 +60,22 @@ class SearchRequest:
 
 
 class Stuck(NamedTuple):
-    """The most members that one attempt placed, in which domain, and why the next member was refused."""
+    """
+    The most members that one attempt placed, in which domain, and why the next member was refused.
 
-    n_placed: int
+    `rows`: the nodes that it was asked for, bool array of shape (n_rows,).
+    """
+
+    places: tuple[Place, ...]
     domain: str
+    rows: Mask
     pod: Pod
     error: FitError
+
+    @property
+    def n_placed(self) -> int:
+        """Return the number of members that had places."""
+        return len(self.places)
 
 
 class PartRoom(NamedTuple):
@@ -164,18 +174,18 @@ class Attempt:
             self.place(kind, decision, is_owed=bool(siblings))
             yield
             return None
-        self.note(kind, decision, is_everywhere=self.is_everywhere(rows))
+        self.note(kind, decision, rows)
         yield
         return decision
 
-    def note(self, kind: Kind, error: FitError, *, is_everywhere: bool) -> None:
-        """Note why the next member of the kind is refused."""
+    def note(self, kind: Kind, error: FitError, rows: Mask) -> None:
+        """Note why the next member of the kind is refused on these rows."""
         outcome = self.outcome
         for member in kind.left:
             outcome.rejecting[member.uid] = outcome.rejecting.get(member.uid, frozenset()) | error.rejecting
         if outcome.stuck is None or self.n_placed > outcome.stuck.n_placed:
-            outcome.stuck = Stuck(self.n_placed, self.domain, kind.left[0], error)
-        if is_everywhere and not self.n_placed:
+            outcome.stuck = Stuck(tuple(self.trial.places), self.domain, rows, kind.left[0], error)
+        if not self.n_placed and self.is_everywhere(rows):
             self.is_proven_infeasible |= error.rejecting.isdisjoint(self.liftable)
 
     def is_everywhere(self, rows: Mask) -> bool:
@@ -257,7 +267,7 @@ class Attempt:
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
             decision = self.trial.decide(kind.left[0], scope, siblings, is_scored=False)
         if isinstance(decision, FitError):
-            self.note(kind, decision, is_everywhere=self.is_everywhere(scope))
+            self.note(kind, decision, scope)
             yield
             return None
         filtered, feasible = decision.scores.filtered, decision.scores.feasible.mask

@@ -14,18 +14,18 @@ A cycle of 1,000 members takes 0.2 s, so it comes in pieces: the machine changes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
-from scheduler.core.group_messages import NOT_RELAXED, unplaced_message, waiting_for
+from scheduler.core.group_messages import NOT_RELAXED, unequal_priorities, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
-from scheduler.core.group_requests import search_request
+from scheduler.core.group_requests import search_request, unnominated
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
@@ -41,7 +41,7 @@ from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS
 from scheduler.model.instructions import GroupAttempted, Instruction
-from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, PodGroup
+from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -143,11 +143,17 @@ class GroupCycles:
     ) -> Pieces[GroupResult]:
         group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
         text = waiting_for(self._groups, key, pods)
+        if group is not None and (unequal := unequal_priorities(group, pods)):
+            return (
+                yield from self._put_back_all(
+                    entries, key, unequal, now_s, Outcome(error=CycleError(unequal))
+                )
+            )
         if group is None or text:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        request = self._request(key, group, pods, profile)
+        request = search_request(self._state, key, group, pods, profile)
         n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
@@ -209,7 +215,7 @@ class GroupCycles:
     ) -> Pieces[None]:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
         for uid, queued in entries.items():
-            self._nominator.nominate(_unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+            self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
             yield
 
     def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
@@ -254,15 +260,9 @@ class GroupCycles:
             return True
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(self._request(key, group, members, profile), trial))
+            outcome = finished(search(search_request(self._state, key, group, members, profile), trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
-
-    def _request(
-        self, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
-    ) -> SearchRequest:
-        unnominated = [_unnominated(pod) for pod in members]
-        return search_request(self._state, key, group, unnominated, profile.topology_levels)
 
     # Putting back.
 
@@ -390,8 +390,3 @@ class GroupCycles:
             self._lost.next_wake_s(now_s),
         )
         return min((due for due in due_s if due is not None), default=None)
-
-
-def _unnominated(pod: Pod) -> Pod:
-    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
-    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.core.group_attempt import Outcome, PartRoom
@@ -27,6 +27,19 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
     if group is None or problem or n_needed(groups, key) > len(members):
         return waiting_message(key, group, problem)
     return ""
+
+
+def unequal_priorities(group: PodGroup, members: Iterable[Pod]) -> str:
+    """
+    Return why the members cannot be placed with these priorities; empty if they can.
+
+    Source: kubernetes 1.37, which has v1beta1. Before, members have any priority.
+    """
+    other = next((pod.priority for pod in members if pod.priority != group.priority), None)
+    if group.api_version != "v1beta1" or group.priority is None or other is None:
+        return ""
+    same = "should have the same priority as the pod group's priority"
+    return f"all pods in a single pod group {same}, got {other} and {group.priority}"
 
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:

@@ -69,8 +69,8 @@ class GroupNominations:
         if preemptor is None:
             return Nominations()
         members, note = request.members, ""
-        priority = min(pod.priority for pod in members)
-        reason = preemptor.group_ineligibility(members, set(before.values()), self._view)
+        priority = min(map(self._view.preemptor_priority, members))
+        reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
             room = yield from make_room(request, priority, self._state, preemptor, trial)
             if room is not None:

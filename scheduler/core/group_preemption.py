@@ -7,11 +7,12 @@ The pods that have to leave so that a whole group has places: found on a trial s
                before them the ones whose eviction breaks a budget; a pod stays if the group still has places, which may
                be other ones
 
-So no pod is evicted unless the whole group then fits, nor one of which the group could spare the room. The work is
-bounded: beyond `_MOST_DECISIONS`, a pod comes back only if every member keeps its node.
+So no pod is evicted unless the whole group then fits, nor one of which the group could spare the room. A group that its
+PodGroup disrupts as a whole leaves, and comes back, as if it were one pod. The work is bounded: beyond
+`_MOST_DECISIONS`, a pod comes back only if every member keeps its node.
 
 Source of the method: kubernetes 1.36, framework/preemption, podGroupEvaluator (KEP-5710). Differences: groups with
-affinity or a topology constraint may preempt too; the group's priority is that of its lowest member.
+affinity or a topology constraint may preempt too; a group without a priority of its own has that of its lowest member.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.group_attempt import Outcome, SearchRequest
+from scheduler.core.group_devices import FreedClaims, claims_of
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import shared_key
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
-from scheduler.framework.post_filter import GroupPreemptor
+from scheduler.framework.post_filter import GroupPreemptor, Unit
 from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
 from scheduler.state.arrays import Amounts, Mask, Rows
@@ -40,6 +42,8 @@ from scheduler.state.pod_columns import COUNTED
 _MOST_LIFTED: Final = 1_000
 #: Decisions of all searches of one attempt, about 0.4 s at 5,000 nodes.
 _MOST_DECISIONS: Final = 3_000
+#: Ends the message of a group that waits for the controller of claims.
+DEVICES_ARE_RELEASED: Final = "preemption: not eligible due to devices that are being released."
 #: Domains of a large cluster that are tried, where all members share one.
 _MOST_DOMAINS: Final = 4
 
@@ -75,7 +79,18 @@ def make_room(
     within the bounds above.
     """
     attempt = _Attempt(request, state, preemptor, trial)
-    clearings = yield from _clearings(request, below_priority, ClusterView(state))
+    nominations = yield from _room(attempt, request, below_priority, ClusterView(state))
+    attempt.claims.take_all_back()
+    return nominations
+
+
+def _room(
+    attempt: _Attempt, request: SearchRequest, below_priority: int, view: ClusterView
+) -> Pieces[Nominations | None]:
+    yield from attempt.claims.free_left_behind()
+    if len(attempt.claims) and (nodes := (yield from attempt.places())) is not None:
+        return Nominations(nodes, nodes, note=DEVICES_ARE_RELEASED)
+    clearings = yield from _clearings(request, below_priority, view)
     for rows in clearings:
         yield from attempt.remove_lower(rows, below_priority)
         room = yield from attempt.room()
@@ -98,7 +113,9 @@ class _Attempt:
         self._view = ClusterView(state)
         group = request.members[0].group
         self._key = None if group is None else group.key
+        self.claims = FreedClaims(request.members, trial.profile.filters, state)
         self._removed: dict[str, PlacedPod] = {}
+        self._units: list[Unit] = []
         self._n_decisions = 0
 
     # Pods that leave and come back.
@@ -109,17 +126,26 @@ class _Attempt:
         for row in np.flatnonzero(having).tolist():
             for placed in list(self._view.placed_on(row)):
                 is_sibling = placed.pod.group is not None and placed.pod.group.key == self._key
-                if placed.pod.priority < below_priority and not is_sibling:
-                    self._remove(placed)
-                    yield
+                is_lower = self._view.victim_priority(placed.pod) < below_priority
+                if is_sibling or not is_lower or placed.pod.uid in self._removed:
+                    continue
+                unit = self._view.evicted_with(placed)
+                self._units.append(unit)
+                self._remove(unit)
+                yield
 
     def restore_all(self) -> Pieces[None]:
         """Bring back every pod that is still removed."""
         for placed in list(self._removed.values()):
-            self._restore(placed)
+            self._restore((placed,))
             yield
+        self._units.clear()
 
-    def _remove(self, placed: PlacedPod) -> None:
+    def _remove(self, unit: Unit) -> None:
+        for placed in unit:
+            self._remove_pod(placed)
+
+    def _remove_pod(self, placed: PlacedPod) -> None:
         uid = placed.pod.uid
         self._removed[uid] = placed
         group = self._state.groups.key_of(placed.pod)
@@ -130,61 +156,73 @@ class _Attempt:
             self._state.remove_pod(uid)
         if group is not None and was_whole:
             self._state.groups.note_whole(group)
+        self.claims.free(claims_of(placed.pod, self._view))
 
-    def _restore(self, placed: PlacedPod) -> None:
-        del self._removed[placed.pod.uid]
-        if placed.assumed:
-            self._state.assume(placed.pod, placed.pod.node_name)
-        else:
-            self._state.upsert_pod(placed.pod)
+    def _restore(self, unit: Unit) -> None:
+        for placed in unit:
+            del self._removed[placed.pod.uid]
+            self.claims.take_back(placed.pod)
+            if placed.assumed:
+                self._state.assume(placed.pod, placed.pod.node_name)
+            else:
+                self._state.upsert_pod(placed.pod)
+
+    def _is_removed(self, unit: Unit) -> bool:
+        return unit[0].pod.uid in self._removed
 
     # The search.
 
     def room(self) -> Pieces[Nominations | None]:
         """Return where the members go if they have places without the removed pods, of which some come back."""
-        if not self._removed or (nodes := (yield from self._places())) is None:
+        if not self._removed or (nodes := (yield from self.places())) is None:
             return None
         nodes = yield from self._without_elsewhere(nodes)
-        order, n_violating = self._preemptor.reprieve_order(list(self._removed.values()), self._view)
+        removed = list(filter(self._is_removed, self._units))
+        order, n_violating = self._preemptor.reprieve_order(removed, self._view)
         n_before = len(self._removed) + 1
         # A pod may be spared once others are back: the one that a member's affinity needs.
         while len(self._removed) < n_before:
             n_before = len(self._removed)
-            late: list[PlacedPod] = []
-            for placed in [each for each in order if each.pod.uid in self._removed]:
+            late: list[Unit] = []
+            for unit in list(filter(self._is_removed, order)):
                 if self._n_decisions + len(self._request.members) > _MOST_DECISIONS:
-                    late.append(placed)
+                    late.append(unit)
                     continue
-                self._restore(placed)
-                if (places := (yield from self._places())) is None:
-                    self._remove(placed)
+                self._restore(unit)
+                if (places := (yield from self.places())) is None:
+                    self._remove(unit)
                 else:
                     nodes = places
         if late:
             if (places := (yield from self._in_place(late))) is None:
                 return None
             nodes = places
-        n_violations = sum(placed.pod.uid in self._removed for placed in order[:n_violating])
-        victims = tuple(placed.pod for placed in reversed(order) if placed.pod.uid in self._removed)
+        n_violations = sum(map(self._is_removed, order[:n_violating]))
+        leaving = filter(self._is_removed, reversed(order))
+        victims = tuple(placed.pod for unit in leaving for placed in unit)
         return Nominations(nodes, nodes, victims, n_violations) if victims else None
 
     def _without_elsewhere(self, nodes: dict[str, str]) -> Pieces[dict[str, str]]:
         """Bring back the pods on nodes without a member, if the group then still has places."""
         taken = set(nodes.values())
-        elsewhere = [placed for placed in self._removed.values() if placed.pod.node_name not in taken]
+        elsewhere = [
+            unit
+            for unit in filter(self._is_removed, self._units)
+            if not any(placed.pod.node_name in taken for placed in unit)
+        ]
         if not elsewhere:
             return nodes
-        for placed in elsewhere:
-            self._restore(placed)
+        for unit in elsewhere:
+            self._restore(unit)
             yield
-        if (places := (yield from self._places())) is not None:
+        if (places := (yield from self.places())) is not None:
             return places
-        for placed in elsewhere:
-            self._remove(placed)
+        for unit in elsewhere:
+            self._remove(unit)
             yield
         return nodes
 
-    def _places(self) -> Pieces[dict[str, str] | None]:
+    def places(self) -> Pieces[dict[str, str] | None]:
         """Return the nodes of the members without the removed pods, None if the group has none."""
         outcome, trial = yield from self._search()
         nodes = {place.pod.uid: place.node_name for place in trial.places}
@@ -197,7 +235,11 @@ class _Attempt:
         self._n_decisions += outcome.n_decisions
         return outcome, trial
 
-    def _in_place(self, late: Iterable[PlacedPod]) -> Pieces[dict[str, str] | None]:
+    def _may_matter_elsewhere(self, placed: PlacedPod) -> bool:
+        """Return whether the pod, once it is back, may keep members from other nodes than its own."""
+        return bool(placed.terms or placed.pod.spec.claim_volumes) or self.claims.has_of(placed.pod)
+
+    def _in_place(self, late: Iterable[Unit]) -> Pieces[dict[str, str] | None]:
         """Bring back the pods beside which every member keeps its node. Return the nodes, None without places."""
         outcome, trial = yield from self._search()
         if not outcome.is_placed:
@@ -206,14 +248,15 @@ class _Attempt:
         for place in trial.places:
             by_node.setdefault(place.node_name, []).append(place)
         is_local = all(_matters_on_its_node_only(pod) for pod in self._request.members)
-        for placed in late:
-            beside = by_node.get(placed.pod.node_name, ())
-            if not is_local or placed.terms or placed.pod.spec.claim_volumes:
+        for unit in late:
+            names = {placed.pod.node_name for placed in unit}
+            beside = [place for name in names for place in by_node.get(name, ())]
+            if not is_local or any(map(self._may_matter_elsewhere, unit)):
                 continue
-            self._restore(placed)
+            self._restore(unit)
             yield
             if not (yield from trial.still_take(beside)):
-                self._remove(placed)
+                self._remove(unit)
         holds = yield from trial.still_take(trial.places)
         nodes = {place.pod.uid: place.node_name for place in trial.places}
         yield from trial.take_all_back()
@@ -270,6 +313,15 @@ def _lower(below_priority: int, rows: Mask, view: ClusterView) -> Pieces[tuple[A
         for of_all, of_each in zip(taken, pods.taken, strict=True):
             np.add.at(of_all, pods.rows, of_each)
         yield
+    for row in view.rows_of_unequal_priority():
+        # Their number alone: what they take is estimated by their own priorities.
+        lower = [
+            view.victim_priority(placed.pod)
+            for placed in view.placed_on(row)
+            if view.victim_priority(placed.pod) < below_priority
+        ]
+        taken[0, row] = len(lower) if rows.item(row) else 0
+        top[row] = max(lower, default=top.item(row))
     return top, taken
 
 
@@ -305,7 +357,7 @@ def _copies(
     every = np.arange(view.n_rows)
     for name, amount in filter_request(largest).items():
         allocatable = nodes.allocatable(name)
-        if not amount:
+        if not amount or view.is_provided_by_class(name):
             continue
         if allocatable is None:
             return np.zeros_like(most)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from scheduler.core.group_attempt import PartRequest, SearchRequest
 from scheduler.core.group_domains import held_rows, rows_for
 from scheduler.core.group_members import n_needed, part_of
+from scheduler.framework.profile import Profile
 from scheduler.model.group_topology import ANYWHERE
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
@@ -14,9 +16,10 @@ from scheduler.state.cluster import ClusterState
 
 
 def search_request(
-    state: ClusterState, key: GroupKey, group: PodGroup, members: Sequence[Pod], hierarchy: Sequence[str]
+    state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
 ) -> SearchRequest:
-    """Return the request for these pending members. `hierarchy`: the levels of the machine room from the outside in."""
+    """Return what the search is asked for these pending members of the group."""
+    members, hierarchy = [unnominated(pod) for pod in pending], profile.topology_levels
     topology, held = group.topology.within(hierarchy), held_rows(state, state.groups.placed(key))
     rows = rows_for(state, held, topology.required)
     parts = _parts(state, key, members, hierarchy)
@@ -37,3 +40,8 @@ def _parts(
         rows = rows_for(state, held, topology.required)
         parts[name] = PartRequest(max(1, min_count - len(running)), topology, rows, held)
     return parts
+
+
+def unnominated(pod: Pod) -> Pod:
+    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
+    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

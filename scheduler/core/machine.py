@@ -424,8 +424,9 @@ class Machine:
 
     def _fail_reservations(self, stimulus: Stimulus, now_s: float) -> list[Instruction]:
         """Put back the pods whose reservations fail because of the stimulus."""
-        return [
+        failed = [
             instruction
             for uid, message in self._reservations.failures(stimulus, now_s)
             for instruction in self._lifecycle.on_bind_failed(uid, message, now_s)
         ]
+        return [*self._reservations.take_reports(), *failed]

@@ -106,8 +106,8 @@ class Preemptions:
             preemption.has_failed |= ended.fate is VictimFate.FAILED
             if preemption.unanswered:
                 continue
-            is_waiting = self._records.shown(uid) is not None
-            if preemption.left is not None and not preemption.is_given_up and is_waiting:
+            is_wanted = not preemption.is_given_up and self._records.shown(uid) is not None
+            if preemption.left is not None and (is_wanted or self.must_follow(preemption.left)):
                 instructions += self._evict_last(preemption, preemption.left)
                 continue
             preemption.left = None
@@ -124,6 +124,17 @@ class Preemptions:
         """Return whether an eviction for the pod has no answer, or is still to begin."""
         preemption = self.of(uid)
         return preemption is not None and (preemption.left is not None or bool(preemption.unanswered))
+
+    def must_follow(self, victim: Pod) -> bool:
+        """Return whether other members are or will be evicted of a group that is disrupted as a whole. O(members)."""
+        groups = self._state.groups
+        if victim.group is None or not groups.is_disrupted_whole(victim):
+            return False
+        if groups.is_being_evicted(victim.group.key):
+            return True
+        others = (member.uid for member in groups.placed(victim.group.key) if member.uid != victim.uid)
+        records = (self._records.get(uid) for uid in others)
+        return any(record is not None and bool(record.evicted_for) for record in records)
 
     def awaits(self, uid: str, victim_uid: str) -> bool:
         """Return whether an eviction of the victim, for the pod or for another pod too, has no answer."""
@@ -221,6 +232,7 @@ class Preemptions:
         self._records.settle(record)
 
     def _note_deleted(self, victim: Pod, preemption: Preemption) -> None:
+        self._state.groups.note_evicted(victim)
         record = self._records.at(preemption.preemptor.uid)
         record.room_on, record.evicted = preemption.node_name, (*record.evicted, victim.key)
         if self._is_end_unseen(victim.uid):

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from scheduler.core.pod_records import PodRecords
 from scheduler.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
-from scheduler.model.instructions import Bind, EmitEvent, WriteObjects, WriteReservation
+from scheduler.model.instructions import Bind, DevicesAwaited, EmitEvent, WriteObjects, WriteReservation
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.stimuli import (
     NodeGone,
@@ -59,6 +59,7 @@ class _ReservedPod:
         problem: why a write failed; empty if none did.
         timed_out_s: the longest timeout that is over; negative before the first.
         objects: the newest state of objects that were written.
+        waits_since_s: when an event told what the pod waits for; None without one, and once the wait is reported.
     """
 
     bind: Bind
@@ -68,6 +69,7 @@ class _ReservedPod:
     problem: str = ""
     timed_out_s: float = -1.0
     objects: tuple[StoredObject, ...] = ()
+    waits_since_s: float | None = None
 
     def undo(self) -> tuple[ObjectWrite[Any], ...]:
         """Return what is written if the pod is not bound."""
@@ -118,6 +120,7 @@ class Reservations:
         #: By number: pods that failed before the answer to their writes.
         self._unanswered: dict[int, _ReservedPod] = {}
         self._n_reserved = 0
+        self._reports: list[DevicesAwaited] = []
         #: Pods whose writes were answered.
         self.n_waiting = 0
 
@@ -211,6 +214,7 @@ class Reservations:
         for key in reserved.concerns():
             self._waiting_for.setdefault(key, {})[uid] = None
         notes = [] if reserved.problem else self._waiting_notes(reserved)
+        reserved.waits_since_s = now_s if notes else None
         return Written(None, changes, [EmitEvent(reserved.bind.pod, *_PENDING, note) for note in notes])
 
     def _waiting_notes(self, reserved: _ReservedPod) -> list[str]:
@@ -271,12 +275,26 @@ class Reservations:
             if reserved is None or reserved.versions is None:
                 continue
             checked = self._checked(reserved)
+            if checked is not False:
+                self._report_wait(reserved, checked if isinstance(checked, str) else "", now_s)
             if isinstance(checked, str):
                 yield uid, checked
             elif checked:
                 self._ready[uid] = None
             else:
                 self._ready.pop(uid, None)
+
+    def _report_wait(self, reserved: _ReservedPod, problem: str, now_s: float) -> None:
+        if reserved.waits_since_s is None:
+            return
+        waited_s, reserved.waits_since_s = now_s - reserved.waits_since_s, None
+        reports = (each.wait_report(problem, waited_s, self._view) for each in reserved.reservations)
+        self._reports += [report for report in reports if report is not None]
+
+    def take_reports(self) -> list[DevicesAwaited]:
+        """Return the reports of the waits that have ended since the last call."""
+        reports, self._reports = self._reports, []
+        return reports
 
     def failure(self, uid: str, problem: str) -> str:
         """Return the message of a pod, for which something is reserved, that is put back because of the problem."""

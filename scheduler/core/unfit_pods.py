@@ -179,10 +179,28 @@ class UnfitPods:
         return self._report_unfit(attempt, now_s)
 
     def on_eviction_due(self, due: EvictionDue) -> list[Instruction]:
-        """Return the one instruction that answers; changes nothing."""
+        """
+        Return the one instruction that answers; changes nothing.
+
+        A member of a group that is disrupted as a whole follows the others, whatever became of the pod.
+        """
+        placed = self._state.placed.get(due.victim_uid)
+        runs = placed is not None and not self._preemptions.is_terminating(placed.pod)
+        if placed is not None and runs and self._preemptions.must_follow(placed.pod):
+            return [ProceedWithEviction(due.preemptor_uid, due.victim_uid)]
         is_needed = self._awaits_room_of if due.step is EvictionStep.CONDITION else self._needs_eviction
-        answer = ProceedWithEviction if is_needed(due.preemptor_uid, due.victim_uid) else SpareVictim
+        in_the_way = self._in_the_way(due.preemptor_uid, due.victim_uid)
+        answer = ProceedWithEviction if is_needed(due.preemptor_uid, in_the_way) else SpareVictim
         return [answer(due.preemptor_uid, due.victim_uid)]
+
+    def _in_the_way(self, preemptor_uid: str, victim_uid: str) -> str:
+        """Return the victim, or the member of its group on the preemptor's node where all leave for that one."""
+        placed, preemption = self._state.placed.get(victim_uid), self._preemptions.of(preemptor_uid)
+        if placed is None or preemption is None:
+            return victim_uid
+        row = self._state.nodes.row_by_name.get(preemption.node_name)
+        unit = self._view.evicted_with(placed)
+        return next((each.pod.uid for each in unit if each.row == row), victim_uid)
 
     def _awaits_room_of(self, preemptor_uid: str, victim_uid: str) -> bool:
         """
@@ -218,7 +236,7 @@ class UnfitPods:
         leaving = [
             other
             for other in neighbours
-            if other.uid in preemption.victims or (other.terminating and other.priority < pod.priority)
+            if other.uid in preemption.victims or (other.terminating and self._view.is_lower(other, pod))
         ]
         try:
             return fits_only_without(pod, leaving, placed.row, self._view, profile)

@@ -67,6 +67,10 @@ _NODES: Final = 6
 _ZONES: Final = 3
 _GPUS: Final = 4
 _GPUS_PER_FABRIC: Final = 2
+#: The versions of Kubernetes that the embedded cluster can be of.
+VERSIONS: Final = ("1.33", "1.34", "1.35", "1.36", "1.37")
+#: The first minor version that has the device classes and slices of the cluster's GPUs.
+_GPUS_SINCE_MINOR: Final = 34
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     numbers = range(1, len(STORIES) + 1)
     titles = "; ".join(f"{number}: {STORIES[number - 1].title}" for number in numbers)
     parser.add_argument("--story", type=int, choices=numbers, metavar="N", help=f"play only one ({titles})")
+    parser.add_argument(
+        "--version",
+        choices=VERSIONS,
+        default="1.36",
+        help="the version of Kubernetes that the cluster is of; stories that need a newer one are left out "
+        "(default %(default)s)",
+    )
     parser.add_argument(
         "--serve",
         action="store_true",
@@ -83,10 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play; return 0 only if every story ended as expected and no rule is broken."""
-    numbers = playable(args.story)
+    minor = int(args.version.removeprefix("1."))
+    numbers = playable(args.story, minor)
     show = Display(sys.stdout, os.environ)
     logs = Path(tempfile.mkdtemp(prefix="affinity-scheduler-demo-"))
-    code = asyncio.run(_play_until_signalled(_Demo(show, logs, numbers, serves=args.serve)))
+    code = asyncio.run(_play_until_signalled(_Demo(show, logs, numbers, minor, serves=args.serve)))
     if code:
         print(f"logs of the cluster and the scheduler: {logs}", file=sys.stderr)
     else:
@@ -94,23 +106,36 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def playable(asked: int | None) -> list[int]:
-    """Return the story `asked`, or all whose package is installed. Raises: SettingsError if that of `asked` is not."""
+def playable(asked: int | None, minor: int) -> list[int]:
+    """
+    Return the story `asked`, or all whose package is installed and which the version of Kubernetes has.
+
+    Raises: SettingsError if that does not hold for `asked`.
+    """
     lacking = {
-        number: story.needs
+        number: lack
         for number, story in enumerate(STORIES, 1)
-        if story.needs and importlib.util.find_spec(story.needs) is None
+        if (lack := _lack_of(story, minor)) is not None
     }
     if asked in lacking:
-        found, expected = f"no package {lacking[asked]}", "pip install 'affinity-scheduler[webhook]'"
+        _, found, expected = lacking[asked]
         raise SettingsError("--story", str(asked), found, expected)
-    for number, package in lacking.items() if asked is None else ():
-        print(f"story {number} is left out: it needs the package {package}", file=sys.stderr)
-    return (
-        [number for number in range(1, len(STORIES) + 1) if number not in lacking]
-        if asked is None
-        else [asked]
-    )
+    if asked is not None:
+        return [asked]
+    for number, (need, _, _) in lacking.items():
+        print(f"story {number} is left out: it needs {need}", file=sys.stderr)
+    return [number for number in range(1, len(STORIES) + 1) if number not in lacking]
+
+
+def _lack_of(story: Story, minor: int) -> tuple[str, str, str] | None:
+    """Return what the story needs, what there is instead, and what would help; None if it can be played."""
+    if minor < story.since_minor:
+        needed = f"1.{story.since_minor}"
+        return f"Kubernetes {needed}", f"Kubernetes 1.{minor}", f"--version {needed}"
+    if story.needs and importlib.util.find_spec(story.needs) is None:
+        needed = f"the package {story.needs}"
+        return needed, f"no package {story.needs}", "pip install 'affinity-scheduler[webhook]'"
+    return None
 
 
 async def _play_until_signalled(demo: _Demo) -> int:
@@ -133,6 +158,8 @@ class _Demo:
     show: Display
     logs: Path
     numbers: list[int]
+    #: The minor version of Kubernetes.
+    minor: int
     serves: bool
     #: Whether all stories are played and the cluster is only kept running.
     is_played: bool = False
@@ -243,12 +270,16 @@ class _Demo:
         """Run a cluster and a scheduler, and wait until they are ready; if either dies, so does the block."""
         kubeconfig = str(self.logs / KUBECONFIG)
         size = ["--nodes", str(_NODES), "--zones", str(_ZONES)]
-        gpus = ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
+        of_version = ["--version", f"1.{self.minor}"]
+        if self.minor >= _GPUS_SINCE_MINOR:
+            of_version += ["--gpus", str(_GPUS), "--gpu-fabric", str(_GPUS_PER_FABRIC)]
         port = free_port()
         self.show.line(f"starting a cluster of {_NODES} nodes in {_ZONES} zones, and the scheduler ...")
         async with contextlib.AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(
-                process_of("devcluster", ["devcluster", *size, *gpus, "--kubeconfig", kubeconfig], self.logs)
+                process_of(
+                    "devcluster", ["devcluster", *size, *of_version, "--kubeconfig", kubeconfig], self.logs
+                )
             )
             api = await stack.enter_async_context(ApiSession(await server_address(self.logs, cluster)))
             scheduler = await stack.enter_async_context(

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from scheduler.demo.api import ApiSession, collection_of
+from scheduler.demo.api import ApiSession, RequestError, collection_of
 from scheduler.demo.display import Display, Group, Row
 from scheduler.demo.examples import documents, folder
 from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod, ResourceClaim
@@ -51,6 +52,8 @@ class Story:
     play: Callable[[Stage], Awaitable[None]]
     #: A package that is not installed everywhere.
     needs: str = ""
+    #: The first minor version of Kubernetes that has what the story shows.
+    since_minor: int = 0
 
 
 @dataclass(slots=True)
@@ -288,7 +291,7 @@ class Stage:
         pods = await self.api.items(PODS, Pod)
         nodes = await self.api.items(_NODES, Node)
         found = broken_rules(pods, nodes, await self.api.items(_NAMESPACES, Namespace))
-        found += doubly_allocated(await self.api.items(CLAIMS, ResourceClaim))
+        found += doubly_allocated(await self._claims())
         self.broken += found
         n_placed = sum(bool(pod.spec.node_name) for pod in pods)
         if found:
@@ -296,6 +299,15 @@ class Stage:
         else:
             self.show.good(f"checked all {n_placed} placed pods: no rule is broken")
         return [pod for pod in pods if pod.metadata.namespace in self.namespaces and pod.is_counted]
+
+    async def _claims(self) -> list[ResourceClaim]:
+        """Return all claims of devices; none where the version of Kubernetes has no such kind."""
+        try:
+            return await self.api.items(CLAIMS, ResourceClaim)
+        except RequestError as refusal:
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            return []
 
     async def nodes(self) -> list[Node]:
         """Return all nodes by zone and name."""

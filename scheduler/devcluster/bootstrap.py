@@ -24,6 +24,8 @@ DRIVER: Final = "csi.devcluster.affinity-scheduler.io"
 _MAX_VOLUMES: Final = 39
 _REGION: Final = "region-1"
 _LETTERS: Final = 26
+#: Room of a node.
+NODE_AMOUNTS: Final = {"cpu": "4", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
 
 def zone_name(index: int) -> str:
@@ -38,7 +40,6 @@ def zone_name(index: int) -> str:
 
 def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObject:
     """Return a ready node with room for 4 CPUs, 32Gi of memory and 110 pods. `now` is RFC 3339, `minor` its version."""
-    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -60,8 +61,8 @@ def node(name: str, zone: str, now: str, minor: int = DEFAULT_MINOR) -> JsonObje
         "metadata": {"name": name, "labels": labels},
         "spec": {},
         "status": {
-            "capacity": amounts,
-            "allocatable": dict(amounts),
+            "capacity": dict(NODE_AMOUNTS),
+            "allocatable": dict(NODE_AMOUNTS),
             "conditions": [ready],
             "addresses": [{"type": "Hostname", "address": name}],
             "nodeInfo": {
@@ -101,12 +102,18 @@ def add_storage(store: Store) -> None:
 
 
 def populate(
-    store: Store, *, nodes: int, zones: int, labels: Mapping[str, Sequence[str]] | None = None
+    store: Store,
+    *,
+    nodes: int,
+    zones: int,
+    labels: Mapping[str, Sequence[str]] | None = None,
+    resources: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """
     Create the usual namespaces with their default service accounts, and `nodes` nodes spread over zones.
 
-    `labels` are further labels of the nodes; of several values, each node has the one after that of the node before.
+    `labels` are further labels of the nodes, `resources` what they have room for besides `NODE_AMOUNTS`, or in place of
+    it; of several values, each node has the one after that of the node before.
 
     Raises: ValueError if zones < 1 or nodes < 0.
     """
@@ -117,7 +124,11 @@ def populate(
         store.create(SERVICE_ACCOUNT, name, {"metadata": {"name": "default"}})
     for index in range(nodes):
         made = node(f"node-{index + 1:04d}", zone_name(index % zones), store.now(), store.minor)
-        made["metadata"]["labels"] |= {
-            key: values[index % len(values)] for key, values in (labels or {}).items()
-        }
+        made["metadata"]["labels"] |= _in_turn(labels, index)
+        for amounts in ("capacity", "allocatable"):
+            made["status"][amounts] |= _in_turn(resources, index)
         store.create(NODE, "", made)
+
+
+def _in_turn(values_by_key: Mapping[str, Sequence[str]] | None, index: int) -> dict[str, str]:
+    return {key: values[index % len(values)] for key, values in (values_by_key or {}).items()}

@@ -48,6 +48,7 @@ class DevCluster:
         history_capacity: int = HISTORY_CAPACITY,
         controllers: bool = False,
         node_labels: Mapping[str, Sequence[str]] | None = None,
+        node_resources: Mapping[str, Sequence[str]] | None = None,
         gpus_per_node: int = 0,
         gpus_per_fabric: int = 0,
         minor: int = DEFAULT_MINOR,
@@ -67,6 +68,7 @@ class DevCluster:
             controllers: run the controllers and the kubelet stand-in while the server listens, with a default storage
                 class.
             node_labels: further labels of the nodes, each with the values that they get in turn.
+            node_resources: what the nodes have room for besides CPU, memory and pods, each with its values in turn.
             gpus_per_node: number of GPUs of each node, which a device class serves.
             gpus_per_fabric: number of GPUs that a fabric joins; 0 for no fabrics.
             minor: the minor version of Kubernetes, which decides what is served and stored.
@@ -88,7 +90,7 @@ class DevCluster:
         self._runner: web.ServerRunner | None = None
         self._listener: asyncio.Server | None = None
         self._controllers: asyncio.Task[None] | None = None
-        populate(self.store, nodes=nodes, zones=zones, labels=node_labels)
+        populate(self.store, nodes=nodes, zones=zones, labels=node_labels, resources=node_resources)
         if controllers:
             add_storage(self.store)
         if gpus_per_node:

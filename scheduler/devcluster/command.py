@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from scheduler.devcluster.bootstrap import NODE_AMOUNTS
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_groups
+from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, hidden_kinds
 from scheduler.errors import SettingsError
 from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.plurals import counted
+from scheduler.syntax.quantity import QuantityError, non_negative_quantity, parse_quantity
 
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
@@ -41,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE[,VALUE...]",
         help="a label of every node; of several values, each node gets the next one; may be repeated",
+    )
+    parser.add_argument(
+        "--node-resource",
+        action="append",
+        default=[],
+        metavar="NAME=QUANTITY[,QUANTITY...]",
+        help="a resource of every node, such as nvidia.com/gpu=8, or cpu=16 in place of 4; of several quantities, each "
+        "node gets the next one, so that as many as there are zones give each zone its own; may be repeated",
     )
     parser.add_argument(
         "--gpus",
@@ -93,8 +103,9 @@ def run(args: argparse.Namespace) -> int:
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
     labels = dict(map(node_label, args.node_label))
+    resources = dict(map(node_resource, args.node_resource))
     minor = _minor(args.version)
-    if args.gpus and "resource.k8s.io" in hidden_groups(minor):
+    if args.gpus and "deviceclasses.resource.k8s.io" in hidden_kinds(minor):
         raise SettingsError(
             "--gpus", "", f"--version {args.version}", "a version that serves resource.k8s.io/v1"
         )
@@ -105,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
         port=args.port,
         controllers=True,
         node_labels=labels,
+        node_resources=resources,
         gpus_per_node=args.gpus,
         gpus_per_fabric=args.gpu_fabric,
         minor=minor,
@@ -129,6 +141,31 @@ def node_label(text: str) -> tuple[str, list[str]]:
     if not equals or faults:
         raise SettingsError("--node-label", "", repr(text), "; ".join(faults) or "KEY=VALUE")
     return key, values.split(",")
+
+
+def node_resource(text: str) -> tuple[str, list[str]]:
+    """Return the name and the quantities of a `--node-resource`. Raises: SettingsError."""
+    name, equals, values = text.partition("=")
+    quantities = values.split(",")
+    if not equals:
+        raise SettingsError("--node-resource", "", repr(text), "NAME=QUANTITY")
+    expected = label_key_faults(name)
+    if "/" not in name and name not in NODE_AMOUNTS:
+        expected.append(f"one of {', '.join(NODE_AMOUNTS)}, or a name with a domain such as nvidia.com/gpu")
+    if not all(_is_amount(name, quantity) for quantity in quantities):
+        expected.append("CPUs such as 16 or 500m" if name == "cpu" else "whole numbers such as 8 or 16Gi")
+    if expected:
+        raise SettingsError("--node-resource", "", repr(text), "; ".join(expected))
+    return name, quantities
+
+
+def _is_amount(name: str, text: str) -> bool:
+    """Return whether a node may have so much of the resource: of all but CPUs whole numbers."""
+    try:
+        quantity = non_negative_quantity(text)
+    except QuantityError:
+        return False
+    return name == "cpu" or quantity == parse_quantity(quantity.value())
 
 
 async def _serve(cluster: DevCluster, size: str, kubeconfig: Path, *, with_page: bool) -> int:

@@ -160,6 +160,7 @@ RESOURCE_CLAIM: Final = built_in("ResourceClaim", _DEVICES, "", "status")
 RESOURCE_CLAIM_TEMPLATE: Final = built_in("ResourceClaimTemplate", _DEVICES)
 RESOURCE_SLICE: Final = built_in("ResourceSlice", _DEVICES, "", "cluster")
 DEVICE_CLASS: Final = built_in("DeviceClass", _DEVICES, "", "cluster")
+DEVICE_TAINT_RULE: Final = built_in("DeviceTaintRule", _DEVICES, "", "cluster status")
 CUSTOM_RESOURCE_DEFINITION: Final = built_in(
     "CustomResourceDefinition", "apiextensions.k8s.io", "crd crds", "cluster api-extensions status"
 )
@@ -171,7 +172,7 @@ KINDS: Final = (
     DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB, EVENT, POD_DISRUPTION_BUDGET,
     CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE, LEASE, PRIORITY_CLASS, STORAGE_CLASS, CSI_DRIVER,
     CSI_NODE, CSI_STORAGE_CAPACITY, VOLUME_ATTACHMENT, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE,
-    DEVICE_CLASS, CUSTOM_RESOURCE_DEFINITION,
+    DEVICE_CLASS, DEVICE_TAINT_RULE, CUSTOM_RESOURCE_DEFINITION,
     # Stored and nothing more, since charts bring them.
     built_in("Endpoints", "", "ep"),
     built_in("LimitRange", "", "limits"),
@@ -206,7 +207,7 @@ def kind_of(api_version: str, kind: str) -> Kind | None:
 
 
 class ServedKinds:
-    """The built-in kinds but those of the `hidden` groups, and the kinds that CustomResourceDefinitions define."""
+    """The built-in kinds but the `hidden` ones, and the kinds that CustomResourceDefinitions define."""
 
     def __init__(self, hidden: Collection[str] = ()) -> None:
         self._hidden = hidden
@@ -223,14 +224,14 @@ class ServedKinds:
 
     def all(self) -> tuple[Kind, ...]:
         """Return every kind, the built-in ones first."""
-        built_in = (kind for kind in KINDS if kind.group not in self._hidden)
+        built_in = (kind for kind in KINDS if kind.qualified not in self._hidden)
         return (*built_in, *(kind for kinds in self._custom.values() for kind in kinds))
 
     def at(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served at /apis/<group>/<version>/<plural>, or None if there is none."""
         custom = self._custom.get(f"{plural}.{group}", ())
         found = (kind for kind in custom if kind.version == version)
-        built_in = None if group in self._hidden else kind_at(group, version, plural)
+        built_in = None if f"{plural}.{group}" in self._hidden else kind_at(group, version, plural)
         return built_in or next(found, None)
 
     def of(self, api_version: str, kind_name: str) -> Kind | None:
@@ -238,4 +239,4 @@ class ServedKinds:
         custom = (kind for kinds in self._custom.values() for kind in kinds)
         found = (kind for kind in custom if (kind.api_version, kind.kind) == (api_version, kind_name))
         built_in = kind_of(api_version, kind_name)
-        return next(found, None) if built_in is None or built_in.group in self._hidden else built_in
+        return next(found, None) if built_in is None or built_in.qualified in self._hidden else built_in

@@ -15,18 +15,43 @@ DEFAULT_MINOR: Final = 36
 OLDEST_MINOR: Final = 33
 NEWEST_MINOR: Final = 37
 
-#: The first minor version that serves the group in the version that is served here.
-_GROUPS: Final[Mapping[str, int]] = {"resource.k8s.io": 34}
-#: The first minor version that stores a field, by kind and path.
-_FIELDS: Final[Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]] = {
+#: The first minor version that serves the kind, as `plural.group`, in the version that is served here; older ones have
+#: it as alpha or beta, which are off by default. PodGroups (scheduling.k8s.io) are off in all of them.
+_KINDS: Final[Mapping[str, int]] = {
+    "resourceclaims.resource.k8s.io": 34,
+    "resourceclaimtemplates.resource.k8s.io": 34,
+    "resourceslices.resource.k8s.io": 34,
+    "deviceclasses.resource.k8s.io": 34,
+    "devicetaintrules.resource.k8s.io": 37,
+    "volumeattributesclasses.storage.k8s.io": 34,
+}
+_CLAIM: Final = (
+    *((36, f"spec.devices.requests[].exactly.{name}") for name in ("tolerations", "capacity")),
+    *((36, f"spec.devices.requests[].firstAvailable[].{name}") for name in ("tolerations", "capacity")),
+)
+_DEVICE: Final = (
+    "taints", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "bindingConditions",
+    "bindingFailureConditions", "bindsToNode", "allowMultipleAllocations",
+)  # fmt: skip
+#: The first minor version that stores a field, by kind and path; `[]` follows the name of a list.
+_FIELDS: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "Pod": (
-        (34, ("spec", "resources")),
-        (36, ("status", "resources")),
-        (36, ("status", "allocatedResources")),
+        (34, "spec.resources"),
+        (36, "status.resources"),
+        (36, "status.allocatedResources"),
+        (36, "status.extendedResourceClaimStatus"),
     ),
-    "Node": ((36, ("status", "declaredFeatures")),),
-    "PersistentVolume": ((34, ("spec", "volumeAttributesClassName")),),
-    "PersistentVolumeClaim": ((34, ("spec", "volumeAttributesClassName")),),
+    "Node": ((36, "status.declaredFeatures"),),
+    "PersistentVolume": ((34, "spec.volumeAttributesClassName"),),
+    "PersistentVolumeClaim": ((34, "spec.volumeAttributesClassName"),),
+    "DeviceClass": ((36, "spec.extendedResourceName"),),
+    "ResourceClaim": _CLAIM,
+    "ResourceClaimTemplate": tuple((since, f"spec.{path}") for since, path in _CLAIM),
+    "ResourceSlice": (
+        (36, "spec.sharedCounters"),
+        (36, "spec.perDeviceNodeSelection"),
+        *((36, f"spec.devices[].{name}") for name in _DEVICE),
+    ),
 }
 
 
@@ -35,13 +60,27 @@ def git_version(minor: int) -> str:
     return f"v1.{minor}.0-devcluster"
 
 
-def hidden_groups(minor: int) -> frozenset[str]:
-    """Return the API groups that this version does not serve."""
-    return frozenset(group for group, since in _GROUPS.items() if minor < since)
+def hidden_kinds(minor: int) -> frozenset[str]:
+    """Return the built-in kinds that this version does not serve, as `plural.group`."""
+    return frozenset(kind for kind, since in _KINDS.items() if minor < since)
 
 
 def drop_fields(kind: str, obj: dict[str, Any], minor: int) -> None:
     """Remove the fields that this version does not store from a new state of an object."""
-    for since, (part, name) in _FIELDS.get(kind, ()):
-        if minor < since and isinstance(obj.get(part), dict):
-            obj[part].pop(name, None)
+    for since, path in _FIELDS.get(kind, ()):
+        if minor < since:
+            _drop(obj, path)
+
+
+def _drop(part: object, path: str) -> None:
+    if not isinstance(part, dict):
+        return
+    name, _, rest = path.partition(".")
+    if not rest:
+        part.pop(name, None)
+    elif name.endswith("[]"):
+        items = part.get(name.removesuffix("[]"))
+        for item in items if isinstance(items, list) else ():
+            _drop(item, rest)
+    else:
+        _drop(part.get(name), rest)

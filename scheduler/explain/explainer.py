@@ -20,10 +20,12 @@ from scheduler.core.pod_records import PodRecords
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
 from scheduler.explain.fallbacks import bound_notes, pending_notes
+from scheduler.explain.groups import GroupChangeTrial, refused_member
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
-from scheduler.explain.suggestions import find_suggestions
+from scheduler.explain.sentences import SUCH_MEMBERS
+from scheduler.explain.suggestions import find_suggestions, proposals
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext
@@ -31,6 +33,8 @@ from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
+from scheduler.model.gated_fields import FIELDS, reason_without_effect
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
@@ -44,6 +48,15 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
+
+#: Parts of an explanation that is not about a refusal.
+_NOTHING_REFUSED: Final = {
+    "groups": (),
+    "rules": (),
+    "suggestions": (),
+    "n_more_groups": 0,
+    "n_more_rules": 0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +102,11 @@ def explain(request: ExplainRequest) -> Explanation:
     if request.pod.terminating:
         ignored = "" if request.pod.node_name else "; no scheduler will place it"
         request = replace(request, notes=(*request.notes, f"the pod is being deleted{ignored}"))
+    ignored_fields = (
+        reason_without_effect(FIELDS[gate], gate, request.semantics)
+        for gate in request.pod.spec.without_effect
+    )
+    request = replace(request, notes=(*request.notes, *ignored_fields))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:
@@ -161,14 +179,42 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
         )
     if pod.uid not in cycle.nodes:
         message = cycle.messages.get(pod.uid) or explanation.message
-        # What would help the pod alone need not help its group, and its best nodes are not the group's.
-        unplaced = {"state": "unschedulable", "suggestions": (), "scores": (), "n_feasible": 0}
-        return with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
+        # What refuses the pod alone need not be what its group lacks, and its best nodes are not the group's.
+        unplaced = {"state": "unschedulable", "scores": (), "n_feasible": 0, **_NOTHING_REFUSED}
+        explanation = with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
+        return _with_refused_member(explanation, request, key, list(members.values()), world)
     node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
     message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
-    alone = {"groups": (), "rules": (), "suggestions": (), "n_more_groups": 0, "n_more_rules": 0}
-    return with_parts(explanation, state="schedulable", message=message, notes=notes, group=key.text, **alone)
+    fits = {"state": "schedulable", "message": message, **_NOTHING_REFUSED}
+    return with_parts(explanation, notes=notes, group=key.text, **fits)
+
+
+def _with_refused_member(
+    explanation: Explanation, request: ExplainRequest, key: GroupKey, members: Sequence[Pod], world: World
+) -> Explanation:
+    """Return the explanation with the nodes that refuse the next member of the group, and with what would help."""
+    pods = [pod for pod in members if not pod.gates]
+    if request.pod.gates:
+        return explanation
+    trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])
+    with trial.stuck() as stuck:
+        if stuck is None:
+            return explanation
+        trial.subject = stuck.pod
+        explanation = with_parts(explanation, member=refused_member(stuck))
+        member_request = replace(request, pod=stuck.pod, state=world.state)
+        inspection = trial.inspect(stuck, request.pending_pods)
+        if inspection is None:
+            return with_parts(
+                explanation, groups=_prefilter_group(member_request, trial.profile, stuck.error)
+            )
+        explanation = _with_refusals(explanation, request, inspection, stuck.error)
+        proposed = trial.proposed(stuck, request.avoided_nodes) if request.try_changes else []
+    suggestions = find_suggestions(
+        proposed, trial, request.on_step, request.avoided_nodes, pod_text=SUCH_MEMBERS
+    )
+    return with_parts(explanation, suggestions=suggestions)
 
 
 def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
@@ -202,26 +248,33 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
     inspection = inspect_pod(request.pod, request.state, profile, request.pending_pods)
     if error.prefilter is not None or not isinstance(inspection, Inspection):
         return with_parts(explanation, groups=_prefilter_group(request, profile, error))
-    request.on_step("finding the rules that refuse nodes")
-    groups, n_more_groups = node_groups(inspection, error)
-    rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
-    shown = rules[:_SHOWN_RULES]
-    request.on_step(f"looking at {counted(len(rules), 'rule')}")
+    explanation = _with_refusals(explanation, request, inspection, error)
     if request.try_changes:
+        request.on_step("looking for changes that would help")
         trial = ChangeTrial(
             request.pod, request.state, request.new_profile, request.rng, owns_state=request.owns_state
         )
-        explanation = with_parts(
-            explanation,
-            suggestions=find_suggestions(inspection, trial, request.on_step, request.avoided_nodes),
-        )
+        proposed = proposals(inspection, request.avoided_nodes)
+        suggestions = find_suggestions(proposed, trial, request.on_step, request.avoided_nodes)
+        explanation = with_parts(explanation, suggestions=suggestions)
+    return explanation
+
+
+def _with_refusals(
+    explanation: Explanation, request: ExplainRequest, inspection: Inspection, error: FitError
+) -> Explanation:
+    """Return the explanation with the nodes that refuse the inspected pod, and the rules behind the refusals."""
+    request.on_step("finding the rules that refuse nodes")
+    groups, n_more_groups = node_groups(inspection, error)
+    rules = sorted(inspection.rules, key=lambda rule: -int(np.count_nonzero(rule.refused)))
+    request.on_step(f"looking at {counted(len(rules), 'rule')}")
     return with_parts(
         explanation,
-        notes=(*explanation.notes, *contradictions(inspection)),
+        notes=(*contradictions(inspection), *explanation.notes),
         groups=groups,
         n_more_groups=n_more_groups,
-        rules=tuple(describe_rule(inspection, rule) for rule in shown),
-        n_more_rules=len(rules) - len(shown),
+        rules=tuple(describe_rule(inspection, rule) for rule in rules[:_SHOWN_RULES]),
+        n_more_rules=max(0, len(rules) - _SHOWN_RULES),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from scheduler.formats.explanation import Rule
 from scheduler.model.changes import (
@@ -22,6 +22,9 @@ from scheduler.model.changes import (
     Uncordon,
 )
 from scheduler.model.wording import amount_text, taint_text
+
+#: The words for the members of a group of which a change is.
+SUCH_MEMBERS: Final = "each such member"
 
 
 def rule_text(rule: Rule) -> str:
@@ -61,12 +64,12 @@ def _skew_text(rule: Rule) -> str:
     return text if skew.counts_itself else f"{text}; the pod itself does not count"
 
 
-def change_text(change: Change) -> str:
-    """Return the change as a sentence."""
+def change_text(change: Change, pod: str = "the pod") -> str:
+    """Return the change as a sentence. `pod`: the words for the pods of which a `PodChange` is."""
     match change:
-        case RemovePod(namespace=namespace, pod=pod, node=node, terminating=terminating):
+        case RemovePod(namespace=namespace, pod=name, node=node, terminating=terminating):
             going = " (it is terminating already)" if terminating else ""
-            return f"pod {namespace}/{pod} leaves node {node}{going}"
+            return f"pod {namespace}/{name} leaves node {node}{going}"
         case RunPod(namespace=namespace, labels=labels, node=node):
             pairs = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
             return f"a pod with {pairs} runs in namespace {namespace} on node {node} or in its domain"
@@ -75,7 +78,7 @@ def change_text(change: Change) -> str:
         case AddRoom(node=node, resource=resource, amount=amount):
             return f"node {node} has {amount_text(resource, amount)} more {resource}"
         case TolerateTaint(key=key, value=value, effect=effect):
-            return f"the pod tolerates the taint {taint_text(key, value, effect)}"
+            return f"{pod} tolerates the taint {taint_text(key, value, effect)}"
         case RemoveTaint(node=node, key=key, value=value, effect=effect):
             return f"node {node} loses the taint {taint_text(key, value, effect)}"
         case Uncordon(node=node):
@@ -87,9 +90,9 @@ def change_text(change: Change) -> str:
         case LabelNamespace(namespace=namespace, key=key, value=value):
             return f"namespace {namespace} has the label {key}={value}"
         case AllowSkew(topology_key=topology_key, max_skew=max_skew):
-            return f"the pod's spread by {topology_key} allows maxSkew {max_skew}"
+            return f"{pod}'s spread by {topology_key} allows maxSkew {max_skew}"
         case AddMatchLabelKey(field=field, topology_key=topology_key, label_key=label_key):
-            return f"the pod's {field} with topologyKey {topology_key} has matchLabelKeys: [{label_key}]"
+            return f"{pod}'s {field} with topologyKey {topology_key} has matchLabelKeys: [{label_key}]"
         case RecreateWithMatchLabelKey(topology_key=topology_key, pods=pods):
             which = f"with that term by {topology_key}"
             are = f"the running pod {which} is" if pods == 1 else f"the {pods} running pods {which} are"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice, product
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from scheduler.model.changes import (
     TolerateTaint,
     Uncordon,
 )
-from scheduler.simulation.changes import ChangeTrial
-from scheduler.state.arrays import Fractions
+from scheduler.state.arrays import Fractions, Mask
 
 _MAX_SUGGESTIONS: Final = 5
 #: Nodes to propose repairs for, and the most of them that are refused alike.
@@ -69,31 +68,51 @@ _RANK: Final[dict[type[Change], int]] = {
 }
 
 
+class Trial(Protocol):
+    """Decides where the pod would go after changes, on a copy of the cluster."""
+
+    def completed(self, changes: Changes) -> Changes | None:
+        """Return the changes with others of their types that are needed beside them; None if none are found."""
+
+    def node_after(self, changes: Changes) -> str | None:
+        """Return the pod's node once all changes are made; None if it still fits on no node."""
+
+
+def proposals(
+    inspection: Inspection, avoided_nodes: Collection[str] = (), within: Mask | None = None
+) -> list[Changes]:
+    """
+    Return the changes to try, the smallest first.
+
+    None is made for a node of `avoided_nodes`, which a question takes away, nor for one outside `within`, if given.
+    """
+    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
+    for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
+    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=_size)
+    return [*for_all, *for_nodes][:_MAX_TRIALS]
+
+
 def find_suggestions(
-    inspection: Inspection,
-    trial: ChangeTrial,
+    proposed: Sequence[Changes],
+    trial: Trial,
     on_step: Callable[[str], None],
     avoided_nodes: Collection[str] = (),
+    pod_text: str = "the pod",
 ) -> tuple[Suggestion, ...]:
     """
     Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first.
 
-    None of them leads to a node of `avoided_nodes`, which a question takes away.
+    None of them leads to a node of `avoided_nodes`. `pod_text`: see `change_text`.
     """
-    on_step("looking for changes that would help")
     confirmed: list[Suggestion] = []
     n_confirmed = Counter[frozenset[type[Change]]]()
-    # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
-    for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
-    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes)), key=_size)
-    proposals = (*for_all, *for_nodes)[:_MAX_TRIALS]
-    for number, changes in enumerate(proposals, 1):
-        on_step(f"trying change {number} of {len(proposals)} on a copy of the cluster")
+    for number, changes in enumerate(proposed, 1):
+        on_step(f"trying change {number} of {len(proposed)} on a copy of the cluster")
         shape = frozenset(map(type, changes))
         known = [frozenset(suggestion.changes) for suggestion in confirmed]
         if n_confirmed[shape] >= _MAX_SUGGESTIONS or any(other <= frozenset(changes) for other in known):
             continue
-        suggestion = _confirm(trial, changes)
+        suggestion = _confirm(trial, changes, pod_text)
         if suggestion is None or suggestion.node in avoided_nodes:
             continue
         if frozenset(suggestion.changes) not in known:
@@ -124,10 +143,11 @@ def _vary(confirmed: Iterable[Suggestion]) -> list[Suggestion]:
     return sorted((first + more)[:_MAX_SUGGESTIONS], key=lambda suggestion: _size(suggestion.changes))
 
 
-def _confirm(trial: ChangeTrial, changes: Changes) -> Suggestion | None:
+def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | None:
     """Return the changes that are needed if they let the pod schedule, else None."""
-    node = trial.node_after(changes)
-    if node is None:
+    changes = trial.completed(proposed)
+    node = None if changes is None else trial.node_after(changes)
+    if changes is None or node is None:
         return None
     needed = changes
     if 1 < len(changes) <= _MAX_PRUNED:
@@ -139,7 +159,7 @@ def _confirm(trial: ChangeTrial, changes: Changes) -> Suggestion | None:
                 node_with_fewer = trial.node_after(fewer) if fewer else None
                 if node_with_fewer is not None:
                     needed, node = fewer, node_with_fewer
-    return Suggestion(needed, node, tuple(map(change_text, needed)))
+    return Suggestion(needed, node, tuple(change_text(change, pod_text) for change in needed))
 
 
 def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
@@ -149,11 +169,13 @@ def _for_all_nodes(inspection: Inspection) -> Iterator[Changes]:
             yield from explanation.proposals()
 
 
-def _for_nodes(inspection: Inspection, avoided_nodes: Collection[str]) -> Iterator[Changes]:
+def _for_nodes(
+    inspection: Inspection, avoided_nodes: Collection[str], within: Mask | None
+) -> Iterator[Changes]:
     """Yield proposals for the nodes that need the fewest changes, a few for each combination of refusals."""
     repairs = _repairs(inspection)
     alive = inspection.context.view.alive
-    effort = np.where(alive, 0.0, np.inf)
+    effort = np.where(alive if within is None else alive & within, 0.0, np.inf)
     for plugin, statuses in inspection.refusals:
         rows = np.flatnonzero(alive & (statuses.codes != 0))
         effort[rows] += repairs[plugin.name].effort(rows) if plugin.name in repairs else np.inf

@@ -18,7 +18,10 @@ beside each has the total or the number left out.
      "suggestions": [{"changes": [{"change": ..., ...}], "node": the node that the pod would get,
                       "texts": [each change as a sentence]}],
      "scores": [{"node", "total", "scores": {plugin: weighted points}}],
-     "recorded": the annotation's record or null, "notes": [texts]}
+     "recorded": the annotation's record or null, "notes": [texts],
+     "group": the pod's group or "",
+     "member": null, or the member of the group that "groups" and "rules" are about {"namespace", "pod",
+               "domain": where it was tried or "" for everywhere, "placed": Pods beside which it was tried}}
 
     Pods: {"total", "shown": [{"namespace", "name", "node", "domain"}]}
     most: pods that a domain may already have; null for required affinity.
@@ -130,6 +133,28 @@ class Suggestion(JsonStruct, frozen=True):
     texts: tuple[str, ...]
 
 
+class RefusedMember(JsonStruct, frozen=True):
+    """
+    The first member of a group that has no place once the others have theirs.
+
+    `domain`: the value of the topology key that the members have to share; empty if they share none.
+    """
+
+    namespace: str
+    pod: str
+    domain: str
+    placed: Pods
+
+    @property
+    def title(self) -> str:
+        """The member, where it was tried, and beside which others."""
+        where = f" in {self.domain}" if self.domain else ""
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in self.placed.shown)
+        more = self.placed.n_total - len(self.placed.shown)
+        beside = f", beside {names}{f' and {more} more' if more and names else ''}" if names else ""
+        return f"{self.pod}{where}{beside or (f', beside {more} of its group' if more else '')}"
+
+
 class Explanation(Document, frozen=True, kw_only=True):
     """The explanation of one pod; the module describes its fields."""
 
@@ -153,6 +178,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     #: `namespace/name` of the group with which the pod is placed; `message` is about all its members then.
     group: str = ""
+    member: RefusedMember | None = None
 
     @property
     def is_ok(self) -> bool:

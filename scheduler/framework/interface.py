@@ -21,6 +21,7 @@ from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.explaining import ExplainContext, PluginExplanation
 from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses, Skip, Status
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind
@@ -326,6 +327,10 @@ class FilterPlugin(Plugin, ABC):
     def explain_rejection(self, _context: ExplainContext) -> str:
         """Return what the status of a rejection by `prefilter` leaves unsaid; empty if that is nothing."""
         return ""
+
+    def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
+        """Return whether a group that evicts pods may have the claim's devices: no pod is left that has the claim."""
+        return False
 
 
 class ScorePlugin(Plugin, ABC):

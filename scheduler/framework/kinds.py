@@ -18,7 +18,7 @@ import msgspec
 from scheduler.errors import ApiError, Forbidden, NotFound
 from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.model import read_fields as fields
-from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_gates import GatedDeviceDecoder
 from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
@@ -181,6 +181,7 @@ _STORAGE_ROWS: Final = (
 #: Claims come last: once they are all seen, pods with claims are placed.
 _DEVICE_ROWS: Final = (
     (DeviceKind.CLASS, _RESOURCE, "deviceClasses", fields.DEVICE_CLASS),
+    (DeviceKind.TAINT_RULE, _RESOURCE, "deviceTaintRules", fields.DEVICE_TAINT_RULE),
     (DeviceKind.SLICE, _RESOURCE, "resourceSlices", fields.RESOURCE_SLICE),
     (DeviceKind.CLAIM, _RESOURCE, "resourceClaims", fields.RESOURCE_CLAIM),
 )
@@ -272,11 +273,11 @@ def kinds(
     """
     Return the table, with decoders of its own, in the order of snapshots.
 
-    `node_annotations`: the keys that plugins read. `semantics`: by which pods are decoded.
+    `node_annotations`: the keys that plugins read. `semantics`: by which pods, volumes and devices are decoded.
     """
     namespaces = ("Namespace", _CORE, "namespaces", fields.NAMED)
     budgets = ("PodDisruptionBudget", _POLICY, "podDisruptionBudgets", fields.DISRUPTION_BUDGET)
-    decode_storage, decode_device = StorageDecoder().decode, DeviceDecoder().decode
+    decode_storage, decode_device = StorageDecoder(semantics).decode, GatedDeviceDecoder(semantics).decode
     return (
         _node(node_annotations),
         _stored(*namespaces, Asker.EVERY_CONFIGURATION, decode_namespace, _NAMESPACES),

@@ -15,6 +15,9 @@ from scheduler.state.batches import Pieces
 from scheduler.state.cluster import PlacedPod
 from scheduler.state.cluster_view import ClusterView
 
+#: Pods of which all are evicted or none.
+Unit = tuple[PlacedPod, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class UnfitPod:
@@ -29,16 +32,16 @@ class GroupPreemptor(Protocol):
     """The rules by which pods are evicted for a group."""
 
     def group_ineligibility(
-        self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView
+        self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
     ) -> str | None:
-        """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
+        """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
         ...
 
-    def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
         """
-        Return the pods in the order in which they are reprieved where there is room for them.
+        Return the units in the order in which they are reprieved where there is room for them.
 
-        The second value is the number of pods at the beginning whose removal would break a PodDisruptionBudget.
+        The second value is the number of units at the beginning whose removal would break a PodDisruptionBudget.
         """
         ...
 

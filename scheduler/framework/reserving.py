@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from scheduler.model.instructions import DevicesAwaited
 from scheduler.model.nodes import Node
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.state.cluster_view import ClusterView
@@ -71,6 +72,15 @@ class Reservation(ABC):
         """Return the note of an event that tells what the pod waits for, once all is written; empty for no event."""
         del node_name, view
         return ""
+
+    def wait_report(self, problem: str, waited_s: float, view: ClusterView) -> DevicesAwaited | None:
+        """
+        Return the report of a wait of which `waiting_note` told, None if it told of none.
+
+        `problem`: why the pod is not bound; empty if all is done.
+        """
+        del problem, waited_s, view
+        return None
 
     def notes(self) -> Sequence[str]:
         """Return what the pod would wait for, for an explanation."""

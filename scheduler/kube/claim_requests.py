@@ -87,7 +87,7 @@ def create_resource_claim(claim: ResourceClaim, pod: Pod) -> Request:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {
-            "generateName": claim.generate_name,
+            "name": claim.created_name,
             "namespace": pod.namespace,
             "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
             "ownerReferences": [owner],

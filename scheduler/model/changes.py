@@ -131,6 +131,9 @@ class DropDeviceConstraint(_Change, frozen=True):
     attribute: str
 
 
+#: Changes of the pod itself; all others are of the cluster.
+PodChange = TolerateTaint | AllowSkew | AddMatchLabelKey
+
 Change = (
     RemovePod
     | RunPod

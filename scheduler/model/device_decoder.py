@@ -23,6 +23,7 @@ from scheduler.model.devices import (
     DeviceCapacity,
     DeviceClass,
     DeviceKind,
+    DeviceTaintRule,
     RequestPolicy,
     ResourceSlice,
     ValidRange,
@@ -33,7 +34,7 @@ from scheduler.model.wire import MalformedObjectError, QuantityText
 from scheduler.syntax.quantity import QuantityError
 from scheduler.syntax.quantity_format import FormattedQuantity, parse_formatted
 
-DeviceObject = ResourceSlice | DeviceClass | ResourceClaim
+DeviceObject = ResourceSlice | DeviceClass | ResourceClaim | DeviceTaintRule
 _Maker = Callable[[Any], DeviceObject]
 _T = TypeVar("_T", bound=Hashable)
 _Configuration = TypeVar("_Configuration", bound=DeviceConfiguration)
@@ -46,7 +47,7 @@ _MAX_SHARED: Final = 65536
 
 
 class DeviceDecoder:
-    """Decodes JSON into slices, classes and claims. Objects of one decoder share equal parts: use one per process."""
+    """Decodes JSON into objects of devices. Objects of one decoder share equal parts: use one per process."""
 
     def __init__(self) -> None:
         decoder = msgspec.json.Decoder
@@ -55,6 +56,7 @@ class DeviceDecoder:
             DeviceKind.SLICE: (decoder(device_wire.Slice), self._slice_of),
             DeviceKind.CLASS: (decoder(device_wire.Class), _class_of),
             DeviceKind.CLAIM: (decoder(device_wire.Claim), _claim_of),
+            DeviceKind.TAINT_RULE: (decoder(device_wire.TaintRule), _taint_rule_of),
         }
         self._shared: dict[Hashable, Hashable] = {}
 
@@ -116,6 +118,18 @@ class DeviceDecoder:
         if len(shared) >= _MAX_SHARED and value not in shared:
             return value
         return cast("_T", shared.setdefault(value, value))
+
+
+def _taint_rule_of(raw: device_wire.TaintRule) -> DeviceTaintRule:
+    taint, selector = raw.spec.taint, raw.spec.device_selector or device_wire.TaintSelector()
+    return DeviceTaintRule(
+        key=wire.name_of(DeviceKind.TAINT_RULE, raw.metadata),
+        resource_version=raw.metadata.resource_version,
+        driver=selector.driver,
+        pool=selector.pool,
+        device=selector.device,
+        taint=Taint(taint.key, taint.value or "", taint.effect),
+    )
 
 
 def _class_of(raw: device_wire.Class) -> DeviceClass:

@@ -42,6 +42,7 @@ class DeviceQuery:
         selectors: CEL expressions; None for a selector of a kind that this version does not know.
         mode: ExactCount or All; an API server of a later version may know others.
         capacity: requested amounts by the name of the capacity.
+        problem: why it cannot be served, as a feature gate is off; empty if it can.
     """
 
     name: str
@@ -52,15 +53,21 @@ class DeviceQuery:
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: Mapping[str, FormattedQuantity] = field(default_factory=dict, hash=False)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """One request: exactly one query, or the first of several that is available; neither if its type is unknown."""
+    """
+    One request: exactly one query, or the first of several that is available; neither if its type is unknown.
+
+    `problem`: as of a query.
+    """
 
     name: str
     exactly: DeviceQuery | None
     first_available: tuple[DeviceQuery, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class ResourceClaim:
 
     Attributes:
         key: `namespace/name`.
-        generate_name: of the claim that a scheduler creates; empty for all others.
+        created_name: the name of a claim that is to be created; empty for all others.
         allocation: None while no devices are allocated.
     """
 
@@ -96,7 +103,7 @@ class ResourceClaim:
     allocation: Allocation | None = field(default=None, hash=False)
     reserved_for: tuple[Consumer, ...] = ()
     devices: tuple[DeviceStatus, ...] = ()
-    generate_name: str = ""
+    created_name: str = ""
 
     kind = DeviceKind.CLAIM
 

@@ -202,3 +202,25 @@ class Claim(Wire, frozen=True):
     metadata: Metadata
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
+
+
+class TaintSelector(Wire, frozen=True):
+    """spec.deviceSelector of a DeviceTaintRule."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class TaintRuleSpec(Wire, frozen=True):
+    """spec of a DeviceTaintRule."""
+
+    device_selector: TaintSelector | None = None
+    taint: Taint = Taint()
+
+
+class TaintRule(Wire, frozen=True):
+    """A DeviceTaintRule."""
+
+    metadata: Metadata
+    spec: TaintRuleSpec = TaintRuleSpec()

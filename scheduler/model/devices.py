@@ -18,6 +18,8 @@ from scheduler.syntax.quantity_format import FormattedQuantity
 
 #: The most devices that a claim gets.
 MAX_RESULTS: Final = 32
+#: The most pods that reserve a claim.
+MAX_CONSUMERS: Final = 256
 #: The most alternatives of a request.
 MAX_ALTERNATIVES: Final = 8
 
@@ -34,6 +36,11 @@ class DeviceKind(StrEnum):
     CLAIM = "ResourceClaim"
     SLICE = "ResourceSlice"
     CLASS = "DeviceClass"
+    TAINT_RULE = "DeviceTaintRule"
+
+
+#: The kinds without which no claim is placed.
+NEEDED_KINDS: Final = frozenset({DeviceKind.CLAIM, DeviceKind.SLICE, DeviceKind.CLASS})
 
 
 class PoolId(NamedTuple):
@@ -188,6 +195,7 @@ class DeviceClass:
         selectors: CEL expressions; None for a selector of a kind that this version does not know.
         extended_resource: the extended resource that it provides besides the implicit one; empty without one.
         created: the creationTimestamp as text, whose order is that of time.
+        provides_resources: whether it provides extended resources at all.
     """
 
     key: str
@@ -197,5 +205,24 @@ class DeviceClass:
     config: tuple[DeviceConfiguration, ...] = field(hash=False)
     extended_resource: str
     created: str
+    provides_resources: bool = True
 
     kind = DeviceKind.CLASS
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTaintRule:
+    """A taint of all devices with this driver, pool and name; None for any."""
+
+    key: str
+    resource_version: str = field(compare=False)
+    driver: str | None
+    pool: str | None
+    device: str | None
+    taint: Taint
+
+    kind = DeviceKind.TAINT_RULE
+
+    def selects(self, driver: str, pool: str) -> bool:
+        """Return whether devices of the pool may be among them."""
+        return self.driver in (None, driver) and self.pool in (None, pool)

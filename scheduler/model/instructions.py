@@ -208,6 +208,20 @@ class GroupAttempted:
     n_decisions: int
 
 
+@dataclass(frozen=True, slots=True)
+class DevicesAwaited:
+    """
+    Report the end of a pod's wait for the binding conditions of its devices, for metrics.
+
+    `devices`: the driver of each device, and whether the device has binding conditions.
+    """
+
+    pod: Pod
+    status: Literal["success", "failure", "timeout", "error"]
+    waited_s: float
+    devices: tuple[tuple[str, bool], ...]
+
+
 Instruction = (
     Bind
     | WriteReservation
@@ -224,4 +238,5 @@ Instruction = (
     | Attempted
     | Evicted
     | GroupAttempted
+    | DevicesAwaited
 )

@@ -45,6 +45,7 @@ from scheduler.model.fallback import (
     yielding,
 )
 from scheduler.model.frozen_dict import FrozenDict
+from scheduler.model.gated_fields import without_effect
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
 from scheduler.model.pod_groups import group_reference
@@ -244,19 +245,23 @@ def _parse_spec(
     if semantics.enabled(Gate.POD_LEVEL_RESOURCES):
         pod_resources = decode_part(pod_wire.RESOURCES, raw.resources)
     volumes = [v for v in raw.volumes or () if v.is_read]
+    spread = tuple(
+        parse_spread(constraint)
+        for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
+    )
+    tolerations = tuple(
+        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", compares)
+        for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
+    )
+    has_resources = bytes(raw.resources) not in (b"", b"null", b"{}")
     return PodSpec(
         namespace=namespace,
         required_node_affinity=affinity.required_nodes,
         preferred_nodes=affinity.preferred_nodes,
         affinity=affinity.pod_affinity,
-        spread=tuple(
-            parse_spread(constraint)
-            for constraint in decode_part(pod_wire.SPREAD, raw.topology_spread_constraints) or ()
-        ),
-        tolerations=tuple(
-            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", compares)
-            for t in decode_part(pod_wire.TOLERATIONS, raw.tolerations) or ()
-        ),
+        spread=spread,
+        tolerations=tolerations,
+        without_effect=without_effect(semantics, spread, tolerations, has_resources=has_resources),
         containers=tuple(_container(c) for c in raw.containers or ()),
         init_containers=tuple(_container(c) for c in raw.init_containers or ()),
         overhead=_quantities(decode_part(pod_wire.QUANTITIES, raw.overhead)),

@@ -104,7 +104,8 @@ class PodGroup:
     A PodGroup object, or what the members of a group of our own say.
 
     `min_count`: members of which all are placed or none; 1 without a gang. `api_version`: of scheduling.k8s.io; empty
-    if we do not write its status.
+    if we do not write its status. `priority`: the group's own, None if it has none. `is_disrupted_whole`: whether all
+    its members are evicted or none.
     """
 
     key: GroupKey
@@ -114,6 +115,20 @@ class PodGroup:
     resource_version: str = ""
     generation: int = 0
     conditions: tuple[wire.GroupCondition, ...] = ()
+    priority: int | None = None
+    is_disrupted_whole: bool = False
+
+    @property
+    def victim_priority(self) -> int | None:
+        """
+        Return the priority below which no pod evicts its members; None for the priority of each.
+
+        Source: framework/preemption/types.go, newDomainForWorkloadPreemption (kubernetes 1.36, v1alpha2), where members
+        that are evicted one by one have their own; kubernetes/kubernetes#139030 (1.37, v1beta1).
+        """
+        if self.is_disrupted_whole:
+            return self.priority or 0
+        return self.priority if self.api_version != "v1alpha2" else None
 
     @property
     def scheduled_condition(self) -> wire.GroupCondition | None:
@@ -154,7 +169,13 @@ def decode_pod_group(kind: GroupKind, api_version: str, data: bytes | msgspec.Ra
         resource_version=meta.resource_version,
         generation=meta.generation,
         conditions=raw.status.conditions or (),
+        priority=spec.priority if kind is GroupKind.KUBERNETES else None,
+        is_disrupted_whole=kind is GroupKind.KUBERNETES and _is_disrupted_whole(spec.disruption_mode),
     )
+
+
+def _is_disrupted_whole(mode: str | wire.DisruptionMode | None) -> bool:
+    return mode.all is not None if isinstance(mode, wire.DisruptionMode) else mode == "PodGroup"
 
 
 def group_reference(

@@ -13,6 +13,7 @@ from typing import Final
 from scheduler.model.disks import Disk
 from scheduler.model.fallback import Fallback, RelaxedRule, Rules, relaxed_rules
 from scheduler.model.pod_groups import GroupReference
+from scheduler.model.semantics import Gate
 from scheduler.model.terms import (
     AffinityTerm,
     PodAffinity,
@@ -132,6 +133,8 @@ class PodSpec:
     host_network: bool
     #: `hostUsers: false`.
     uses_user_namespace: bool
+    #: The gates that are off of fields that the spec has.
+    without_effect: tuple[Gate, ...] = ()
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
     #: Required rules that may become preferences.

@@ -181,6 +181,8 @@ POD_GROUP: Final[FieldTree] = {
         "schedulingPolicy": {"gang": {"minCount": True}},
         "schedulingConstraints": {"topology": {"key": True}},
         "minMember": True,
+        "disruptionMode": True,
+        "priority": True,
     },
     "status": {"conditions": {"type": True, "status": True, "reason": True}},
 }
@@ -219,7 +221,10 @@ CSI_NODE: Final[FieldTree] = {
     "metadata": {**_META, "annotations": {MIGRATED_PLUGINS: True}},
     "spec": {"drivers": {"name": True, "allocatable": {"count": True}}},
 }
-CSI_DRIVER: Final[FieldTree] = {"metadata": _META, "spec": {"storageCapacity": True}}
+CSI_DRIVER: Final[FieldTree] = {
+    "metadata": _META,
+    "spec": {"storageCapacity": True, "preventPodSchedulingIfMissing": True},
+}
 CAPACITY: Final[FieldTree] = {
     "metadata": _META,
     "nodeTopology": _SELECTOR,
@@ -235,6 +240,7 @@ DEVICE_CLASS: Final[FieldTree] = {
     "metadata": {**_META, "creationTimestamp": True},
     "spec": {"selectors": True, "config": True, "extendedResourceName": True},
 }
+DEVICE_TAINT_RULE: Final[FieldTree] = {"metadata": _META, "spec": True}
 RESOURCE_SLICE: Final[FieldTree] = {"metadata": _META, "spec": True}
 RESOURCE_CLAIM: Final[FieldTree] = {
     "metadata": {

@@ -192,7 +192,11 @@ GATE_DEPENDENCIES: Final[Mapping[Gate, tuple[Gate, ...]]] = MappingProxyType(
 #: an API server without the gate drops its fields (VolumeAttributesClass).
 WITHOUT_EFFECT: Final = frozenset(
     {
-        *(gate for gate in Gate if gate.startswith("DRA")),
+        Gate.DRA_FRACTIONAL_CAPACITY_RANGE,
+        Gate.DRA_LIST_TYPE_ATTRIBUTES,
+        Gate.DRA_NODE_ALLOCATABLE_RESOURCES,
+        Gate.DRA_SCHEDULER_FILTER_TIMEOUT,
+        Gate.DRA_WORKLOAD_RESOURCE_CLAIMS,
         Gate.GANG_SCHEDULING,
         Gate.GENERIC_WORKLOAD,
         Gate.IN_PLACE_POD_VERTICAL_SCALING,
@@ -201,10 +205,8 @@ WITHOUT_EFFECT: Final = frozenset(
         Gate.SCHEDULER_ASYNC_API_CALLS,
         Gate.SCHEDULER_QUEUEING_HINTS,
         Gate.SIDECAR_CONTAINERS,
-        Gate.STORAGE_CAPACITY_SCORING,
         Gate.TOPOLOGY_AWARE_WORKLOAD_SCHEDULING,
         Gate.VOLUME_ATTRIBUTES_CLASS,
-        Gate.VOLUME_LIMIT_SCALING,
         Gate.WORKLOAD_AWARE_PREEMPTION,
     }
 )
@@ -225,6 +227,15 @@ class Semantics:
     def minimum_compatibility(self) -> Version:
         """Upstream's default: one version before the emulated one, and no older than the oldest."""
         return max(OLDEST, Version(self.version.major, self.version.minor - 1))
+
+    @property
+    def frees_claims_beside_missing_devices(self) -> bool:
+        """
+        Whether a claim that is not available on a node is given up though the node lacks devices for another one.
+
+        Source: kubernetes/kubernetes#139017, mended in 1.37.
+        """
+        return self.version >= Version(1, 37)
 
     @property
     def stages(self) -> Mapping[Gate, Stage]:

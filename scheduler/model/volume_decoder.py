@@ -18,6 +18,7 @@ from scheduler.model import disks, volume_wire, wire
 from scheduler.model.affinity import label_selector, parse_node_term
 from scheduler.model.disks import migrated_disk
 from scheduler.model.migrated_volumes import migrated_handle, migrated_terms
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.terms import NodeRequirement, NodeTerm
 from scheduler.model.volumes import (
     BIND_COMPLETED,
@@ -46,9 +47,14 @@ _Maker = Callable[[Any], StorageObject]
 
 
 class StorageDecoder:
-    """Decodes JSON into storage objects. Objects of one decoder share equal topologies, so use one per process."""
+    """
+    Decodes JSON into storage objects. Objects of one decoder share equal topologies, so use one per process.
 
-    def __init__(self) -> None:
+    Fields whose gate is off are absent.
+    """
+
+    def __init__(self, semantics: Semantics = DEFAULT_SEMANTICS) -> None:
+        self._reads_required_drivers = semantics.enabled(Gate.VOLUME_LIMIT_SCALING)
         decoder = msgspec.json.Decoder
         #: The decoder of each kind, and what makes an object of the struct that it returns.
         self._by_kind: Mapping[StorageKind, tuple[msgspec.json.Decoder[Any], _Maker]] = {
@@ -56,7 +62,7 @@ class StorageDecoder:
             StorageKind.VOLUME: (decoder(volume_wire.Volume), self._volume_of),
             StorageKind.CLASS: (decoder(volume_wire.StorageClass), _class_of),
             StorageKind.CSI_NODE: (decoder(volume_wire.CsiNode), _csi_node_of),
-            StorageKind.CSI_DRIVER: (decoder(volume_wire.CsiDriver), _csi_driver_of),
+            StorageKind.CSI_DRIVER: (decoder(volume_wire.CsiDriver), self._csi_driver_of),
             StorageKind.CAPACITY: (decoder(volume_wire.CsiStorageCapacity), self._capacity_of),
             StorageKind.ATTACHMENT: (decoder(volume_wire.VolumeAttachment), _attachment_of),
         }
@@ -138,9 +144,15 @@ class StorageDecoder:
             resource_version=meta.resource_version,
             class_name=raw.storage_class_name,
             limit_bytes=None if limit is None else parse_quantity(limit).value(),
+            capacity_bytes=0 if raw.capacity is None else parse_quantity(raw.capacity).value(),
             is_accessible=selector is not None,
             topology=self._shared_topology(terms),
         )
+
+    def _csi_driver_of(self, raw: volume_wire.CsiDriver) -> CsiDriver:
+        name, spec = wire.name_of(StorageKind.CSI_DRIVER, raw.metadata), raw.spec
+        is_required = self._reads_required_drivers and spec.prevent_pod_scheduling_if_missing is True
+        return CsiDriver(name, raw.metadata.resource_version, spec.storage_capacity is True, is_required)
 
     def _shared_topology(self, terms: tuple[NodeTerm, ...] | None) -> VolumeTopology | None:
         if terms is None:
@@ -200,6 +212,7 @@ def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
     return CsiNode(
         key=wire.name_of(StorageKind.CSI_NODE, raw.metadata),
         resource_version=raw.metadata.resource_version,
+        drivers=frozenset(intern(driver.name) for driver in raw.spec.drivers or ()),
         limits={
             intern(driver.name): driver.allocatable.count
             for driver in raw.spec.drivers or ()
@@ -207,11 +220,6 @@ def _csi_node_of(raw: volume_wire.CsiNode) -> CsiNode:
         },
         migrated_plugins=frozenset(plugins.split(",")) if plugins else frozenset(),
     )
-
-
-def _csi_driver_of(raw: volume_wire.CsiDriver) -> CsiDriver:
-    name = wire.name_of(StorageKind.CSI_DRIVER, raw.metadata)
-    return CsiDriver(name, raw.metadata.resource_version, raw.spec.storage_capacity is True)
 
 
 def _attachment_of(raw: volume_wire.VolumeAttachment) -> VolumeAttachment:

@@ -135,6 +135,7 @@ class CsiDriverSpec(Wire, frozen=True):
     """spec of a CSIDriver."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CsiDriver(Wire, frozen=True):

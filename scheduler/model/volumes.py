@@ -197,6 +197,7 @@ class CsiNode:
 
     key: str
     resource_version: str = field(compare=False)
+    drivers: frozenset[str]
     limits: Mapping[str, int] = field(hash=False)
     migrated_plugins: frozenset[str]
 
@@ -205,11 +206,12 @@ class CsiNode:
 
 @dataclass(frozen=True, slots=True)
 class CsiDriver:
-    """A driver, and whether it publishes capacities."""
+    """A driver, whether it publishes capacities, and whether its volumes keep pods from nodes without it."""
 
     key: str
     resource_version: str = field(compare=False)
     tracks_capacity: bool
+    is_required: bool = False
 
     kind = StorageKind.CSI_DRIVER
 
@@ -221,6 +223,7 @@ class CsiStorageCapacity:
 
     Attributes:
         limit_bytes: the most that one volume may have; None if unknown, which is not enough for any volume.
+        capacity_bytes: the room of the pool; 0 if unknown.
         is_accessible: False if no node can reach the pool.
         topology: None if every node can reach it.
     """
@@ -229,6 +232,7 @@ class CsiStorageCapacity:
     resource_version: str = field(compare=False)
     class_name: str
     limit_bytes: int | None
+    capacity_bytes: int
     is_accessible: bool
     topology: VolumeTopology | None
 

@@ -252,12 +252,20 @@ class GroupConstraints(Wire, frozen=True):
     topology: tuple[TopologyConstraint, ...] | None = None
 
 
+class DisruptionMode(Wire, frozen=True):
+    """spec.disruptionMode of a PodGroup as v1beta1 has it."""
+
+    all: dict[str, object] | None = None
+
+
 class PodGroupSpec(Wire, frozen=True):
-    """spec of a PodGroup, of scheduling.k8s.io or of scheduling.x-k8s.io."""
+    """spec of a PodGroup, of scheduling.k8s.io or of scheduling.x-k8s.io. `disruption_mode`: a text in v1alpha2."""
 
     scheduling_policy: GroupPolicy | None = None
     scheduling_constraints: GroupConstraints | None = None
     min_member: int | None = None
+    disruption_mode: str | DisruptionMode | None = None
+    priority: int | None = None
 
 
 class GroupCondition(Wire, frozen=True):

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 from scheduler.framework.profile import Profile
-from scheduler.model.instructions import Attempted, GroupAttempted
+from scheduler.model.instructions import Attempted, DevicesAwaited, GroupAttempted
 from scheduler.model.stimuli import PluginFailing
 from scheduler.observe.instrument import CycleObserver
 from scheduler.observe.out_of_tree_watch import OutOfTreeWatch
 from scheduler.observe.process import ControllerMetrics
-from scheduler.observe.series import Family, Numbers, exponential_bounds
+from scheduler.observe.series import MAX_SERIES, Family, Numbers, exponential_bounds
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
+from scheduler.state.devices import Devices
 
 SCHEDULE_ATTEMPTS: Final = Family(
     "scheduler_schedule_attempts_total",
@@ -42,6 +44,12 @@ ALGORITHM_DURATION: Final = Family(
     "scheduler_scheduling_algorithm_duration_seconds",
     "[ALPHA] Scheduling algorithm latency in seconds",
     bounds=exponential_bounds(0.001, 2, 15),
+)
+DECISION_DURATION: Final = Family(
+    "affinity_scheduler_decision_duration_seconds",
+    "Scheduling algorithm latency in seconds, as scheduler_scheduling_algorithm_duration_seconds, whose buckets begin "
+    "at 1 ms.",
+    bounds=exponential_bounds(0.00002, 2, 16),
 )
 POD_ATTEMPTS: Final = Family(
     "scheduler_pod_scheduling_attempts",
@@ -177,6 +185,28 @@ EVICTIONS_IN_VAIN: Final = Family(
     "Number of pods evicted for a pod that did not run on their node, by the cause.",
     ("cause",),
 )
+CLAIM_CREATIONS: Final = Family(
+    "scheduler_resourceclaim_creates_total",
+    "[ALPHA] Number of ResourceClaims creation requests within scheduler",
+    ("status",),
+)
+BINDING_CONDITIONS: Final = Family(
+    "scheduler_dra_bindingconditions_allocations_total",
+    "[ALPHA] Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt",
+    ("profile", "driver", "status"),
+)
+BINDING_CONDITIONS_WAIT: Final = Family(
+    "scheduler_dra_bindingconditions_wait_duration_seconds",
+    "[ALPHA] Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+    ("profile", "driver", "status"),
+    exponential_bounds(0.1, 2, 14),
+)
+DEVICES: Final = Family(
+    "affinity_scheduler_devices",
+    'Number of devices in ResourceSlices that no claim has (state="free"), and of devices that claims have or share '
+    '(state="allocated"), by driver.',
+    ("driver", "state"),
+)
 ALLOCATED_TWICE: Final = Family(
     "affinity_scheduler_claims_allocated_twice_total",
     "Number of ResourceClaims that were allocated with a device that another claim had.",
@@ -207,6 +237,7 @@ class Metrics(ControllerMetrics):
         self._attempts = self._counter(SCHEDULE_ATTEMPTS)
         self._attempt_duration = self._histogram(ATTEMPT_DURATION)
         self._algorithm_duration = self._histogram(ALGORITHM_DURATION)
+        self._decision_duration = self._histogram(DECISION_DURATION)
         self._pod_attempts = self._histogram(POD_ATTEMPTS).labels()
         self._sli_duration = self._histogram(POD_SLI_DURATION)
         self._after_flush = self._counter(POD_AFTER_FLUSH)
@@ -223,6 +254,9 @@ class Metrics(ControllerMetrics):
         self.loop_lag = self._histogram(LOOP_LAG).labels()
         self._plugin_failures = self._counter(PLUGIN_FAILURES)
         self._relaxed_rules = self._counter(RELAXED_RULES)
+        self.claim_creations = self._counter(CLAIM_CREATIONS)
+        self._binding_conditions = self._counter(BINDING_CONDITIONS)
+        self._binding_conditions_wait = self._histogram(BINDING_CONDITIONS_WAIT)
 
     def register_state(
         self,
@@ -243,6 +277,7 @@ class Metrics(ControllerMetrics):
         refusals = state.kubelet_refusals
         self._callback(KUBELET_REFUSALS, lambda: {_NO_LABELS: refusals.n_refused})
         self._callback(ALLOCATED_TWICE, lambda: {_NO_LABELS: state.devices.n_allocated_twice})
+        self._callback(DEVICES, lambda: _device_counts(state.devices))
         self._callback(LEFT_OUT, lambda: {_NO_LABELS: refusals.n_excluded})
 
     def cycle_observer(
@@ -269,7 +304,7 @@ class Metrics(ControllerMetrics):
         )
         observer = CycleObserver(
             profiles.values(),
-            algorithm=self._algorithm_duration.labels(),
+            decisions=(self._algorithm_duration.labels(), self._decision_duration.labels()),
             points=self._point_duration,
             plugins=self._plugin_duration,
             sampled=sampled,
@@ -307,6 +342,14 @@ class Metrics(ControllerMetrics):
         if attempt.n_decisions:
             self._group_decisions.observe(attempt.n_decisions)
 
+    def on_devices_awaited(self, awaited: DevicesAwaited) -> None:
+        """Observe the end of a wait for devices: its duration once for each of them, as upstream does."""
+        profile, status = awaited.pod.scheduler_name, awaited.status
+        for driver, has_conditions in awaited.devices:
+            self._binding_conditions_wait.labels(profile, driver, status).observe(awaited.waited_s)
+            if has_conditions:
+                self._binding_conditions.add(profile, driver, status)
+
     def on_event_handled(self, event: str, seconds: float) -> None:
         """Observe the handling of one stimulus."""
         self._event_handling.labels(event).observe(seconds)
@@ -318,3 +361,11 @@ class Metrics(ControllerMetrics):
 
 def _cache_sizes(state: ClusterState) -> Numbers:
     return {"nodes": state.nodes.n_live, "pods": len(state.placed), "assumed_pods": state.n_assumed}
+
+
+def _device_counts(devices: Devices) -> Numbers:
+    """Return the numbers of free and allocated devices, of at most `MAX_SERIES` drivers."""
+    numbers: dict[tuple[str, str], int] = {}
+    for driver, n_free, n_allocated in islice(devices.n_by_driver(), MAX_SERIES):
+        numbers[driver, "free"], numbers[driver, "allocated"] = n_free, n_allocated
+    return numbers

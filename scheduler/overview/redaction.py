@@ -23,8 +23,10 @@ def redacted(explanation: Explanation, may_see: Visible) -> Explanation:
     notes = tuple(_redacted_note(note, may_see) for note in explanation.notes)
     if n_hidden:
         notes += (f"{n_hidden} changes that would help are about namespaces whose pods you may not list",)
+    member = explanation.member
     return replace(
         explanation,
+        member=None if member is None else replace(member, placed=_named(member.placed, may_see)),
         rules=tuple(_redacted_rule(rule, may_see) for rule in explanation.rules),
         suggestions=suggestions,
         notes=notes,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
 
 from scheduler.formats.explanation import JsonStruct
 
@@ -13,8 +16,23 @@ STEP_S: Final = 5
 N_STEPS: Final = 180
 #: Upper bounds of the durations' buckets: from 10 µs to 3 h, each 1.19 times the one before.
 _BOUNDS: Final = tuple(1e-5 * 2 ** (exponent / 4) for exponent in range(4 * 30))
+#: Steps in a column of a map of durations, and bounds in one of its buckets, each twice the one before.
+_STEPS_PER_COLUMN: Final = 6
+_BOUNDS_PER_BUCKET: Final = 4
 #: Steps of the current rate: a rate of one step jumps.
 _RATE_STEPS: Final = 2
+
+
+class DurationMap(JsonStruct, frozen=True):
+    """
+    How many durations were measured when: by column of `column_seconds`, the oldest first, and within it by bucket.
+
+    `bounds`: the buckets' upper bounds in seconds; all durations are in these.
+    """
+
+    column_seconds: int
+    bounds: tuple[float, ...]
+    columns: tuple[tuple[int, ...], ...]
 
 
 class Durations(JsonStruct, frozen=True):
@@ -23,6 +41,7 @@ class Durations(JsonStruct, frozen=True):
     p50: float | None
     p99: float | None
     n_measured: int
+    over_time: DurationMap
 
 
 class Throughput(JsonStruct, frozen=True, kw_only=True):
@@ -66,15 +85,15 @@ class Window:
         self._failed[self._slot(now_s)] += 1
 
     def summary(self, now_s: float) -> Throughput:
-        """Return the sums of the window. 0.1 ms."""
+        """Return the sums of the window. 0.5 ms."""
         newest = self._slot(now_s)
         order = [(newest + 1 + offset) % N_STEPS for offset in range(N_STEPS)]
         bound = tuple(self._bound[slot] for slot in order)
         recent_s = (_RATE_STEPS - 1) * STEP_S + now_s % STEP_S
         return Throughput(
             pods_per_second=round(sum(bound[-_RATE_STEPS:]) / max(recent_s, 1.0), 1),
-            decision=self._decision.percentiles(),
-            to_bound=self._to_bound.percentiles(),
+            decision=self._decision.summary(order),
+            to_bound=self._to_bound.summary(order),
             step_seconds=STEP_S,
             bound=bound,
             failed=tuple(self._failed[slot] for slot in order),
@@ -110,10 +129,24 @@ class _Durations:
             self._totals[bucket] -= count
         self._steps[slot] = _no_durations()
 
-    def percentiles(self) -> Durations:
+    def summary(self, order: Sequence[int]) -> Durations:
+        """Return percentiles and the map. `order`: the slots, the oldest first."""
         n_measured = sum(self._totals)
         half, most = (_percentile(self._totals, n_measured, share) for share in (0.5, 0.99))
-        return Durations(half, most, n_measured)
+        return Durations(half, most, n_measured, self._over_time(order))
+
+    def _over_time(self, order: Sequence[int]) -> DurationMap:
+        by_bound = np.array([self._steps[slot] for slot in order], dtype=np.int64)
+        # The last bucket has what is longer than every bound: hours.
+        by_bound[:, -2] += by_bound[:, -1]
+        shape = (N_STEPS // _STEPS_PER_COLUMN, _STEPS_PER_COLUMN, -1, _BOUNDS_PER_BUCKET)
+        columns = by_bound[:, :-1].reshape(shape).sum(axis=(1, 3))
+        used = np.flatnonzero(columns.any(axis=0))
+        first, end = (used.item(0), used.item(-1) + 1) if len(used) else (0, 0)
+        bounds = _BOUNDS[_BOUNDS_PER_BUCKET - 1 :: _BOUNDS_PER_BUCKET][first:end]
+        return DurationMap(
+            STEP_S * _STEPS_PER_COLUMN, bounds, tuple(map(tuple, columns[:, first:end].tolist()))
+        )
 
 
 def _no_durations() -> array[int]:

@@ -178,6 +178,8 @@ class Rehearsal:
         placed = place_replicas(replicas.pods, world)
         explanation = None
         if (unplaced := placed.first_unplaced) is not None:
+            placed_uids = {pod.uid for pod, _ in placed.pods}
+            siblings = [pod for pod in replicas.pods if pod.uid not in placed_uids]
             request = ExplainRequest(
                 pod=unplaced,
                 state=self.state,
@@ -186,7 +188,7 @@ class Rehearsal:
                 )[unplaced.scheduler_name],
                 rng=self.rng,
                 try_changes=False,
-                pending_pods=replicas.pods if unplaced.group is not None else (),
+                pending_pods=siblings if unplaced.group is not None else (),
                 now_s=world.now_s,
                 semantics=self.semantics,
             )

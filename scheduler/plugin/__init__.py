@@ -1,7 +1,7 @@
 """
 The plugin contract: everything that a rule of one's own imports. `scheduler/plugin/README.md` is its page.
 
-    from scheduler.plugin import SKIP, PodMatcher, RuleFilter, unschedulable
+    from affinity_scheduler.plugin import SKIP, PodMatcher, RuleFilter, unschedulable
 
 It is the contract of the built-in plugins. A plugin that is written for a version of it runs on every later scheduler
 with the same `CONTRACT_VERSION`; names may be added within a version, and none is removed or changes its meaning. Names

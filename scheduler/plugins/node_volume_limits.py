@@ -1,5 +1,8 @@
 """
-NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
+NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none where it is not installed.
+
+A node without the driver of a volume refuses the pod if the CSIDriver asks for that (`preventPodSchedulingIfMissing`,
+gate VolumeLimitScaling). A volume of an in-tree plugin asks only the nodes where the plugin was migrated.
 
 The volumes of the node's pods count, by driver and handle, also before they are provisioned; so do volumes that are
 attached without a pod. Inline `csi` volumes do not.
@@ -10,7 +13,8 @@ Source: plugins/nodevolumelimits/csi.go (kubernetes 1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import ClassVar, Final
 
 import numpy as np
@@ -44,6 +48,7 @@ from scheduler.model.changes import Changes
 from scheduler.model.disks import MIGRATIONS, csi_volume
 from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.volumes import (
+    CsiDriver,
     CsiNode,
     StorageKind,
     VolumeAttachment,
@@ -53,6 +58,7 @@ from scheduler.model.volumes import (
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.attached_volumes import AttachedVolume
 from scheduler.state.cluster_view import ClusterView
+from scheduler.state.volumes import Volumes
 
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 
@@ -69,15 +75,17 @@ class NodeVolumeLimits(FilterPlugin):
         StorageKind.VOLUME,
         StorageKind.CLASS,
         StorageKind.CSI_NODE,
+        StorageKind.CSI_DRIVER,
         StorageKind.ATTACHMENT,
     )
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return higher limits, volumes that are detached, and new claims."""
+        """Return higher limits, new drivers, volumes that are detached, and new claims."""
         csi_node, claim = Resource.CSI_NODE, Resource.PERSISTENT_VOLUME_CLAIM
         return (
             ClusterEventWithHint(csi_node, Action.ADD),
             ClusterEventWithHint(csi_node, Action.UPDATE, _hint_after_csi_node_update, never),
+            ClusterEventWithHint(Resource.CSI_DRIVER, Action.UPDATE, _hint_after_csi_driver_update, never),
             ClusterEventWithHint(
                 Resource.POD, Action.DELETE, _hint_after_pod_deletion, never, needs=_helped_by_deletion
             ),
@@ -98,7 +106,11 @@ class NodeVolumeLimits(FilterPlugin):
         for driver, volumes in wanted.items():
             mask &= _fits(driver, volumes, view)
         return RuleFilter(
-            view.n_rows, (mask, TOO_MANY), trial=partial(_RoomTrial, wanted, view), needs_pods=False
+            view.n_rows,
+            *_driver_rules(context.pod, view),
+            (mask, TOO_MANY),
+            trial=partial(_RoomTrial, wanted, view),
+            needs_pods=False,
         )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
@@ -226,11 +238,60 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
     return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 
+def _driver_rules(pod: Pod, view: ClusterView) -> list[tuple[Mask, Status]]:
+    """
+    Return the rows that have each driver which the pod's volumes require, and why the others refuse the pod.
+
+    Source: csi.go, checkCSIDriverOnNode (kubernetes 1.37).
+    """
+    volumes = view.volumes
+    #: The in-tree plugins of each driver's volumes, empty for its own.
+    plugins: dict[str, set[str]] = {}
+    for claim_volume in pod.spec.claim_volumes:
+        key = f"{pod.namespace}/{claim_volume.claim_name(pod.name)}"
+        if (attached := volumes.attached_as(key)) is not None and volumes.is_required(attached.driver):
+            plugins.setdefault(attached.driver, set()).add(_in_tree_plugin(key, volumes))
+    for disk in pod.spec.disks:
+        if (named := csi_volume(disk)) is not None and volumes.is_required(named[0]):
+            plugins.setdefault(named[0], set()).add(disk.plugin)
+    rules = []
+    for driver, of_driver in sorted(plugins.items()):
+        fits = view.has_driver(driver)
+        if "" not in of_driver:
+            fits = fits | ~reduce(or_, map(view.migrated_rows, of_driver))
+        rules.append((fits, unschedulable(f"{driver} CSI driver is not installed on the node")))
+    return rules
+
+
+def _in_tree_plugin(claim_key: str, volumes: Volumes) -> str:
+    """Return the in-tree plugin of a claim's volume; empty if there is none."""
+    claim = volumes.claim(claim_key)
+    if claim is None:
+        return ""
+    if claim.volume_name and (volume := volumes.volume(claim.volume_name)) is not None:
+        return volume.plugin
+    storage_class = volumes.storage_class(claim.class_name)
+    provisioner = "" if storage_class is None else storage_class.provisioner
+    return provisioner if provisioner in MIGRATIONS else ""
+
+
 def _hint_after_csi_node_update(_pod: Pod, old: CsiNode | None, new: CsiNode | None) -> Hint:
-    """Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36): a limit that is missing counts as 0."""
+    """
+    Return QUEUE if a limit grew, of which a missing one counts as 0, or a driver was installed.
+
+    Source: csi.go, isSchedulableAfterCSINodeUpdated (kubernetes 1.36). Difference: upstream overlooks a driver that has
+    no limit.
+    """
+    if old is not None and new is not None and new.drivers - old.drivers:
+        return Hint.QUEUE
     before = _NO_LIMITS if old is None else old.limits
     after = _NO_LIMITS if new is None else new.limits
     return queue_if(any(limit > before.get(driver, 0) for driver, limit in after.items()))
+
+
+def _hint_after_csi_driver_update(_pod: Pod, old: CsiDriver | None, new: CsiDriver | None) -> Hint:
+    """Return QUEUE if nodes are no longer asked for the driver (not upstream, where no event says so)."""
+    return queue_if(old is not None and new is not None and old.is_required and not new.is_required)
 
 
 def _hint_after_pod_deletion(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:

@@ -17,7 +17,7 @@ from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.prefilter_only import PreFilterOnly
 from scheduler.framework.profile import Profile, WeightedScorer
 from scheduler.model.devices import DeviceKind
-from scheduler.model.semantics import Gate
+from scheduler.model.semantics import Gate, Semantics
 from scheduler.model.volumes import StorageKind
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
@@ -95,6 +95,11 @@ def storage_kinds(
     return frozenset(kind for name in names if name in plugins for kind in plugins[name].storage_kinds)
 
 
+def gated_off(semantics: Semantics) -> Mapping[str, Gate]:
+    """Return the plugins that run in no profile, and the gate that is off."""
+    return {name: gate for name, gate in _GATE_BY_PLUGIN.items() if not semantics.enabled(gate)}
+
+
 def build_profile(
     scheduler_name: str,
     *,
@@ -119,7 +124,7 @@ def build_profile(
     without the extension point; settings reject both. Raises SettingsError for an out-of-tree plugin whose class raises
     on its arguments.
     """
-    off = {name for name, gate in _GATE_BY_PLUGIN.items() if not context.semantics.enabled(gate)}
+    off = gated_off(context.semantics)
     filters, prefilter_only, post_filters, pre_enqueue = (
         tuple(name for name in names if name not in off)
         for names in (filters, prefilter_only, post_filters, pre_enqueue)

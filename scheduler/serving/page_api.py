@@ -8,7 +8,11 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/rules/{id}/cell?domain=VALUE              overview.domains.Cell
     GET  /api/v1/node-labels                               overview.domains.NodeLabels
     GET  /api/v1/weights                                   overview.what_if.Weights
+    GET  /api/v1/devices?search=TEXT                       overview.devices.DeviceOverview
+    GET  /api/v1/devices/pool?driver=&pool=                overview.devices.DevicePool
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
+    GET  /api/v1/groups                                    overview.groups.Groups
+    GET  /api/v1/nodes?search=TEXT                         overview.nodes.NodeUses
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
     POST /api/v1/what-if                                   overview.what_if.WhatIfRequest -> WhatIf; writes nothing
@@ -30,7 +34,10 @@ from scheduler.errors import SchedulerError, SettingsError
 from scheduler.formats.explanation import Explanation
 from scheduler.observe.logs import quoted
 from scheduler.overview.decisions import MAX_DECISIONS, Decisions
+from scheduler.overview.devices import DeviceOverview, DevicePool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
+from scheduler.overview.groups import Groups
+from scheduler.overview.nodes import NodeUses
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search, Visible
 from scheduler.overview.survey import Rules
@@ -98,8 +105,20 @@ class PageSource(Protocol):
     def weights(self) -> Weights:
         """Return the weights of scoring plugins."""
 
+    async def devices(self, search: str) -> DeviceOverview:
+        """Return the devices by driver, and the pools that the search finds."""
+
+    async def device_pool(self, driver: str, pool: str, may_see: Visible) -> DevicePool | None:
+        """Return the devices of a pool and the pods that have them, None if there is no such pool."""
+
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods."""
+
+    async def groups(self, may_see: Visible) -> Groups:
+        """Return the groups with pending members."""
+
+    async def nodes(self, search: str) -> NodeUses:
+        """Return how full the nodes are that the search finds."""
 
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool
@@ -141,7 +160,11 @@ class PageApi:
             ("rules/{id}/cell", self._cell, ("domain",)),
             ("node-labels", self._node_labels, ()),
             ("weights", self._weights, ()),
+            ("devices", self._devices, ("search",)),
+            ("devices/pool", self._device_pool, ("driver", "pool")),
             ("pending", self._pending, ("namespace", "name", "label")),
+            ("groups", self._groups, ()),
+            ("nodes", self._nodes, ("search",)),
             ("decisions", self._decisions, ("after", "limit")),
             ("pods/{namespace}/{name}", self._explanation, ("changes",)),
         ):
@@ -206,6 +229,17 @@ class PageApi:
     async def _weights(self, _: web.Request) -> web.Response:
         return _json(self._source.weights())
 
+    async def _devices(self, request: web.Request) -> web.Response:
+        search = request.query.get("search", "")
+        return await self._share(f"devices/{search}", lambda: self._source.devices(search), "devices")
+
+    async def _device_pool(self, request: web.Request) -> web.Response:
+        may_see = await self._visible(request)
+        if isinstance(may_see, Rejection):
+            return may_see.response()
+        driver, pool = request.query.get("driver", ""), request.query.get("pool", "")
+        return _found(await self._source.device_pool(driver, pool, may_see), "pool")
+
     async def _pending(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)
         if isinstance(may_see, Rejection):
@@ -217,6 +251,18 @@ class PageApi:
         if search == Search() and may_see is everything:
             return await self._share("pending", lambda: self._source.pending(search, everything), "pods")
         return _json(await self._source.pending(search, may_see))
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        may_see = await self._visible(request)
+        return (
+            may_see.response()
+            if isinstance(may_see, Rejection)
+            else _json(await self._source.groups(may_see))
+        )
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        search = request.query.get("search", "")
+        return await self._share(f"nodes/{search}", lambda: self._source.nodes(search), "nodes")
 
     async def _decisions(self, request: web.Request) -> web.Response:
         may_see = await self._visible(request)

@@ -129,7 +129,7 @@ def _read_configuration(
         if parallelism <= 0:
             path = reader.at("parallelism")
             reader.problems.invalid(path, parallelism, "should be an integer value greater than zero")
-        profiles = read_profiles(reader, notes, out_of_tree)
+        profiles = read_profiles(reader, semantics, notes, out_of_tree)
         notes.extend(_notes_of_unused(out_of_tree, profiles))
         percentage = _default(read_percentage(reader), 0)
         initial_s, max_s = _read_backoff(reader)

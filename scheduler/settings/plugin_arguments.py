@@ -11,7 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
+from scheduler.framework.shape import ShapePoint
 from scheduler.model.annotations import MARKED_NAMESPACES
+from scheduler.model.semantics import Gate
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
@@ -24,7 +26,6 @@ from scheduler.plugins.node_resources.args import (
     ResourceWeight,
     ScoringStrategy,
     ScoringStrategyType,
-    ShapePoint,
 )
 from scheduler.plugins.pod_topology_spread.args import (
     DefaultConstraint,
@@ -240,11 +241,11 @@ def read_volume_binding(reader: ObjectReader) -> VolumeBindingArgs:
     if timeout_s is not None and timeout_s < 0:
         detail = "invalid BindTimeoutSeconds, should not be a negative value"
         reader.problems.invalid(reader.at("bindTimeoutSeconds"), timeout_s, detail)
-    shape = reader.raw("shape")
-    if shape is not None:
-        detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
-        reader.problems.invalid(reader.at("shape"), shape, detail)
-    return VolumeBindingArgs() if timeout_s is None else VolumeBindingArgs(timeout_s)
+    shape = tuple(_read_point(item) for item in reader.objects("shape"))
+    if shape:
+        _check_shape(shape, reader.at("shape"), reader.problems)
+    defaults = VolumeBindingArgs()
+    return VolumeBindingArgs(defaults.bind_timeout_s if timeout_s is None else timeout_s, shape)
 
 
 def _one_of(supported: tuple[_T, ...], value: str, otherwise: _T) -> _T:
@@ -310,6 +311,18 @@ def read_dynamic_resources(reader: ObjectReader) -> DynamicResourcesArgs:
     )
 
 
+def note_without_effect(args: object) -> str:
+    """Return which argument differs from its default without effect, and why; empty if none does."""
+    if (
+        isinstance(args, DynamicResourcesArgs)
+        and args.filter_timeout_s != DynamicResourcesArgs().filter_timeout_s
+    ):
+        return (
+            "filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together"
+        )
+    return ""
+
+
 READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyType(
     {
         "DefaultPreemption": read_default_preemption,
@@ -322,4 +335,8 @@ READ_ARGS: Final[Mapping[str, Callable[[ObjectReader], object]]] = MappingProxyT
         "PodTopologySpread": read_pod_topology_spread,
         "VolumeBinding": read_volume_binding,
     }
+)
+#: Arguments that upstream refuses while a gate is off, by plugin.
+GATED_ARGS: Final[Mapping[str, tuple[str, Gate]]] = MappingProxyType(
+    {"VolumeBinding": ("shape", Gate.STORAGE_CAPACITY_SCORING)}
 )

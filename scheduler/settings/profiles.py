@@ -11,12 +11,13 @@ from types import MappingProxyType
 
 from scheduler.framework.out_of_tree import OutOfTreePlugin
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
+from scheduler.model.semantics import Semantics
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.plugin import NAME as INTER_POD_AFFINITY
 from scheduler.plugins.registry import NO_OUT_OF_TREE
 from scheduler.settings.decoding import ObjectReader
 from scheduler.settings.out_of_tree_arguments import add_default_args, read_out_of_tree_args
-from scheduler.settings.plugin_arguments import DEFAULT_ARGS, READ_ARGS
+from scheduler.settings.plugin_arguments import DEFAULT_ARGS, GATED_ARGS, READ_ARGS, note_without_effect
 from scheduler.settings.plugin_lists import (
     API_VERSION,
     PluginLists,
@@ -46,7 +47,10 @@ class _Draft:
 
 
 def read_profiles(
-    reader: ObjectReader, notes: list[str], out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE
+    reader: ObjectReader,
+    semantics: Semantics,
+    notes: list[str],
+    out_of_tree: Mapping[str, OutOfTreePlugin] = NO_OUT_OF_TREE,
 ) -> tuple[ProfileSettings, ...]:
     """
     Return every profile, complete; one with upstream's defaults if the file has none.
@@ -54,7 +58,7 @@ def read_profiles(
     Fields without effect are added to `notes`. A single profile without a name is `default-scheduler`.
     """
     items = reader.objects("profiles") or [ObjectReader({}, f"{reader.at('profiles')}[0]", reader.problems)]
-    drafts = [_read_profile(item, notes, out_of_tree, only=len(items) == 1) for item in items]
+    drafts = [_read_profile(item, semantics, notes, out_of_tree, only=len(items) == 1) for item in items]
     first_path_by_name: dict[str, str] = {}
     for draft in drafts:
         path, name = f"{draft.path}.schedulerName", draft.settings.scheduler_name
@@ -68,7 +72,12 @@ def read_profiles(
 
 
 def _read_profile(
-    reader: ObjectReader, notes: list[str], out_of_tree: Mapping[str, OutOfTreePlugin], *, only: bool
+    reader: ObjectReader,
+    semantics: Semantics,
+    notes: list[str],
+    out_of_tree: Mapping[str, OutOfTreePlugin],
+    *,
+    only: bool,
 ) -> _Draft:
     problems, known = reader.problems, known_plugins(out_of_tree)
     with reader:
@@ -78,7 +87,7 @@ def _read_profile(
             problems.required(reader.at("schedulerName"))
         percentage = read_percentage(reader)
         sets = read_plugin_sets(reader.child("plugins"), known, notes)
-        args = _read_plugin_config(reader, out_of_tree, notes)
+        args = _read_plugin_config(reader, semantics, out_of_tree, notes)
     lists = resolve(sets, known, problems)
     _check_lists(reader.at("plugins"), name, lists, problems)
     used = {plugin for names in lists.names_by_point.values() for plugin in names}
@@ -119,7 +128,7 @@ def read_percentage(reader: ObjectReader) -> int | None:
 
 
 def _read_plugin_config(
-    reader: ObjectReader, out_of_tree: Mapping[str, OutOfTreePlugin], notes: list[str]
+    reader: ObjectReader, semantics: Semantics, out_of_tree: Mapping[str, OutOfTreePlugin], notes: list[str]
 ) -> Mapping[str, object]:
     args_by_plugin = dict(DEFAULT_ARGS)
     seen: set[str] = set()
@@ -138,13 +147,17 @@ def _read_plugin_config(
         elif name not in IN_TREE_BY_NAME and name not in out_of_tree:
             reader.problems.add(f"{item.path}.name", f"plugin {shown(name)} does not exist")
         elif name in READ_ARGS:
-            _read_args(name, item.child("args"), args_by_plugin)
+            _read_args(name, item.child("args"), semantics, args_by_plugin)
+            if note := note_without_effect(args_by_plugin[name]):
+                notes.append(f"{item.path}.args.{note}")
         elif raw is not None:
             notes.append(f"{item.path}.args: {name} takes no arguments, so these have no effect")
     return MappingProxyType(args_by_plugin)
 
 
-def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object]) -> None:
+def _read_args(
+    name: str, reader: ObjectReader, semantics: Semantics, args_by_plugin: dict[str, object]
+) -> None:
     expected = f"{name}Args"
     version = reader.text("apiVersion") or API_VERSION
     kind = reader.text("kind") or expected
@@ -153,6 +166,10 @@ def _read_args(name: str, reader: ObjectReader, args_by_plugin: dict[str, object
         return
     with reader:
         args_by_plugin[name] = READ_ARGS[name](reader)
+        field, gate = GATED_ARGS.get(name, ("", None))
+        if gate is not None and not semantics.enabled(gate) and (value := reader.raw(field)) is not None:
+            detail = f"unexpected field `{field}`, remove it or turn on the feature gate {gate}"
+            reader.problems.invalid(reader.at(field), value, detail)
 
 
 def _check_lists(path: str, scheduler_name: str, lists: PluginLists, problems: Problems) -> None:

@@ -6,14 +6,20 @@ order without knowing how multiPoint expands.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import msgspec
 
 from scheduler.errors import InvariantViolation
+from scheduler.model.gated_fields import FIELDS, reason_without_effect, without_effect
+from scheduler.model.semantics import Semantics
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
-from scheduler.plugins.pod_topology_spread.args import DefaultConstraint
+from scheduler.plugins.pod_topology_spread.args import DefaultConstraint, PodTopologySpreadArgs
+from scheduler.plugins.pod_topology_spread.constraints import parsed_default
+from scheduler.plugins.pod_topology_spread.plugin import NAME as SPREAD
+from scheduler.plugins.registry import gated_off
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.documents import write_document
 from scheduler.settings.durations import format_duration
@@ -81,10 +87,16 @@ def _remarks(settings: Settings) -> list[str]:
         for profile in settings.profiles
         if profile.not_built
     ]
+    off = [
+        f"profile {shown(profile.scheduler_name)}: {reason}"
+        for profile in settings.profiles
+        for reason in _reasons_without_effect(profile, settings.semantics)
+    ]
     gates = ", ".join(f"{gate}={shown(value)}" for gate, value in _gates(settings).items())
     return [
         *(f"note: {note}" for note in settings.notes),
         *not_built,
+        *off,
         f"emulatedVersion: {settings.semantics.version}",
         f"featureGates: {gates}",
     ]
@@ -93,6 +105,19 @@ def _remarks(settings: Settings) -> list[str]:
 def _gates(settings: Settings) -> dict[str, bool]:
     """Return the gates that the version has and that have an effect here."""
     return {gate.value: settings.semantics.enabled(gate) for gate in settings.semantics.stages}
+
+
+def _reasons_without_effect(profile: ProfileSettings, semantics: Semantics) -> Iterator[str]:
+    """Yield why plugins, and fields of default constraints, have no effect in the emulated version."""
+    used = {name for names in profile.plugins_by_point.values() for name in names}
+    for name, gate in gated_off(semantics).items():
+        if name in used:
+            yield reason_without_effect(name, gate, semantics)
+    args = profile.args_by_plugin.get(SPREAD)
+    if isinstance(args, PodTopologySpreadArgs):
+        constraints = [parsed_default(each) for each in args.default_constraints]
+        for gate in without_effect(semantics, constraints, (), has_resources=False):
+            yield reason_without_effect(f"defaultConstraints: {FIELDS[gate]}", gate, semantics)
 
 
 def _profile(profile: ProfileSettings) -> _Fields:
@@ -147,7 +172,8 @@ def args_document(args: object) -> _Fields:
         case NodeResourcesFitArgs():
             return _fit(args)
         case VolumeBindingArgs():
-            return {"bindTimeoutSeconds": args.bind_timeout_s}
+            shape = {"shape": _value(args.shape)} if args.shape else {}
+            return {"bindTimeoutSeconds": args.bind_timeout_s, **shape}
         case msgspec.Struct():
             return dict(msgspec.to_builtins(args))
         case _ if is_dataclass(args):

@@ -17,6 +17,7 @@ from typing import Final
 from scheduler.framework.kinds import KINDS
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen, WatchEvent
+from scheduler.shadowing.orders import ChangeKey
 from scheduler.simulation.reversals import reversal
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
@@ -37,7 +38,7 @@ class Change:
     """
 
     what: str
-    key: tuple[str, str]
+    key: ChangeKey
     event: WatchEvent
     reversal: WatchEvent
     at_s: float
@@ -59,18 +60,30 @@ class RecentChanges:
             self._changes.append(made)
         return made
 
-    def explains(self, agrees: Callable[[], bool], now_s: float, *, but: str = "") -> str:
-        """
-        Return what came last of the recent changes without which `agrees` holds; empty if there is no such change.
+    def keys(self, now_s: float, *, but: str = "") -> list[ChangeKey]:
+        """Return the keys of the recent changes, except those of the pod with the UID `but`."""
+        return [change.key for change in self._recent(now_s, but)]
 
-        Changes of the pod with the UID `but` stay. The state is as before in the end.
+    def explains(
+        self, agrees: Callable[[], bool], now_s: float, *, but: str = ""
+    ) -> Iterator[Sequence[Change]]:
         """
-        recent = [one for one in self._changes if now_s - one.at_s <= self._window_s and one.key[1] != but]
-        for left_out in _left_out(recent):
+        Yield the recent changes without which `agrees` holds, the first of them first, for each such set.
+
+        Changes of the pod with the UID `but` stay. The state is as before at each yield and in the end.
+        """
+        for left_out in _left_out(self._recent(now_s, but)):
             with self._without(left_out):
-                if agrees():
-                    return left_out[-1].what
-        return ""
+                is_explained = agrees()
+            if is_explained:
+                yield left_out
+
+    def _recent(self, now_s: float, but: str) -> list[Change]:
+        return [
+            change
+            for change in self._changes
+            if now_s - change.at_s <= self._window_s and change.key[1] != but
+        ]
 
     @contextmanager
     def _without(self, changes: Sequence[Change]) -> Iterator[None]:

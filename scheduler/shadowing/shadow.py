@@ -2,13 +2,15 @@
 Decides what another scheduler decides, on the state as it stood then, and compares.
 
     a pod is seen with a node    decide without the pod -> is its node among the best -> then count it
-    ... and it is not            decide again without what changed shortly before: a race if that explains it
-    a change shortly after       decide again with it: a race if that explains an earlier difference
+    ... and it is not            try the orders of what changed shortly before: a proven race if one explains it
+    a change shortly after       decide again with it: a proven race if that explains an earlier difference
     a pod is reported pending    decide -> the same reasons?
 
 The other scheduler knows its own binds before a watch shows them, and does not know yet what a watch has just shown: so
-two changes within `race_s` may have been in the other order for it. Pods that it bound and that were not seen pending
-before are counted, not compared.
+two changes within `race_s` may have been in the other order for it. The orders of all proven races agree with each
+other: a difference that only a contradicting order explains is not proven.
+
+Pods that it bound and that were not seen pending before are counted, not compared.
 
 While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
 nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
@@ -36,6 +38,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.stimuli import ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
+from scheduler.shadowing.orders import ProvenOrders
 from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 from scheduler.state.cluster import ClusterState
@@ -102,6 +105,7 @@ class Shadow:
         self._waiting: dict[str, Pod] = {}
         self._race_s = race_s
         self._recent = RecentChanges(state, window_s=race_s)
+        self._orders = ProvenOrders()
         self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
         self._differences: OrderedDict[str, Difference] = OrderedDict()
         self.causes: Counter[Cause] = Counter()
@@ -253,16 +257,31 @@ class Shadow:
         )
 
     def _explain(self, key: str, unsettled: _Unsettled) -> None:
-        """Note the difference, as a race if a recent change explains it; else a later one may."""
-        other = (
-            "the end of its nomination"
-            if unsettled.agrees()
-            else self._recent.explains(unsettled.agrees, unsettled.at_s, but=unsettled.uid)
-        )
+        """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
+        uid, at_s = unsettled.uid, unsettled.at_s
+        other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
         difference = unsettled.difference
-        self._note(key, _as_race(difference, other) if other else difference)
-        if not other and len(self._unsettled) < MAX_RECENT:
+        if other:
+            self._note(key, _as_race(difference, other))
+            return
+        n_changes = len(self._recent.keys(at_s, but=uid))
+        self._note(key, _as_unproven(difference, n_changes) if n_changes else difference)
+        if len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
+
+    def _proven_without(self, unsettled: _Unsettled, now_s: float) -> str:
+        """
+        Return the last of the recent changes that the other scheduler cannot have known, if one order explains it.
+
+        The order has to agree with those of the other races; empty if there is none.
+        """
+        uid = unsettled.uid
+        known = self._recent.keys(now_s, but=uid)
+        for left_out in self._recent.explains(unsettled.agrees, now_s, but=uid):
+            after = {change.key for change in left_out}
+            if self._orders.prove(("Pod", uid), [key for key in known if key not in after], after):
+                return left_out[-1].what
+        return ""
 
     def _settle(self, latest: Change, now_s: float) -> None:
         """Decide again about recent differences, with what changed since: it may have been decided with it."""
@@ -279,9 +298,10 @@ class Shadow:
         placed = self.state.placed.get(unsettled.uid)
         bound = None if placed is None else placed.pod
         self.state.remove_pod(unsettled.uid)
-        is_explained = unsettled.agrees()
+        known = self._recent.keys(now_s, but=unsettled.uid)
+        is_explained = unsettled.agrees() and self._orders.prove(("Pod", unsettled.uid), known, ())
         if not is_explained and len(self._unsettled) <= _FEW:
-            is_explained = bool(self._recent.explains(unsettled.agrees, now_s, but=unsettled.uid))
+            is_explained = bool(self._proven_without(unsettled, now_s))
         if bound is not None:
             self.state.upsert_pod(bound)
         return is_explained
@@ -406,8 +426,14 @@ def _behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
     return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
 
 
+def _as_unproven(difference: Difference, n_changes: int) -> Difference:
+    changes = counted(n_changes, "change")
+    text = f"{difference.explanation}; no order of the {changes} shortly before explains it"
+    return with_parts(difference, explanation=text)
+
+
 def _as_race(difference: Difference, other: str) -> Difference:
-    text = f"{difference.explanation}; not so if {other} came in the other order"
+    text = f"{difference.explanation}; proven: not so if {other} came in the other order"
     return with_parts(difference, cause=Cause.RACE, explanation=text)
 
 

@@ -15,7 +15,7 @@ class Cause(StrEnum):
     RULE = "rule"
     #: The node fits here, and another one has more points.
     SCORE = "score"
-    #: As we would have decided a moment earlier or later.
+    #: Proven: as we would have decided with recent changes in an order that agrees with those of the other races.
     RACE = "race"
     #: It fits here with fewer points, and the other scheduler scores a sample that may have left out the best nodes.
     SAMPLING = "sampling"

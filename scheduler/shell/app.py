@@ -134,7 +134,14 @@ class Scheduler(daemon.Daemon):
         self._attempt_log = AttemptLog(self._log, now_s)
         self._defect_log = DefectLog(self._log, self._state, settings.semantics)
         self._writers = Writers(
-            connection, self._machine, self._inbox, metrics, leads=self._leads, clock_s=clock_s, now_s=now_s
+            connection,
+            self._machine,
+            self._inbox,
+            metrics,
+            semantics=settings.semantics,
+            leads=self._leads,
+            clock_s=clock_s,
+            now_s=now_s,
         )
         #: None before `run` has started it.
         self._loop: SchedulingLoop | None = None

@@ -6,7 +6,11 @@ Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
                      `---------------------------------'  `-- gone, allocated elsewhere, deallocated --> failed
 
 Every try after the first begins with a read, so that a write whose answer was lost is not made twice. So does the first
-try of a claim that is reserved for the pod already, of which usually nothing is left to write.
+try of a claim that is reserved for the pod already, of which usually nothing is left to write. A claim that is created
+has a name that follows from its pod, so that one whose creation lost its answer is found again.
+
+The pods of one claim take turns, since each write names the version that it changes. A pod whose turn it is writes for
+all pods that wait for theirs and want the same.
 
 Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; extendeddynamicresources.go, deleteClaim
 (kubernetes 1.36).
@@ -15,8 +19,8 @@ Source: plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve; e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -34,9 +38,12 @@ from scheduler.model.claim_writes import (
     consumer,
     is_reserved_for,
 )
-from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_gates import DeviceGates, GatedDeviceDecoder
 from scheduler.model.device_requests import CLAIM_FINALIZER, ResourceClaim
-from scheduler.model.devices import DeviceKind
+from scheduler.model.devices import MAX_CONSUMERS, DeviceKind
+from scheduler.model.pods import Pod
+from scheduler.model.semantics import Semantics
+from scheduler.model.volumes import is_older
 from scheduler.shell.binder import TIMEOUT_S
 
 #: Tries of one claim, and the pause after a conflict (client-go retry.DefaultRetry).
@@ -56,8 +63,42 @@ class ClaimOutcome:
     problem: str = ""
 
 
+@dataclass(slots=True)
+class _Turns:
+    """
+    The turns of the pods that reserve one claim.
+
+    Attributes:
+        waiting: the reservations that are not answered, by UID of the pod.
+        answered: the outcomes of what was written for pods whose turn has not come, by their UID.
+        newest: the claim as last written; None before that.
+    """
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: dict[str, ClaimReservation] = field(default_factory=dict)
+    answered: dict[str, ClaimOutcome] = field(default_factory=dict)
+    newest: ResourceClaim | None = None
+
+    def joining(self, claim: ResourceClaim, write: ClaimReservation) -> list[ClaimReservation]:
+        """Return the reservations that one write makes: this one, and others with the same devices."""
+        joined = [write]
+        allocation = claim.allocation or write.allocation
+        for uid, other in self.waiting.items():
+            if len(claim.reserved_for) + len(joined) >= MAX_CONSUMERS:
+                break
+            if uid == write.pod.uid or uid in self.answered or is_reserved_for(claim, other.pod):
+                continue
+            if allocation is not None and _has_decided_devices(allocation, other):
+                joined.append(other)
+        return joined
+
+
 class ClaimWriter:
-    """Writes to the API server; arguments as `ReservationWriter`. `clock_s`: the time since the epoch."""
+    """
+    Writes to the API server; arguments as `ReservationWriter`. `clock_s`: the time since the epoch.
+
+    `on_created` is called with "success" or "failure" after a request that creates a claim.
+    """
 
     def __init__(
         self,
@@ -66,9 +107,16 @@ class ClaimWriter:
         pause: Callable[[int, ApiError], Awaitable[None]],
         may_write: Callable[[], bool],
         clock_s: Callable[[], float],
+        on_created: Callable[[str], None],
+        semantics: Semantics,
     ) -> None:
         self._client, self._pause, self._may_write, self._clock_s = client, pause, may_write, clock_s
-        self._decoder = DeviceDecoder()
+        self._on_created = on_created
+        self._decoder = GatedDeviceDecoder(semantics)
+        #: Whether allocations get a time, from which the timeout of binding conditions counts.
+        self._stamps = DeviceGates.of(semantics).binding_conditions
+        #: By UID of a claim.
+        self._turns: dict[str, _Turns] = {}
 
     async def reserve(self, write: ClaimReservation) -> ClaimOutcome:
         """Reserve the claim for the pod, and store its allocation; create it before if it does not exist."""
@@ -76,13 +124,13 @@ class ClaimWriter:
         is_new = not claim.resource_version
         if is_new:
             try:
-                claim = await self._claim(claim_requests.create_resource_claim(claim, pod))
+                claim = await self._created(claim, pod)
             except ApiError as error:
                 # As upstream prints the name that the claim does not have yet.
                 return ClaimOutcome(
                     None, f"create claim for extended resources {pod.namespace}/: {error.message}"
                 )
-        outcome = await self._reserved(claim, write)
+        outcome = await self._in_turn(claim, write)
         if outcome.problem or outcome.claim is None:
             return ClaimOutcome(outcome.claim or (claim if is_new else None), outcome.problem)
         if is_new:
@@ -115,7 +163,57 @@ class ClaimWriter:
             return problem
         return await self._repeated(lambda _: claim_requests.delete_resource_claim(write.obj), write.obj)
 
-    async def _reserved(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
+    async def _created(self, wanted: ResourceClaim, pod: Pod) -> ResourceClaim:
+        """Create the claim for the pod's extended resources, unless an earlier request did. Return it."""
+        request = claim_requests.create_resource_claim(wanted, pod)
+        try:
+            claim = await self._claim(request)
+        except ApiError as error:
+            self._on_created("failure")
+            if not (isinstance(error, Conflict) or error.took_effect_unknown):
+                raise
+            key = f"{pod.namespace}/{wanted.created_name}"
+            try:
+                claim = await self._claim(claim_requests.get_resource_claim(replace(wanted, key=key)))
+            except NotFound:
+                raise error from None
+            if claim.controller is None or claim.controller.uid != pod.uid:
+                raise
+            if claim.requests == wanted.requests and not claim.terminating:
+                return claim
+            # Of an attempt on another kind of node.
+            if await self.delete(ClaimDeletion(claim)):
+                raise
+            claim = await self._claim(request)
+        self._on_created("success")
+        return claim
+
+    async def _in_turn(self, claim: ResourceClaim, write: ClaimReservation) -> ClaimOutcome:
+        """Reserve the claim once the pods before have, unless one of them has written for this pod, too."""
+        key, uid = claim.uid, write.pod.uid
+        turns = self._turns.setdefault(key, _Turns())
+        turns.waiting[uid] = write
+        try:
+            async with turns.lock:
+                if (answered := turns.answered.pop(uid, None)) is not None:
+                    return answered
+                if turns.newest is not None and is_older(
+                    claim.resource_version, turns.newest.resource_version
+                ):
+                    claim = turns.newest
+                outcome, joined = await self._reserved(claim, write, turns)
+                turns.answered |= {each.pod.uid: outcome for each in joined if each is not write}
+                return outcome
+        finally:
+            turns.waiting.pop(uid, None)
+            if not turns.waiting:
+                self._turns.pop(key, None)
+
+    async def _reserved(
+        self, claim: ResourceClaim, write: ClaimReservation, turns: _Turns
+    ) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
+        """Return the outcome, and the reservations that share it."""
+        alone = joined = [write]
         problem = ""
         changed: ResourceClaim | None = None
         for attempt in range(1, _MAX_TRIES + 1):
@@ -125,12 +223,13 @@ class ClaimWriter:
                 except ApiError as error:
                     text = f"get updated claim {claim.key} after conflict: {error.message}"
                     if isinstance(error, NotFound) or not _may_repeat(error):
-                        return ClaimOutcome(changed, text)
+                        return ClaimOutcome(changed, text), alone
                     problem = text
                     await self._pause(attempt, error)
                     continue
                 if _is_done(claim, write):
-                    return ClaimOutcome(claim)
+                    turns.newest = claim
+                    return ClaimOutcome(claim), alone
             verb = "add finalizer to" if _lacks_finalizer(claim, write) else _status_verb(write)
             try:
                 if _lacks_finalizer(claim, write) and not _contradiction(claim, write):
@@ -138,24 +237,28 @@ class ClaimWriter:
                     claim = changed = await self._claim(claim_requests.set_finalizers(claim, finalizers))
                     verb = _status_verb(write)
                 if contradiction := _contradiction(claim, write):
-                    return ClaimOutcome(changed, contradiction)
-                return ClaimOutcome(await self._claim(self._status_request(claim, write)))
+                    return ClaimOutcome(changed, contradiction), alone
+                joined = turns.joining(claim, write)
+                turns.newest = await self._claim(self._status_request(claim, write, joined))
+                return ClaimOutcome(turns.newest), joined
             except ApiError as error:
                 problem = f"{verb} claim {claim.key}: {error.message}"
                 if not _may_repeat(error):
-                    return ClaimOutcome(changed, problem)
+                    return ClaimOutcome(changed, problem), alone
                 await self._pause_after(attempt, error)
-        return ClaimOutcome(changed, problem)
+        return ClaimOutcome(changed, problem), joined
 
-    def _status_request(self, claim: ResourceClaim, write: ClaimReservation) -> Request:
+    def _status_request(
+        self, claim: ResourceClaim, write: ClaimReservation, joined: Sequence[ClaimReservation]
+    ) -> Request:
         """Quirk: a stored allocation without a time gets one, which the API server refuses."""
-        allocation = write.allocation if claim.allocation is None else claim.allocation
-        if allocation is None or allocation.allocation_timestamp is not None:
-            changed = None
-        else:
+        changed = write.allocation if claim.allocation is None else None
+        allocation = claim.allocation or changed
+        if self._stamps and allocation is not None and allocation.allocation_timestamp is None:
             now = second_time(self._clock_s())
             changed = msgspec.structs.replace(allocation, allocation_timestamp=now)
-        return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, consumer(write.pod)))
+        consumers = (consumer(each.pod) for each in joined)
+        return claim_requests.reserve_claim(claim, changed, (*claim.reserved_for, *consumers))
 
     async def _note_in_pod(self, write: ClaimReservation, claim: ResourceClaim) -> str:
         pod, mappings = write.pod, write.mappings
@@ -173,10 +276,12 @@ class ClaimWriter:
         for attempt in range(1, _MAX_TRIES + 1):
             try:
                 if attempt > 1 and reads:
-                    claim = await self._claim(claim_requests.get_resource_claim(claim))
+                    uid, claim = claim.uid, await self._claim(claim_requests.get_resource_claim(claim))
+                    if claim.uid != uid:
+                        return ""
                 await self._request(request_for(claim))
             except NotFound as error:
-                # The claim is gone, and with it the write to undo.
+                # The claim is gone, and with it what is to be undone.
                 return "" if reads else error.message
             except ApiError as error:
                 problem = error.message

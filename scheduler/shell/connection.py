@@ -17,6 +17,7 @@ from scheduler.kube.credentials import load_credentials
 from scheduler.kube.requests import list_page
 from scheduler.kube.responses import decode_page
 from scheduler.kube.transport import TLS_FAILURE
+from scheduler.model.gated_fields import dropped_by
 from scheduler.model.semantics import Semantics, Version
 from scheduler.observe.logs import Logger, configure
 from scheduler.observe.process import ControllerMetrics
@@ -140,6 +141,10 @@ async def with_semantics(
         if server is None:
             return connection
     semantics = settings.requested.at(server)
+    for field, since in dropped_by(server, semantics).items() if server is not None else ():
+        connection.log.info(
+            0, "Field that the API server drops", server=str(server), field=field, needs=str(since)
+        )
     metrics.register_semantics(semantics, server)
     return replace(connection, semantics=semantics)
 

@@ -1,10 +1,11 @@
-"""Logs once that a pod met a defect of the emulated version that a later version of Kubernetes mends."""
+"""Logs once that a pod met a defect of the emulated version, or has a field that the version does not read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from scheduler.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.model.instructions import Attempted
 from scheduler.model.semantics import Semantics
 from scheduler.model.terms import Problem
@@ -20,14 +21,20 @@ _MENDED_IN: Final = "1.38"
 
 
 class DefectLog:
-    """Looks at each attempt; a defect has one line in the life of the process."""
+    """Looks at each attempt; a defect, and a field without effect, has one line in the life of the process."""
 
     def __init__(self, log: Logger, state: ClusterState, semantics: Semantics) -> None:
-        self._log, self._state, self._version = log, state, str(semantics.version)
+        self._log, self._state, self._semantics = log, state, semantics
+        self._version = str(semantics.version)
         self._logged: set[str] = set()
 
     def write(self, attempt: Attempted) -> None:
-        """Log each defect that the pod is the first to meet."""
+        """Log each defect that the pod is the first to meet, and each field without effect that it is first to have."""
+        for gate in attempt.pod.spec.without_effect:
+            if gate not in self._logged:
+                self._logged.add(gate)
+                reason = reason_without_effect(FIELDS[gate], gate, self._semantics)
+                self._log.info(0, "Field without effect", pod=attempt.pod.key, reason=reason)
         for defect in self._met(attempt):
             if defect not in self._logged:
                 self._logged.add(defect)

@@ -11,6 +11,7 @@ from scheduler.model.instructions import (
     Attempted,
     Bind,
     ClearNomination,
+    DevicesAwaited,
     EmitEvent,
     Evicted,
     EvictVictim,
@@ -57,6 +58,7 @@ class ClusterOutbox:
         on_attempt: Callable[[Attempted], None],
         on_evicted: Callable[[Pod], None],
         on_group_attempt: Callable[[GroupAttempted], None] = lambda _: None,
+        on_devices_awaited: Callable[[DevicesAwaited], None] = lambda _: None,
         on_write_failed: Callable[[Pod, str], None] = lambda _pod, _problem: None,
     ) -> None:
         self._binds = binds
@@ -73,6 +75,7 @@ class ClusterOutbox:
         self._on_attempt = on_attempt
         self._on_evicted = on_evicted
         self._on_group_attempt = on_group_attempt
+        self._on_devices_awaited = on_devices_awaited
         self._on_write_failed = on_write_failed
         #: Binds, writes of reservations and evictions in flight, and the pod of each.
         self._in_flight: dict[asyncio.Task[None], str] = {}
@@ -105,6 +108,8 @@ class ClusterOutbox:
                 self._on_evicted(pod)
             case GroupAttempted():
                 self._on_group_attempt(instruction)
+            case DevicesAwaited():
+                self._on_devices_awaited(instruction)
             case _:
                 assert_never(instruction)
 

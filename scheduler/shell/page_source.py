@@ -16,10 +16,14 @@ from msgspec.structs import replace
 from scheduler.assembly.profiles import default_spreading, exempt_namespaces
 from scheduler.core.machine import Machine
 from scheduler.formats.explanation import Explanation
+from scheduler.model.devices import PoolId
 from scheduler.model.instructions import Attempted
 from scheduler.model.pods import Pod
 from scheduler.overview.decisions import DecisionFeed, Decisions
+from scheduler.overview.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
+from scheduler.overview.groups import Groups, waiting_groups
+from scheduler.overview.nodes import NodeUses, node_uses
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
 from scheduler.overview.redaction import redacted
@@ -176,10 +180,30 @@ class ClusterPage:
         """Return the label keys of nodes."""
         return node_labels(self._state)
 
+    async def devices(self, search: str) -> DeviceOverview:
+        """Return the devices by driver, and the pools that the search finds."""
+        pieces = device_overview_pieces(self._state, search)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+    async def device_pool(self, driver: str, pool: str, may_see: Visible) -> DevicePool | None:
+        """Return the devices of a pool, None if there is no such pool."""
+        await off_trial(self._state)
+        return device_pool(self._state, PoolId(driver, pool), may_see)
+
     async def pending(self, search: Search, may_see: Visible) -> Pending:
         """Return the pending pods that the search finds, in groups."""
         pieces = grouped(self._explainer.pending(), self._explainer.messages(), search, may_see)
         return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+    async def groups(self, may_see: Visible) -> Groups:
+        """Return the groups with pending members."""
+        pieces = waiting_groups(self._state, self._explainer.messages(), may_see)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+    async def nodes(self, search: str) -> NodeUses:
+        """Return how full the nodes are that the search finds."""
+        await off_trial(self._state)
+        return node_uses(self._state, search)
 
     async def explanation(
         self, namespace: str, name: str, may_see: Visible, *, tries_changes: bool

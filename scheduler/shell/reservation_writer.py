@@ -37,6 +37,7 @@ from scheduler.kube.responses import WrittenVolume, decode_written_volume
 from scheduler.model.claim_writes import ClaimDeallocation, ClaimDeletion, ClaimRelease, ClaimReservation
 from scheduler.model.instructions import WriteObjects, WriteReservation
 from scheduler.model.object_writes import NodeSelection, ObjectWrite, StoredObject, VolumePromise
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import ReservationWritten
 from scheduler.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from scheduler.shell.binder import MAX_POSTS, TIMEOUT_S
@@ -60,7 +61,8 @@ class ReservationWriter:
     Writes to the API server.
 
     `pause` waits after the failed attempt of a number. `may_write` returns True while this instance may write; it is
-    called before a write and after the rate limit. `clock_s`: the time since the epoch.
+    called before a write and after the rate limit. `clock_s`: the time since the epoch. `on_claim_created` is called
+    with "success" or "failure" after the creation of a claim.
     """
 
     def __init__(
@@ -70,9 +72,18 @@ class ReservationWriter:
         pause: Callable[[int, ApiError], Awaitable[None]],
         may_write: Callable[[], bool] = lambda: True,
         clock_s: Callable[[], float] = time.time,
+        on_claim_created: Callable[[str], None] = lambda _: None,
+        semantics: Semantics = DEFAULT_SEMANTICS,
     ) -> None:
         self._client, self._pause, self._may_write = client, pause, may_write
-        self._claims = ClaimWriter(client, pause=pause, may_write=may_write, clock_s=clock_s)
+        self._claims = ClaimWriter(
+            client,
+            pause=pause,
+            may_write=may_write,
+            clock_s=clock_s,
+            on_created=on_claim_created,
+            semantics=semantics,
+        )
         #: By UID of a pod: set once the last of its writes is made.
         self._turns: dict[str, asyncio.Event] = {}
 

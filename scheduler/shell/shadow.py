@@ -29,7 +29,6 @@ from scheduler.version import product_version
 
 _STIMULI_PER_SLICE: Final = 200
 _TICK_S: Final = 1.0
-_SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,8 @@ class Options(ConnectionOptions):
     percentage: int
     #: Seconds within which changes may have been in another order for it.
     race_s: float
+    #: Of the choice between nodes with equal scores.
+    seed: int
     #: None compares until SIGTERM or SIGINT.
     duration_s: float | None
     #: Called with the report about once a second.
@@ -91,7 +92,7 @@ def new_shadow(options: Options) -> Shadow:
         options.of,
         state,
         build_profiles(settings, ClusterView(state))[options.profile],
-        random.Random(_SEED),
+        random.Random(options.seed),
         sample_percentage=options.percentage,
         race_s=options.race_s,
     )

@@ -10,6 +10,7 @@ from typing import Any
 from scheduler.core.machine import Machine
 from scheduler.model.instructions import Attempted, EvictVictim, GroupAttempted, Instruction
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Semantics
 from scheduler.model.stimuli import EvictionDue
 from scheduler.observe.metrics import Metrics
 from scheduler.shell.autoscaler_events import AutoscalerEvents
@@ -41,6 +42,7 @@ class Writers:
         inbox: Inbox,
         metrics: Metrics,
         *,
+        semantics: Semantics,
         leads: Callable[[], bool],
         clock_s: Callable[[], float],
         now_s: Callable[[], float],
@@ -62,7 +64,12 @@ class Writers:
             now_s=now_s,
         )
         self._reservations = ReservationWriter(
-            client, pause=self._binder.pause, may_write=leads, clock_s=clock_s
+            client,
+            pause=self._binder.pause,
+            may_write=leads,
+            clock_s=clock_s,
+            on_claim_created=metrics.claim_creations.add,
+            semantics=semantics,
         )
 
         async def put(due: EvictionDue) -> list[Instruction]:
@@ -117,6 +124,7 @@ class Writers:
             on_attempt=on_attempt,
             on_evicted=on_evicted,
             on_group_attempt=on_group_attempt,
+            on_devices_awaited=self._metrics.on_devices_awaited,
             on_write_failed=self._on_write_failed,
         )
 

@@ -8,6 +8,7 @@ machine; no pod is assumed, so that there is nothing else to take back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import assert_never
@@ -21,11 +22,12 @@ from scheduler.framework.profile import Profile
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
-    AllowSkew,
     Change,
+    Changes,
     DropDeviceConstraint,
     LabelNamespace,
     LabelNode,
+    PodChange,
     RecreateWithMatchLabelKey,
     RemovePod,
     RemoveTaint,
@@ -74,30 +76,46 @@ class ChangeTrial:
     def _profile(self) -> Profile:
         return self.new_profile(ClusterView(self._copy))
 
+    def completed(self, changes: Changes) -> Changes:
+        """Return the changes; a pod on its own needs no others beside them."""
+        return changes
+
     def node_after(self, changes: Sequence[Change]) -> str | None:
         """Return the pod's node once all changes are made; None if it still fits on no node."""
         decision = self.decision_after(changes)
         return decision.node_name if isinstance(decision, ScheduleResult) else None
 
-    def decision_after(self, changes: Iterable[Change]) -> Decision:
+    def decision_after(self, changes: Sequence[Change]) -> Decision:
         """Return the decision once all changes are made. They are taken back afterwards."""
-        state, pod = self._copy, self.pod
-        reversals: list[WatchEvent] = []
-        for change in changes:
-            if isinstance(change, TolerateTaint | AllowSkew | AddMatchLabelKey):
-                pod = changed_pod(pod, change)
-                continue
-            for event in events_of(change, self.pod, state):
-                reversals += filter(None, [reversal(state, event)])
-                apply_event(state, event)
-        try:
+        with made(changes, self.pod, self._copy) as state:
+            pod = changed_by(self.pod, changes)
             return decide(pod, ClusterView(state), self._profile, self.rng, Unobserved())
-        finally:
-            for event in reversed(reversals):
-                apply_event(state, event)
 
 
-def changed_pod(pod: Pod, change: TolerateTaint | AllowSkew | AddMatchLabelKey) -> Pod:
+@contextmanager
+def made(changes: Iterable[Change], pod: Pod, state: ClusterState) -> Iterator[ClusterState]:
+    """Let the cluster have the changes for the pod within the block; `changed_by` makes those of the pod itself."""
+    reversals: list[WatchEvent] = []
+    for change in changes:
+        for event in () if isinstance(change, PodChange) else events_of(change, pod, state):
+            reversals += filter(None, [reversal(state, event)])
+            apply_event(state, event)
+    try:
+        yield state
+    finally:
+        for event in reversed(reversals):
+            apply_event(state, event)
+
+
+def changed_by(pod: Pod, changes: Iterable[Change]) -> Pod:
+    """Return the pod as it is with those of the changes that are of the pod itself."""
+    for change in changes:
+        if isinstance(change, PodChange):
+            pod = changed_pod(pod, change)
+    return pod
+
+
+def changed_pod(pod: Pod, change: PodChange) -> Pod:
     """Return the pod with one more toleration, with a larger maxSkew, or with one more of its matchLabelKeys."""
     spec = pod.spec
     if isinstance(change, AddMatchLabelKey):

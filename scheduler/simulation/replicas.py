@@ -61,7 +61,8 @@ class Simulation(Document, frozen=True, kw_only=True):
 
     `zones`: every zone of the cluster by name; nodes without a zone label are left out. `next`: explains the first
     replica that did not fit; null if all fit. `victims`: the pods that are evicted for replicas, at most 100 of
-    `n_evicted`. `n_more_groups`: how many more groups like the manifest's fit; null for another manifest of the
+    `n_evicted`. `n_running`: pods with a node that the workload has already, by its namespace and its
+    template's labels. `n_more_groups`: how many more groups like the manifest's fit; null for another manifest of the
     group, and without a group that fits.
     """
 
@@ -80,6 +81,7 @@ class Simulation(Document, frozen=True, kw_only=True):
     n_evicted: int = 0
     victims: tuple[Victim, ...] = ()
     n_more_groups: int | None = None
+    n_running: int = 0
 
     @classmethod
     def of(
@@ -89,6 +91,7 @@ class Simulation(Document, frozen=True, kw_only=True):
         *,
         manifest: tuple[str, str, str],
         n_replicas: int,
+        n_running: int = 0,
         explanation: Explanation | None = None,
         notes: tuple[str, ...] = (),
     ) -> Simulation:
@@ -99,6 +102,7 @@ class Simulation(Document, frozen=True, kw_only=True):
             namespace=namespace,
             name=name,
             n_replicas=n_replicas,
+            n_running=n_running,
             n_placed=0,
             zones=(),
             nodes=(),

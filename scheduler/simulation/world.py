@@ -29,6 +29,7 @@ from scheduler.model.instructions import (
     Attempted,
     Bind,
     ClearNomination,
+    DevicesAwaited,
     EmitEvent,
     Evicted,
     EvictVictim,
@@ -270,7 +271,9 @@ class World:
             case FindScaleUpEvents(namespace):
                 waiting = [pod for pod in self.unbound.values() if pod.namespace == namespace]
                 return self._handle_all(*(ScaleUpNotTriggered(pod.uid) for pod in waiting))
-            case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted() | GroupAttempted():
+            case SaveWaits() | PatchPodGroup() | EmitEvent() | Attempted() | Evicted():
+                return []
+            case GroupAttempted() | DevicesAwaited():
                 return []
             case _:
                 assert_never(instruction)
@@ -387,11 +390,11 @@ class World:
 
 
 def _written_claim(write: ClaimReservation, seen: ResourceClaim, version: str) -> ResourceClaim:
-    """Return the claim as a watch shows it once it is written; a created one has a name of its own."""
+    """Return the claim as a watch shows it once it is written."""
     claim = replace(write.applied_to(seen), resource_version=version)
     if write.mappings is None:
         return claim
-    return replace(claim, key=f"{write.pod.namespace}/{claim.generate_name}{version[-5:]}")
+    return replace(claim, key=f"{write.pod.namespace}/{claim.created_name}")
 
 
 def with_stand_ins(profiles: Mapping[str, Profile], scheduler_names: Iterable[str]) -> dict[str, Profile]:

@@ -21,10 +21,12 @@ class AllocatedDevices:
 
     Attributes:
         version: of the last change.
+        n_by_driver: how many devices claims have or share; drivers without any are left out.
     """
 
     def __init__(self) -> None:
         self.version = 0
+        self.n_by_driver: dict[str, int] = {}
         #: By device: keys of the claims that have it for themselves, and in how many results.
         self._dedicated: dict[DeviceId, dict[str, int]] = {}
         #: By device: keys of the claims that share it, and in how many results.
@@ -58,6 +60,10 @@ class AllocatedDevices:
         yield from self._dedicated.get(device, ())
         yield from self._shared.get(device, ())
 
+    def has(self, device: DeviceId) -> bool:
+        """Return whether a claim has the device, or shares it."""
+        return device in self._dedicated or device in self._shared
+
     def add(self, allocation: Allocation, claim_key: str) -> None:
         """Count the claim's allocation. O(results)."""
         self._count(allocation, claim_key, 1)
@@ -72,11 +78,14 @@ class AllocatedDevices:
             if result.admin_access:
                 continue
             device = DeviceId(result.driver, result.pool, result.device)
+            had = self.has(device)
             by_device = self._dedicated if result.share_id is None else self._shared
             claims = by_device.setdefault(device, {})
             add_count(claims, claim_key, delta)
             if not claims:
                 del by_device[device]
+            if (change := self.has(device) - had) != 0:
+                add_count(self.n_by_driver, device.driver, change)
             if result.share_id is not None and result.consumed_capacity:
                 self._consume(device, result, delta)
 
@@ -92,4 +101,4 @@ class AllocatedDevices:
 
     def content(self) -> tuple[object, ...]:
         """Return everything that is counted, to compare it with a recount."""
-        return self._dedicated, self._shared, self._consumed, self._n_consuming
+        return self._dedicated, self._shared, self._consumed, self._n_consuming, self.n_by_driver

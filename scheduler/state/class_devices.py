@@ -48,12 +48,8 @@ def class_devices(
             if answer is None:
                 fails |= reached
             elif answer:
-                device_id = each.device_id(device)
-                is_allocated = (
-                    device_id in devices.allocated.dedicated or device_id in devices.allocated.shared
-                )
                 total += reached
-                allocated += reached & is_allocated
+                allocated += reached & devices.allocated.has(each.device_id(device))
     total[fails] = allocated[fails] = 0
     return total, allocated
 

@@ -203,11 +203,48 @@ class ClusterView(NodeMasks):
         return uid in self._state.placed
 
     def has_lower(self, priority: int) -> Mask:
-        """Return the rows with a pod of a lower priority. O(pods)."""
-        return self._state.pods.has_below(priority, self.n_rows)
+        """Return the rows with a pod that pods of the priority evict. O(pods)."""
+        mask = self._state.pods.has_below(priority, self.n_rows)
+        for row in self.rows_of_unequal_priority():
+            mask[row] = any(self.victim_priority(placed.pod) < priority for placed in self.placed_on(row))
+        return mask
+
+    def rows_evicted_otherwise(self) -> set[int]:
+        """Return the rows with pods that are not evicted one by one and by their own priority. O(such pods)."""
+        return self._rows_of(self._state.groups.evicted_otherwise())
+
+    def rows_of_unequal_priority(self) -> set[int]:
+        """Return the rows with members of another priority than their group's. O(members of such groups)."""
+        return self._rows_of(self._state.groups.of_unequal_priority())
+
+    def _rows_of(self, pods: Iterable[Pod]) -> set[int]:
+        return {self._state.placed[pod.uid].row for pod in pods}
+
+    def preemptor_priority(self, pod: Pod) -> int:
+        """Return the priority with which the pod evicts others."""
+        return self._state.groups.preemptor_priority(pod)
+
+    def victim_priority(self, pod: Pod) -> int:
+        """Return the priority that a pod has to have more of to evict this one."""
+        return self._state.groups.victim_priority(pod)
+
+    def is_lower(self, victim: Pod, preemptor: Pod) -> bool:
+        """Return whether the preemptor may evict the victim, as far as priorities say."""
+        return self.victim_priority(victim) < self.preemptor_priority(preemptor)
+
+    def is_disrupted_whole(self, pod: Pod) -> bool:
+        """Return whether the pod is evicted with all members of its group, or stays with them."""
+        return self._state.groups.is_disrupted_whole(pod)
+
+    def evicted_with(self, placed: PlacedPod) -> tuple[PlacedPod, ...]:
+        """Return the pods of which all are evicted or none: the pod, or all members of a group that says so."""
+        pod, state = placed.pod, self._state
+        if pod.group is None or pod.terminating or not state.groups.is_disrupted_whole(pod):
+            return (placed,)
+        return tuple(state.placed[member.uid] for member in state.groups.placed(pod.group.key))
 
     def lower_pods(self, priority: int, wanted: Mask) -> PodsByRow:
-        """Return the pods of a lower priority on the wanted rows. O(pods)."""
+        """Return the pods whose own priority is lower on the wanted rows. O(pods)."""
         return self._state.pods.below(priority, wanted)
 
     def lower_pods_in_pieces(self, priority: int, wanted: Mask) -> Iterator[PodsByRow]:
@@ -370,6 +407,27 @@ class ClusterView(NodeMasks):
             return np.fromiter(map(room_at, rows), np.int64, len(rows))
 
         return self.per_row(("volume room", driver), compute, np.int64)
+
+    def has_driver(self, driver: str) -> Mask:
+        """Return the rows that have the CSI driver."""
+        nodes, volumes = self._state.nodes, self._state.volumes
+
+        def compute(where: RowIndex) -> Mask | int:
+            names = volumes.nodes_with(driver)
+            if isinstance(where, int):
+                return nodes.nodes[where] is not None and nodes.name_of(where) in names
+            rows = range(nodes.n_rows)[where] if isinstance(where, slice) else where.tolist()
+            having = (nodes.nodes[row] is not None and nodes.name_of(row) in names for row in rows)
+            return np.fromiter(having, np.bool_, len(rows))
+
+        return self.per_row(("has driver", driver), compute, np.bool_)
+
+    def migrated_rows(self, plugin: str) -> Mask:
+        """Return the rows where the in-tree plugin was migrated to its CSI driver. O(these rows)."""
+        row_by_name, mask = self.nodes.row_by_name, np.zeros(self.n_rows, dtype=np.bool_)
+        names = self.volumes.migrated_nodes(plugin)
+        mask[[row_by_name[name] for name in names if name in row_by_name]] = True
+        return mask
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
         """Return the labels of the namespace, None if it is not known."""

@@ -1,20 +1,29 @@
 """
-ResourceClaims, ResourceSlices and DeviceClasses, and which devices are allocated.
+ResourceClaims, ResourceSlices, DeviceClasses and DeviceTaintRules, and which devices are allocated.
 
 A claim counts as watches show it, or as it was written after that; and with an allocation that is about to be written.
-A cluster without resource.k8s.io/v1 costs nothing here.
+Slices have the taints of rules. A cluster without resource.k8s.io/v1 costs nothing here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.device_requests import ResourceClaim
-from scheduler.model.devices import DeviceClass, DeviceId, DeviceKind, PoolId, ResourceSlice
+from scheduler.model.devices import (
+    NEEDED_KINDS,
+    DeviceClass,
+    DeviceId,
+    DeviceKind,
+    DeviceTaintRule,
+    PoolId,
+    ResourceSlice,
+)
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.volumes import is_older
 from scheduler.state.allocated_devices import AllocatedDevices
@@ -23,10 +32,11 @@ from scheduler.state.batches import batches
 from scheduler.state.device_changes import DeviceChanges
 from scheduler.state.extended_resources import ExtendedResources
 from scheduler.state.partitioned_dict import PartitionedDict
-from scheduler.state.sparse_dicts import discard_entry
+from scheduler.state.slice_taints import SliceTaints
+from scheduler.state.sparse_dicts import add_count, discard_entry
 
-#: Length and text of a version, a time, and the key of a claim.
-_Place: TypeAlias = tuple[int, str, str, str]
+#: The place of claims that a list shows as allocated: their order is unknown.
+_LISTED: Final = 0
 
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
 
@@ -50,9 +60,11 @@ class Devices:
         self.epoch_s = 0.0
         self._claims: PartitionedDict[ResourceClaim] = PartitionedDict()
         self._slices: dict[str, ResourceSlice] = {}
+        self._taints = SliceTaints()
         self._classes: dict[str, DeviceClass] = {}
         #: In the order in which a copy takes them over.
         self._by_kind: Mapping[str, PartitionedDict[Any] | dict[str, Any]] = {
+            DeviceKind.TAINT_RULE: self._taints.rules,
             DeviceKind.CLASS: self._classes,
             DeviceKind.SLICE: self._slices,
             DeviceKind.CLAIM: self._claims,
@@ -61,19 +73,25 @@ class Devices:
         #: By the nodeName of slices without shared counters; and all others.
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._shared: dict[str, ResourceSlice] = {}
+        #: By driver: the devices in all slices.
+        self._n_published: dict[str, int] = {}
         #: UID of a pod -> keys of the claims that a scheduler created for its extended resources.
         self._extended_claims: dict[str, dict[str, None]] = {}
-        #: Key of a claim that watches show as allocated -> its place in the order of allocations; see `_place_of`.
-        self._allocated_at: dict[str, _Place] = {}
+        #: Key of a claim that is shown as allocated -> its place in the order of allocations. A watch shows claims in
+        #: the order of their changes; a list does not.
+        self._allocated_at: dict[str, int] = {}
+        self._n_allocations = 0
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
 
     def serve(self, *kinds: DeviceKind) -> None:
-        """Note that all objects of these kinds have been seen."""
+        """Note that a list has shown all objects of these kinds, the first one or a later one."""
+        if DeviceKind.CLAIM in kinds:
+            self._allocated_at = dict.fromkeys(self._allocated_at, _LISTED)
         self._served.update(kinds)
-        self.is_served = len(self._served) == len(DeviceKind)
+        self.is_served = self._served >= NEEDED_KINDS
 
     # Questions of plugins.
 
@@ -104,14 +122,15 @@ class Devices:
 
     def earlier_claim(self, claim: ResourceClaim) -> str | None:
         """
-        Return the key of another claim that has a device of the claim, and that was allocated before it.
+        Return the key of another claim that has a device of the claim, unless that was allocated later.
 
-        The API server accepts two claims with one device, as two schedulers may write them.
+        The API server accepts two claims with one device, as two schedulers may write them. Of two that a list has
+        shown each may be the earlier one: neither version nor time of a claim tells when it was allocated.
         """
-        own = self._allocated_at.get(claim.key)
-        return next((other for other, at in self._rivals(claim) if own is None or at < own), None)
+        own = self._allocated_at.get(claim.key, self._n_allocations)
+        return next((other for other, at in self._rivals(claim) if at <= own), None)
 
-    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, _Place]]:
+    def _rivals(self, claim: ResourceClaim) -> Iterator[tuple[str, int]]:
         """Yield the other claims that watches show with a device that the claim has for itself, and since when."""
         results = () if claim.allocation is None else claim.allocation.devices.results
         for result in results:
@@ -150,6 +169,18 @@ class Devices:
     def of_pool(self, pool: PoolId) -> Collection[ResourceSlice]:
         """Return all slices of the pool, of any generation and node."""
         return self._of_pool.get(pool, _NO_SLICES).values()
+
+    def pools(self) -> list[PoolId]:
+        """Return the pools of all slices."""
+        return list(self._of_pool)
+
+    def n_by_driver(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each driver, how many of its devices no claim has, and how many claims have. O(drivers)."""
+        n_allocated = self.allocated.n_by_driver
+        for driver in sorted(self._n_published.keys() | n_allocated.keys()):
+            in_use = n_allocated.get(driver, 0)
+            # A claim may have a device that its driver publishes no more.
+            yield driver, max(0, self._n_published.get(driver, 0) - in_use), in_use
 
     def get(self, kind: str, key: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """Return the object, None if it is not known."""
@@ -200,22 +231,24 @@ class Devices:
         self._set(seen.kind, seen.key, seen if seen.resource_version else None)
         return counted, seen
 
+    def free_on_trial(self, claim: ResourceClaim) -> bool:
+        """Let the claim count as not allocated; return False, and change nothing, of a claim that is being written."""
+        if self.assumed.seen(claim.kind, claim.key) is not None:
+            return False
+        self._set(claim.kind, claim.key, replace(claim, allocation=None, reserved_for=()))
+        return True
+
+    def end_trial(self, claim: ResourceClaim) -> None:
+        """Undo `free_on_trial`."""
+        self._set(claim.kind, claim.key, claim)
+
     def _note_allocation(self, shown: ResourceClaim) -> None:
         if shown.allocation is None:
             self._allocated_at.pop(shown.key, None)
         elif shown.key not in self._allocated_at:
-            self._allocated_at[shown.key] = self._place_of(shown, shown.allocation)
+            self._n_allocations += 1
+            self._allocated_at[shown.key] = self._n_allocations
             self.n_allocated_twice += any(True for _ in self._rivals(shown))
-
-    def _place_of(self, shown: ResourceClaim, allocation: Allocation) -> _Place:
-        """
-        Return what orders claims by their allocation: the version at which a watch first shows it.
-
-        Claims of the first list come before all others, by the time of their allocation: they may have changed since,
-        so that their versions say nothing.
-        """
-        version = shown.resource_version if DeviceKind.CLAIM in self._served else ""
-        return len(version), version, allocation.allocation_timestamp or "", shown.key
 
     def _set_if_changed(self, new: StoredObject | None) -> None:
         if new is not None:
@@ -224,6 +257,10 @@ class Devices:
     def _set(self, kind: str, key: str, new: Any | None) -> None:  # noqa: ANN401 - the kind names the type
         objects = self._by_kind[kind]
         old = objects.get(key)
+        if isinstance(new, ResourceSlice):
+            new = self._taints.applied(new)
+        elif kind == DeviceKind.SLICE:
+            self._taints.forget(key)
         if old is not None:
             self._unlink(old)
         if new is not None:
@@ -233,6 +270,18 @@ class Devices:
             del objects[key]
             if isinstance(old, DeviceClass):
                 self.extended_resources.remove(old)
+        if kind == DeviceKind.TAINT_RULE:
+            self._apply_rules([rule for rule in (old, new) if isinstance(rule, DeviceTaintRule)])
+
+    def _apply_rules(self, changed: Collection[DeviceTaintRule]) -> None:
+        """Give the slices of these rules their taints. O(slices), since rules hardly ever change."""
+        for before in list(self._slices.values()):
+            if any(rule.selects(before.driver, before.pool) for rule in changed):
+                after = self._taints.applied(self._taints.published(before))
+                if after is not before:
+                    self._unlink(before)
+                    self._slices[before.key] = after
+                    self._link(before, after)
 
     def _link(self, old: DeviceObject | None, new: DeviceObject) -> None:
         """Enter the object, which is known now, in the indexes of its kind."""
@@ -249,6 +298,8 @@ class Devices:
                     self._shared[new.key] = new
                 else:
                     self._on_node.setdefault(new.node_name, {})[new.key] = new
+                if new.devices:
+                    add_count(self._n_published, new.driver, len(new.devices))
                 self.changes.append(new.pool_id, of_slices=True)
             case DeviceClass():
                 self.extended_resources.upsert(old if isinstance(old, DeviceClass) else None, new)
@@ -269,6 +320,8 @@ class Devices:
                     del self._shared[old.key]
                 else:
                     discard_entry(self._on_node, old.node_name, old.key)
+                if old.devices:
+                    add_count(self._n_published, old.driver, -len(old.devices))
                 self.changes.append(old.pool_id, of_slices=True)
             case DeviceClass():
                 self.classes_version += 1
@@ -282,7 +335,8 @@ class Devices:
         copy.serve(*self._served)
         copy.epoch_s = self.epoch_s
         copy.assumed = self.assumed.copy()
-        copy._allocated_at = dict(self._allocated_at)
+        copy._allocated_at, copy._n_allocations = dict(self._allocated_at), self._n_allocations
+        self._taints.share_with(copy._taints)
         for few in batches(list(self.objects())):
             for obj in few:
                 copy._set(obj.kind, obj.key, obj)
@@ -292,21 +346,31 @@ class Devices:
     # For the audit.
 
     def objects(self) -> Iterator[DeviceObject]:
-        """Return every object, as it counts."""
-        return chain.from_iterable(objects.values() for objects in self._by_kind.values())
+        """Return every object, as it counts, but slices as they were published."""
+        for obj in chain.from_iterable(objects.values() for objects in self._by_kind.values()):
+            yield self._taints.published(obj) if isinstance(obj, ResourceSlice) else obj
 
     def differences(self) -> Iterator[str]:
         """Yield where what is counted differs from a recount. O(objects)."""
         fresh = Devices()
+        self._taints.share_with(fresh._taints)
         for obj in self.objects():
             fresh._set(obj.kind, obj.key, obj)
         if self.allocated.content() != fresh.allocated.content():
             yield f"devices {self.allocated.content()} allocated, {fresh.allocated.content()} recounted"
         indexes, recounted = (
-            (each._of_pool, each._on_node, each._shared, each._extended_claims) for each in (self, fresh)
+            (
+                each._slices,
+                each._of_pool,
+                each._on_node,
+                each._shared,
+                each._extended_claims,
+                each._n_published,
+            )
+            for each in (self, fresh)
         )
         if indexes != recounted:
-            yield "slices by pool or node, or claims for extended resources, differ from a recount"
+            yield "slices by pool or node, their devices, or claims for extended resources, differ from a recount"
         yield from self.assumed.differences(self.get)
 
 

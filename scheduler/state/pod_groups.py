@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -24,6 +24,11 @@ class PodGroups:
     def __init__(self) -> None:
         #: PodGroup objects.
         self._objects: dict[GroupKey, PodGroup] = {}
+        #: Those whose members are evicted all together; and those that have, or had, members of another priority.
+        self._disrupted_whole: set[GroupKey] = set()
+        self._unequal: set[GroupKey] = set()
+        #: Groups that are evicted as a whole, of which a member was evicted and others still run.
+        self._being_evicted: set[GroupKey] = set()
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
         self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
         self._pending: dict[GroupKey, dict[str, Pod]] = {}
@@ -50,6 +55,7 @@ class PodGroups:
         """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
         copy._objects, copy._served = dict(self._objects), set(self._served)
+        copy._disrupted_whole = set(self._disrupted_whole)
         copy._whole, copy._released = set(self._whole), set(self._released)
         return copy
 
@@ -61,13 +67,29 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
+        self._note_disruption(group.key)
         if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
         self._objects.pop(key, None)
+        self._note_disruption(key)
         self._drop_if_empty(key)
+
+    def _note_disruption(self, key: GroupKey) -> None:
+        group = self._objects.get(key)
+        self._disrupted_whole.discard(key)
+        self._unequal.discard(key)
+        if group is not None and group.is_disrupted_whole:
+            self._disrupted_whole.add(key)
+        for pod in self.placed(key):
+            self._note_priority(key, pod)
+
+    def _note_priority(self, key: GroupKey, pod: Pod) -> None:
+        group = self._objects.get(key)
+        if group is not None and group.victim_priority not in (None, pod.priority):
+            self._unequal.add(key)
 
     def get(self, key: GroupKey) -> PodGroup | None:
         """
@@ -91,6 +113,41 @@ class PodGroups:
         """Return what the member says that came first; members agree on it. O(1)."""
         first = next(chain(self.placed(key), self.pending(key)), None)
         return ANYWHERE if first is None or first.group is None else first.group.topology
+
+    # Preemption.
+
+    def preemptor_priority(self, pod: Pod) -> int:
+        """Return the priority with which the pod evicts others: its PodGroup's own, else that of the pod."""
+        group = None if pod.group is None else self._objects.get(pod.group.key)
+        return pod.priority if group is None or group.priority is None else group.priority
+
+    def victim_priority(self, pod: Pod) -> int:
+        """Return the priority that a pod has to have more of to evict this one."""
+        if pod.group is None or pod.group.key not in self._unequal:
+            return pod.priority
+        priority = self._objects[pod.group.key].victim_priority
+        return pod.priority if priority is None else priority
+
+    def is_disrupted_whole(self, pod: Pod) -> bool:
+        """Return whether the pod is evicted with all members of its group, or stays with them."""
+        return pod.group is not None and pod.group.key in self._disrupted_whole
+
+    def of_unequal_priority(self) -> Iterator[Pod]:
+        """Yield the members on nodes of groups with members of another priority than the group's."""
+        return (pod for key in self._unequal for pod in self.placed(key))
+
+    def evicted_otherwise(self) -> Iterator[Pod]:
+        """Yield the members on nodes that are not evicted one by one and by their own priority."""
+        return (pod for key in self._unequal | self._disrupted_whole for pod in self.placed(key))
+
+    def note_evicted(self, pod: Pod) -> None:
+        """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""
+        if pod.group is not None and self.is_disrupted_whole(pod) and pod.group.key in self._placed:
+            self._being_evicted.add(pod.group.key)
+
+    def is_being_evicted(self, key: GroupKey) -> bool:
+        """Return whether the other members were evicted with which those on nodes are disrupted as a whole."""
+        return key in self._being_evicted
 
     def keys(self) -> Iterable[GroupKey]:
         """Return the groups that have a pending member."""
@@ -171,6 +228,7 @@ class PodGroups:
         """Count a member that came to a node."""
         if pod.group is not None and not pod.terminating:
             self._placed.setdefault(pod.group.key, {})[pod.uid] = pod
+            self._note_priority(pod.group.key, pod)
             self._note_ready(pod.group.key, pod.uid)
 
     def displace(self, pod: Pod) -> None:
@@ -187,6 +245,8 @@ class PodGroups:
             of_group.pop(pod.uid, None)
             if not of_group:
                 del members[key]
+                if members is self._placed:
+                    self._being_evicted.discard(key)
         self._note_ready(key, pod.uid)
         self._drop_if_empty(key)
 

@@ -72,6 +72,8 @@ class Volumes:
         self._users = Holders()
         #: Driver -> node -> limit.
         self._limits: dict[str, dict[str, int]] = {}
+        #: Driver -> nodes that have it.
+        self._installed: dict[str, set[str]] = {}
         #: In-tree plugin -> nodes where it was migrated.
         self._migrated: dict[str, set[str]] = {}
         self.free = FreeVolumes()
@@ -100,6 +102,15 @@ class Volumes:
         """Return whether the driver publishes capacities."""
         known = self._csi_drivers.get(driver)
         return known is not None and known.tracks_capacity
+
+    def is_required(self, driver: str) -> bool:
+        """Return whether a node without the driver refuses pods with its volumes."""
+        known = self._csi_drivers.get(driver)
+        return known is not None and known.is_required
+
+    def nodes_with(self, driver: str) -> Collection[str]:
+        """Return the names of the nodes that have the driver."""
+        return self._installed.get(driver, _NO_NODES)
 
     def capacities(self, class_name: str) -> Collection[CsiStorageCapacity]:
         """Return the capacities for volumes of the class."""
@@ -248,6 +259,8 @@ class Volumes:
                 for attachment in self._attachments_of.of(obj.key):
                     self._attach(self._attachments[attachment])
             case CsiNode():
+                for driver in obj.drivers:
+                    self._installed.setdefault(driver, set()).add(obj.key)
                 for driver, limit in obj.limits.items():
                     self._limits.setdefault(driver, {})[obj.key] = limit
                 for plugin in obj.migrated_plugins:
@@ -271,6 +284,8 @@ class Volumes:
                 if obj.claim is not None:
                     self._promised.discard(obj.claim.key, obj.key)
             case CsiNode():
+                for driver in obj.drivers:
+                    self._installed[driver].discard(obj.key)
                 for driver in obj.limits:
                     discard_entry(self._limits, driver, obj.key)
                 for plugin in obj.migrated_plugins:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _MAX_LABEL_BYTES: Final = 63
-_MAX_SUBDOMAIN_BYTES: Final = 253
+MAX_SUBDOMAIN_BYTES: Final = 253
 
 _KEY_FORMAT: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE_FORMAT: Final = f"({_KEY_FORMAT})?"
@@ -75,7 +75,7 @@ def dns_label_faults(name: str) -> list[str]:
 
 def subdomain_faults(name: str) -> list[str]:
     """Return the faults of an RFC 1123 subdomain: the name of most objects."""
-    return _faults(name, _SUBDOMAIN, _MAX_SUBDOMAIN_BYTES, _SUBDOMAIN_RULE)
+    return _faults(name, _SUBDOMAIN, MAX_SUBDOMAIN_BYTES, _SUBDOMAIN_RULE)
 
 
 def _faults(text: str, pattern: re.Pattern[str], limit_bytes: int, rule: str) -> list[str]:

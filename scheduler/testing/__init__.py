@@ -1,7 +1,7 @@
 """
 Tries plugins: in tests, and in a notebook on a snapshot of production.
 
-    from scheduler.testing import Cluster, PluginTests, make_node, make_pod
+    from affinity_scheduler.testing import Cluster, PluginTests, make_node, make_pod
 
 `Cluster` decides, explains and simulates as the scheduler does, in memory. `PluginTests` are ready tests that any
 plugin is put through. pytest finds the fixture `devcluster` by itself: an embedded API server and a scheduler.

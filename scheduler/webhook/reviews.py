@@ -14,6 +14,7 @@ import msgspec
 
 from scheduler.model import nesting
 from scheduler.model.wire import Wire
+from scheduler.syntax.selectors import escaped
 from scheduler.webhook.refusals import Json
 from scheduler.webhook.term_json import DECODE_ERRORS, with_json_path
 
@@ -132,7 +133,7 @@ def decode_review(body: bytes) -> Review:
     try:
         review = nesting.read(_REVIEWS.decode, body)
         if (review.api_version, review.kind) != (API_VERSION, _KIND):
-            found = f"{review.api_version[:64]} {review.kind[:64]}"
+            found = escaped(f"{review.api_version[:64]} {review.kind[:64]}")
             raise MalformedReviewError(f"$: found {found}, expected {API_VERSION} {_KIND}")
         request = review.request
         if not _is_about_pods(request):

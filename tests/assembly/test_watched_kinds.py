@@ -7,7 +7,7 @@ import pytest
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.framework.kinds import KINDS
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.model.semantics import DEFAULT_SEMANTICS
+from scheduler.model.semantics import DEFAULT_SEMANTICS, NEWEST, semantics_of
 from scheduler.model.volumes import StorageKind
 from scheduler.plugin import NodeByNode
 from scheduler.plugins.registry import IN_TREE
@@ -28,7 +28,9 @@ def storage_watched(tmp_path, *disabled):
 
 
 def test_all_kinds_are_watched_by_default():
-    assert {each.kind for each in kinds_for(default_settings())} == set(KINDS)
+    newest = default_settings(semantics_of(NEWEST))
+    assert {each.kind for each in kinds_for(newest)} == set(KINDS)
+    assert {each.kind for each in kinds_for(default_settings())} == set(KINDS) - {"DeviceTaintRule"}
     assert set(StorageKind) <= set(KINDS)
 
 
@@ -39,7 +41,7 @@ def test_all_kinds_are_watched_by_default():
         (("NodeVolumeLimits", "VolumeBinding", "VolumeZone"), {"PersistentVolumeClaim"}),
         (("NodeVolumeLimits", "VolumeBinding"), CLAIMS_AND_VOLUMES),
         (("NodeVolumeLimits",), CLAIMS_AND_VOLUMES | {"CSINode", "CSIDriver", "CSIStorageCapacity"}),
-        (("VolumeBinding",), CLAIMS_AND_VOLUMES | {"CSINode", "VolumeAttachment"}),
+        (("VolumeBinding",), CLAIMS_AND_VOLUMES | {"CSINode", "CSIDriver", "VolumeAttachment"}),
     ],
 )
 def test_a_kind_that_no_plugin_reads_is_not_watched(tmp_path, disabled, left):

@@ -82,16 +82,21 @@ class Objects:
             path = f"/api/v1/namespaces/{service['metadata']['namespace']}/services"
             await self._ask("POST", path, as_new(service))
 
-        async def create(document: Json) -> None:
-            await self._ask("POST", KINDS[document["kind"]].path, as_new(document))
-
-        await concurrently(scene.from_drivers, create)
+        await self.publish(scene.from_drivers)
         if scene.shape.measured.devices == "claim":
             path = f"{_RESOURCE}/namespaces/{scene.shape.measured_namespace}/resourceclaimtemplates"
             await self._ask("POST", path, devices.claim_template())
         await self._create_priority_classes(scene)
         await self.create_claims(scene.running)
         await self.create_pods(scene.running, scheduler="nobody")
+
+    async def publish(self, documents: Iterable[Json]) -> None:
+        """Create what drivers create, such as classes and slices of devices."""
+
+        async def create(document: Json) -> None:
+            await self._ask("POST", KINDS[document["kind"]].path, as_new(document))
+
+        await concurrently(documents, create)
 
     async def _create_priority_classes(self, scene: Scene) -> None:
         shape = scene.shape
@@ -209,7 +214,10 @@ class Objects:
 
     async def label(self, path: str, labels: dict[str, str]) -> None:
         """Set labels of the object, if it exists yet."""
-        body = {"metadata": {"labels": labels}}
+        await self.merge(path, {"metadata": {"labels": labels}})
+
+    async def merge(self, path: str, body: Json) -> None:
+        """Apply a merge patch to the object, if it exists yet."""
         await self._ask("PATCH", path, body, headers=_MERGE, accepted={200, 404})
 
     async def bindings(self, namespace: str) -> AsyncIterator[str]:

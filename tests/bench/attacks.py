@@ -9,8 +9,10 @@ from typing import Final, Literal
 
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.limits import MAX_NODE_REQUIREMENTS, MAX_OPEN_TERMS, MAX_RESOURCES, MAX_TERMS
+from tests.hostile.claims import hostile_claims
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
+from tests.support.device_documents import resource_claim, using_claims
 
 #: The namespace of the attacker.
 HOSTILE: Final = "hostile"
@@ -19,13 +21,16 @@ VICTIM: Final = "app=shop"
 _CRITICAL: Final = "system-node-critical"
 
 #: What is done for as long as the good pods arrive, beside creating pods.
-Habit = Literal["", "flap pod labels", "flap namespace labels", "flap node labels", "send tokens"]
+Habit = Literal[
+    "", "flap pod labels", "flap namespace labels", "flap node labels", "send tokens", "raise generations"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
     """
-    `n_pods` pods, created at `pods_per_s`, and a habit. `pod` returns the keywords of `build.pod` by number.
+    `n_pods` pods, created at `pods_per_s`, and a habit. `pod` returns the keywords of `build.pod` by number, `devices`
+    what the claim of a pod asks for; `pods_per_claim` pods share one.
 
     The rate leaves the API server room: it is the scheduler that is measured.
     """
@@ -35,12 +40,26 @@ class Attack:
     pod: Callable[[int], Json] = lambda _: {}
     pods_per_s: float = 30.0
     habit: Habit = ""
+    devices: Callable[[int], Json] | None = None
+    pods_per_claim: int = 1
+
+    def claim(self, number: int) -> Json | None:
+        """Return the claim that is created before the pod of this number; None if there is none."""
+        if self.devices is None or number % self.pods_per_claim:
+            return None
+        metadata = {"name": self._claim_name(number), "namespace": HOSTILE}
+        return {"kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": self.devices(number)}}
+
+    def _claim_name(self, number: int) -> str:
+        return f"{HOSTILE}-{number // self.pods_per_claim}"
 
     def document(self, number: int, scheduler: str) -> Json:
         """Return the pod of this number."""
         keywords = {**self.pod(number)}
         annotations = keywords.pop("annotations", {})
         spec = {"schedulerName": scheduler, **keywords.pop("spec", {})}
+        if self.devices is not None:
+            spec |= using_claims(self._claim_name(number))
         keywords.setdefault("containers", [build.container(requests={"cpu": "1m"})])
         document = build.pod(f"{HOSTILE}-{number}", namespace=HOSTILE, spec=spec, **keywords)
         document["metadata"]["annotations"] = annotations
@@ -132,6 +151,8 @@ def _topology_keys(number: int) -> Json:
     return {"affinity": build.affinity(anti_required=terms)}
 
 
+ONE_DEVICE: Final = resource_claim("any")["spec"]["devices"]
+
 ATTACKS: Final = (
     Attack("open-preferences", 1500, _open_preferences),
     Attack("required-terms", 1800, _required_terms),
@@ -145,5 +166,9 @@ ATTACKS: Final = (
     Attack("flapping-namespace", 300, _namespace_labels, habit="flap namespace labels"),
     Attack("topology-keys", 500, _topology_keys),
     Attack("flapping-nodes", 1500, _open_preferences, habit="flap node labels"),
+    Attack("endless-search", 300, devices=lambda number: hostile_claims(number)["a search for ever"]),
+    Attack("comprehensions", 300, devices=lambda number: hostile_claims(number)["nested comprehensions"]),
+    Attack("generations", 300, devices=lambda _: ONE_DEVICE, habit="raise generations"),
+    Attack("one-claim", 256, devices=lambda _: ONE_DEVICE, pods_per_claim=256),
 )
 ATTACK_BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

@@ -170,7 +170,7 @@ def _timing_plugins(profiles: Profiles, histogram: Histogram) -> CycleObserver:
     """Return the observer that the daemon has, with every cycle sampled, in CPU time."""
     return CycleObserver(
         profiles.values(),
-        algorithm=HistogramSeries((1.0,)),
+        decisions=(HistogramSeries((1.0,)), HistogramSeries((1.0,))),
         points=Histogram(Family("points", "", ("point", "status", "profile"), (1.0,))),
         plugins=histogram,
         sampled=1.0,

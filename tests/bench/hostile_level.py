@@ -30,8 +30,10 @@ from tests.bench.measuring import cpu_s, peak_bytes, percentile, resident_bytes
 from tests.bench.schedulers import OURS, Contender, process, running
 from tests.bench.servers import Server, ServerName, started
 from tests.bench.templates import as_new
+from tests.hostile.claims import distinct_devices
 from tests.support import build
 from tests.support.build import Json
+from tests.support.device_documents import device_class
 from tests.support.ports import free_port
 
 GOOD: Final = "good"
@@ -49,6 +51,7 @@ _KEPT_MIB: Final = 64.0
 #: Good pods of one controller before the next one takes its turn.
 _PODS_PER_CONTROLLER: Final = 10
 _WORKERS: Final = 4
+_CLAIMS: Final = f"/apis/resource.k8s.io/v1/namespaces/{HOSTILE}/resourceclaims"
 
 
 class HostileResult(msgspec.Struct, frozen=True):
@@ -91,7 +94,7 @@ async def _measured(attack: Attack, server: Server, contender: Contender) -> Hos
     port = free_port()
     flags = [f"--secure-port={port}", "-v=2"] if contender.binary else _own_flags(port)
     async with objects_of(server) as objects:
-        await _create_cluster(objects)
+        await _create_cluster(objects, attack)
         enforcing = nullcontext() if contender.binary else _enforcer(server)
         with running(contender, server, *flags) as scheduler, enforcing as enforcer:
             processes = _Processes(scheduler.pid, enforcer.pid if enforcer else 0)
@@ -145,11 +148,15 @@ def _enforcer(server: Server) -> AbstractContextManager[subprocess.Popen[bytes]]
     return process([*command, "--kubeconfig", str(server.kubeconfig())], server.folder / "enforcer.log")
 
 
-async def _create_cluster(objects: Objects) -> None:
+async def _create_cluster(objects: Objects, attack: Attack) -> None:
     for name in ("default", "kube-system", GOOD, HOSTILE):
         await objects.create_namespace(build.namespace(name))
     for number in range(_N_NODES):
         await objects.create_node(templates.node(number, zones=_ZONES))
+    if attack.devices is not None:
+        await objects.publish(
+            [device_class(), *(distinct_devices(_node(each), each) for each in range(_N_NODES))]
+        )
 
 
 @dataclass(frozen=True)
@@ -286,6 +293,10 @@ async def _carry_out(attack: Attack, objects: Objects, scheduler: str, port: int
             habit.cancel()
 
 
+def _node(number: int) -> str:
+    return f"node-{number:06}"
+
+
 async def _create_pods(attack: Attack, objects: Objects, scheduler: str) -> None:
     numbers = iter(range(attack.n_pods))
     began_s = time.monotonic()
@@ -293,6 +304,8 @@ async def _create_pods(attack: Attack, objects: Objects, scheduler: str) -> None
     async def work() -> None:
         for number in numbers:
             await asyncio.sleep(max(0.0, began_s + number / attack.pods_per_s - time.monotonic()))
+            if (claim := attack.claim(number)) is not None:
+                await objects.post(_CLAIMS, as_new(claim))
             document = as_new(attack.document(number, scheduler))
             await objects.post(f"/api/v1/namespaces/{HOSTILE}/pods", document)
 
@@ -314,7 +327,12 @@ async def _repeat(attack: Attack, objects: Objects, worker: int, port: int) -> N
                 await objects.label(f"/api/v1/namespaces/{HOSTILE}", {"flapping": str(step)})
                 await asyncio.sleep(_PERIOD_S)
             case "flap node labels":
-                await objects.label(f"/api/v1/nodes/node-{step % _N_NODES:06}", {"flapping": str(step)})
+                await objects.label(f"/api/v1/nodes/{_node(step % _N_NODES)}", {"flapping": str(step)})
                 await asyncio.sleep(10 * _PERIOD_S)
+            case "raise generations":
+                path = f"/apis/resource.k8s.io/v1/resourceslices/slice-{_node(step % _N_NODES)}"
+                await objects.merge(path, {"spec": {"pool": {"generation": step}}})
+                # All pools once a second.
+                await asyncio.sleep(_WORKERS / _N_NODES)
             case "send tokens":
                 await objects.is_ok(f"https://127.0.0.1:{port}/metrics", token=secrets.token_hex(16))

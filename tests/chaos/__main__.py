@@ -5,7 +5,7 @@ For a seed that fails it prints the story and the shortest script that reproduce
 is 1.
 
     python -m tests.chaos [--seconds N] [--seed N] [--runs N] [--shape SHAPE] [--shrink SECONDS]
-                          [--groups] [--real]
+                          [--groups | --devices | --exchange] [--real] [--histories FOLDER]
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
+import logging
 import os
 import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.device_stage import Writers
+from tests.chaos.devices import run_devices
+from tests.chaos.exchange import Exchange, exchange
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
 from tests.chaos.real import RealVenue
+from tests.chaos.release import CHECKOUT, release_0_1_0
 from tests.chaos.run import Outcome, Shape, run, run_at
 from tests.chaos.shrinking import shortest
 from tests.chaos.venue import Venue
@@ -54,7 +61,20 @@ def main() -> int:
         "--groups", action="store_true", help="most pods are members of groups (not with --real)"
     )
     parser.add_argument(
+        "--devices",
+        action="store_true",
+        help="pods have claims of devices, which other schedulers allocate too (neither --shape nor --real)",
+    )
+    parser.add_argument(
         "--real", action="store_true", help="on the API server of KUBEBUILDER_ASSETS, where time is real"
+    )
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="write the history of each run to a file there"
+    )
+    parser.add_argument(
+        "--exchange",
+        action="store_true",
+        help="exchange release 0.1.0 and this checkout, as processes, amid scheduling (--seconds, --seed, --runs)",
     )
     args = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") is None:
@@ -64,6 +84,10 @@ def main() -> int:
         os.execve(sys.executable, [sys.executable, "-m", "tests.chaos", *sys.argv[1:]], _SEEDED)
     how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
+    if args.devices:
+        return _play_devices(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
+    if args.exchange:
+        return _exchange(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
     with contextlib.ExitStack() as stack:
         venue = stack.enter_context(_real_venue()) if args.real else None
@@ -73,6 +97,7 @@ def main() -> int:
             until_s=time.monotonic() + args.seconds,
             n_runs=args.runs,
             shrink_s=0.0 if venue else args.shrink,
+            histories=args.histories,
             play=lambda seed, shape: (
                 asyncio.run(run_at(venue, seed, shape)) if venue else run(seed, shape, *how)
             ),
@@ -107,6 +132,7 @@ def _play(
     until_s: float,
     n_runs: int | None,
     shrink_s: float,
+    histories: Path | None,
     play: Callable[[int, Shape], Outcome],
 ) -> list[Outcome]:
     outcomes: list[Outcome] = []
@@ -116,12 +142,67 @@ def _play(
             print(outcome.story(_STORY), flush=True)
             if shrink_s > 0:
                 _tell_shortest(outcome, shrink_s)
+        if histories is not None and outcome.journal is not None:
+            histories.mkdir(parents=True, exist_ok=True)
+            path = histories / f"{outcome.seed}-{outcome.shape.value}.jsonl"
+            path.write_bytes(b"\n".join(outcome.journal.history_lines()))
         outcome.journal, outcome.script = None, []
         outcomes.append(outcome)
         # Instances freeze their caches, and a finished run leaves reference cycles.
         gc.unfreeze()
         gc.collect()
     return outcomes
+
+
+def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
+    """Play runs with devices, each seed with all kinds of writers; return the exit code."""
+    runs = n_binds = n_collisions = n_failed = 0
+    drawn = ((number, writers) for number in itertools.count(seed) for writers in Writers)
+    for runs, (number, writers) in enumerate(drawn):
+        if time.monotonic() >= until_s or runs == n_runs:
+            break
+        stage = run_devices(number, writers)
+        n_binds, n_collisions = n_binds + stage.n_binds, n_collisions + stage.n_collisions
+        if stage.wrongs:
+            n_failed += 1
+            print(f"seed {number}, {writers.value}:", *stage.wrongs, sep="\n", flush=True)
+        gc.unfreeze()
+        gc.collect()
+    print(
+        f"{runs} runs from seed {seed}, {n_binds} binds, "
+        f"{n_collisions} claims allocated with a device that another had; {n_failed} failed"
+    )
+    return 1 if n_failed else 0
+
+
+def _exchange(seed: int, *, until_s: float, n_runs: int | None) -> int:
+    """Exchange releases, run after run, and return the exit code."""
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
+    older = release_0_1_0()
+    outcomes: list[Exchange] = []
+    while time.monotonic() < until_s and (n_runs is None or len(outcomes) < n_runs):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = asyncio.run(exchange(seed + len(outcomes), older, CHECKOUT, Path(folder)))
+        if outcome.wrongs:
+            print(outcome.story(_STORY), flush=True)
+        outcome.told = []
+        outcomes.append(outcome)
+    failed = [each for each in outcomes if each.wrongs]
+    by_names = Counter(each.names for each in outcomes)
+    binds = sum((Counter(each.n_binds_by) for each in outcomes), Counter[str]())
+    print(
+        f"{len(outcomes)} exchanges from seed {seed} ({_counted(by_names)}; {sum(each.is_killed for each in outcomes)} "
+        f"with kills), binds: {_counted(binds)}; {sum(each.n_with_claims for each in outcomes)} with claims, "
+        f"{sum(each.n_relaxed for each in outcomes)} relaxed; {sum(each.n_evictions for each in outcomes)} evictions; "
+        f"{sum(each.n_lost for each in outcomes)} processes lost the Lease; {len(failed)} failed"
+    )
+    for each in failed:
+        print(f"  python -m tests.chaos --exchange --seed {each.seed} --runs 1")
+    return 1 if failed else 0
+
+
+def _counted(numbers: Counter[str]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in numbers.items())
 
 
 @contextlib.contextmanager

@@ -53,8 +53,8 @@ KILL_POINTS = ("decided", "arrived", "written", "answered", "confirmed")
 EVICTION_KILL_POINTS = (
     "eviction ordered", "status arrived", "deletion arrived", "deletion written", "deletion answered", "victim leaves",
 )  # fmt: skip
-#: Those between Reserve and Bind of a pod whose volumes are not bound.
-VOLUME_KILL_POINTS = ("reserved", "volumes arrived", "volumes written", "volumes answered")
+#: Those between Reserve and Bind of a pod for which volumes or claims of devices are written.
+RESERVATION_KILL_POINTS = ("reserved", "reservation arrived", "reservation written", "reservation answered")
 
 
 @dataclass
@@ -241,7 +241,7 @@ class Instance:
         async def listening(request: Request, authorization: str | None, timeout_s: float) -> Response:
             eviction = _eviction(request, agent, told, self._journal)
             if eviction is not None or request.path.endswith("/binding"):
-                self._journal.sent.append(Sent(self._journal.now_s(), agent, request.path, self._holder()))
+                self._journal.send(Sent(self._journal.now_s(), agent, request.path, self._holder()))
             if eviction is None:
                 return await send(request, authorization, timeout_s)
             self._journal.evictions.append(eviction)
@@ -270,7 +270,7 @@ class Instance:
                 case BindDone():
                     self.reach("answered")
                 case ReservationWritten():
-                    self.reach("volumes answered")
+                    self.reach("reservation answered")
                 case EvictionEnded():
                     self.reach("deletion answered")
                 case CycleDue():

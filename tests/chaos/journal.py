@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from scheduler.devcluster.http.server import user_agent
 from scheduler.devcluster.kinds import NAMESPACE, NODE, POD, JsonObject, Kind
@@ -14,6 +16,10 @@ from scheduler.devcluster.storage.store import Store
 
 #: The kinds of objects that decisions depend on.
 WATCHED = {kind.kind: kind for kind in (POD, NODE, NAMESPACE)}
+#: The kinds whose writes are in the history.
+_IN_HISTORY = frozenset(
+    {"Pod", "Node", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim", "Lease"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +211,30 @@ class Journal:
     #: Nominations that an instance kept although a watch had shown the end of their node, with the moment.
     outlived: list[tuple[float, str]] = field(default_factory=list)
     told: list[tuple[float, str]] = field(default_factory=list)
+    #: The events of the history that `tests.history` checks: their type, and their other fields.
+    history: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+
+    def history_lines(self) -> Iterator[bytes]:
+        """Yield the history until now as JSON lines."""
+        for at_s, event_type, more in self.history:
+            yield msgspec.json.encode({"at_s": at_s, "type": event_type, **more})
+        yield msgspec.json.encode({"at_s": self.now_s(), "type": "END"})
+
+    def mark(self, event_type: str, **more: Any) -> None:
+        """Record an event of the history that is no write."""
+        self.history.append((self.now_s(), event_type, more))
+
+    def send(self, sent: Sent) -> None:
+        """Record a request that an instance sends."""
+        self.sent.append(sent)
+        if sent.path.endswith("/binding"):
+            self.mark("SENT", by=sent.by, path=sent.path)
 
     def follow(self, store: Store) -> None:
         """Record the stored objects, and every later write."""
+        for kind in (NODE, POD):
+            for obj in store.list(kind)[0]:
+                self.mark("ADDED", kind=kind.kind, by="", object=obj)
         for kind in WATCHED.values():
             for obj in store.list(kind)[0]:
                 self._write(kind, int(obj["metadata"]["resourceVersion"]), obj, None)
@@ -233,6 +260,8 @@ class Journal:
         self.told.append((self.now_s(), text))
 
     def _on_change(self, kind: Kind, change: Change) -> None:
+        if kind.kind in _IN_HISTORY:
+            self.mark(change.type, kind=kind.kind, by=user_agent.get(), object=change.revision.obj)
         if kind.kind in WATCHED:
             before = change.previous.obj if change.previous else None
             gone = change.type == "DELETED"

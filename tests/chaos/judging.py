@@ -30,6 +30,8 @@ from tests.reference.fallback import RELAXED, as_seen_by, marked
 
 #: Most views that are tried before a bind counts as wrong.
 _MAX_VIEWS = 600
+#: Most binds that a process has in flight, as it decides so many pods before it sends their binds.
+_MAX_ASSUMED = 16
 _ANTI = "anti-affinity"
 
 
@@ -118,9 +120,7 @@ class Judge:
         if uid in self._relaxed and waited_s < PATIENCE_S:
             yield Wrong(Verdict.RULE, f"{write.key} was relaxed after {waited_s:.1f} s", write.at_s)
         n_written = self._n_written(decision)
-        own = {**decision.assumed, **self._own(n_written, write.by)}
-        own.pop(uid, None)
-        told = self._refused(decision, n_written, own, uid)
+        told = self._refused_beside_assumed(decision, n_written, uid)
         if told:
             text = f"at {decision.at_s:.3f} {write.by} chose {write.bound_node} for {write.key}: {told}"
             yield Wrong(Verdict.RULE, text, write.at_s)
@@ -130,6 +130,24 @@ class Judge:
         if late := self._refused(decision, index, accepted, uid, only_lasting=True):
             text = f"at {write.at_s:.3f} {write.by} bound {write.key} to {write.bound_node}: {late}"
             yield Wrong(Verdict.RULE, text, write.at_s)
+
+    def _refused_beside_assumed(self, decision: Decided, n_written: int, uid: str) -> str:
+        """
+        Return why no view allows the decision, as `_refused` does.
+
+        If decisions are not recorded, any number of the binds that followed may have been assumed by then.
+        """
+        accepted = self._own(n_written, decision.by)
+        assumed = list(decision.assumed.items())
+        numbers = [len(assumed)] if self._blind_s is None else range(min(len(assumed), _MAX_ASSUMED) + 1)
+        told = ""
+        for number in numbers:
+            own = {**dict(assumed[:number]), **accepted}
+            own.pop(uid, None)
+            if not (refused := self._refused(decision, n_written, own, uid)):
+                return ""
+            told = told or refused
+        return told
 
     def _decision(self, index: int, write: Written, uid: str) -> Decided | None:
         """Return the decision of the bind; if decisions are not recorded, the most that its process can have known."""

@@ -56,6 +56,8 @@ class _Seen:
         version = int(meta["resourceVersion"])
         written = Written(version, self.journal.now_s(), kind, key, None if gone else obj, before, "")
         self.journal.add(written)
+        event_type = "DELETED" if gone else "ADDED" if before is None else "MODIFIED"
+        self.journal.mark(event_type, kind=kind, by="", object=obj)
 
     def settle(self) -> None:
         """Sort the writes of the watches, and add the authors of binds, which watches do not show."""

@@ -28,6 +28,7 @@ from tests.chaos.venue import EMBEDDED, Setting, Venue
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.chaos.virtual import run_virtually
 from tests.chaos.world import World
+from tests.history.checker import check
 
 THEIRS = "theirs"
 #: Share of runs in which all nodes return when the faults end.
@@ -217,6 +218,7 @@ class Run:
             instances = self._instances(opened.port, journal, opened.holder)
             opened.listen(instances)
             names = sorted({one.scheduler_name for one in instances})
+            journal.mark("BEGIN", schedulers=names, within_s=self._pace.settle_s)
             stage = Stage(opened.server, instances, journal)
             self._began_s = self._outcome.began_s = loop.time()
             world = self._world(
@@ -236,6 +238,7 @@ class Run:
                             lives.append(group.create_task(self._refuse_pods(world, stage, journal)))
                     await self._happen(stage, at_s, happening)
                 stage.end_faults()
+                journal.mark("CALM")
                 if self._is_ranked:
                     lives.append(group.create_task(self._end_pods(world, stage)))
                 if self._until_s is not None:
@@ -371,6 +374,8 @@ class Run:
 
     def _judge(self, instances: list[Instance], journal: Journal) -> None:
         group_of = {one.name: one.scheduler_name for one in instances}
+        broken = check(journal.history_lines())
+        self._outcome.wrongs += [Wrong(Verdict.HISTORY, text) for text in broken]
         judge = Judge(journal, group_of, elected=[one.name for one in instances if one.elected])
         self._outcome.wrongs += judge.wrongs()
         assert journal.sent or not judge.n_binds, "nobody heard the binds that were sent"

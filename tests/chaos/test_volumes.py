@@ -12,7 +12,7 @@ import pytest
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from scheduler.devcluster.status import StatusError
-from tests.chaos.instance import KILL_POINTS, VOLUME_KILL_POINTS
+from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
 from tests.chaos.test_deaths import deaths_at
@@ -45,7 +45,7 @@ def _is_right(stage: VolumeStage, n_binds: int) -> None:
 
 @pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
 @pytest.mark.parametrize("after", [0, 1, 3])
-@pytest.mark.parametrize("point", VOLUME_KILL_POINTS)
+@pytest.mark.parametrize("point", RESERVATION_KILL_POINTS)
 def test_the_next_life_binds_volumes_and_pods(point: str, after: int, *, elected: bool) -> None:
     async def story() -> None:
         async with volume_stage(elected=elected) as stage:
@@ -178,7 +178,7 @@ async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
             elif what < 0.5:
                 _remove(stage, chance)
             elif what < 0.65:
-                points = (*VOLUME_KILL_POINTS, *VOLUME_KILL_POINTS, *KILL_POINTS)
+                points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS)
                 instance = chance.choice(stage.instances)
                 instance.restart_after_s = chance.choice((0.1, 1.0, 8.0))
                 instance.doom = (chance.choice(points), chance.randrange(3))

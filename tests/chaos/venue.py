@@ -7,11 +7,13 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.server import user_agent
-from scheduler.devcluster.kinds import LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
+from scheduler.devcluster.kinds import LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM
+from scheduler.devcluster.storage.store import Store
 from scheduler.settings.resolved import LeaderElection
 from tests.chaos.instance import ELECTION, Instance
 from tests.chaos.journal import Journal
@@ -20,7 +22,8 @@ from tests.chaos.stage import Embedded, Server
 _BINDING = re.compile(r"/pods/[^/]+/binding$")
 _STATUS = re.compile(r"/pods/[^/]+/status$")
 _POD = re.compile(r"/pods/[^/]+$")
-_VOLUME = re.compile(r"/persistentvolume(claim)?s/[^/]+$")
+#: Paths of what is reserved for a pod: volumes, and claims of devices.
+_RESERVED = re.compile(r"/(persistentvolumes|persistentvolumeclaims|resourceclaims)(/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +90,20 @@ class EmbeddedVenue:
         ) as cluster:
             journal.follow(cluster.store)
 
-            def holder() -> str:
-                lease = cluster.store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
-                return str((lease.get("spec") or {}).get("holderIdentity") or "")
-
             def listen(instances: Sequence[Instance]) -> None:
                 pass_kill_points(cluster, instances, journal)
 
-            yield Opened(Embedded(cluster), cluster.port, holder, listen)
+            yield Opened(Embedded(cluster), cluster.port, partial(lease_holder, cluster.store), listen)
+
+
+def lease_holder(store: Store) -> str:
+    """Return the instance that holds the Lease, empty if none does."""
+    lease = store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
 def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal: Journal) -> None:
-    """Report the kill points that only the server knows: a bind, a deletion or a volume `arrived` or was `written`."""
+    """Report the kill points that the server alone knows: a bind, deletion, reservation `arrived` or was `written`."""
     by_name = {one.name: one for one in instances}
 
     def reach(agent: str, point: str) -> None:
@@ -109,8 +114,8 @@ def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal
     def on_arrival(agent: str, method: str, path: str) -> None:
         if method == "POST" and _BINDING.search(path):
             reach(agent, "arrived")
-        elif method == "PATCH" and _VOLUME.search(path):
-            reach(agent, "volumes arrived")
+        elif method in ("PATCH", "POST") and _RESERVED.search(path):
+            reach(agent, "reservation arrived")
         elif method == "PATCH" and _STATUS.search(path):
             reach(agent, "status arrived")
         elif method == "DELETE" and _POD.search(path):
@@ -124,8 +129,8 @@ def pass_kill_points(cluster: DevCluster, instances: Sequence[Instance], journal
             kind is POD and last.by and last.obj is not None and last.obj["metadata"].get("deletionTimestamp")
         ):
             reach(last.by, "deletion written")
-        elif kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM):
-            reach(user_agent.get(), "volumes written")
+        elif kind in (PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, RESOURCE_CLAIM):
+            reach(user_agent.get(), "reservation written")
 
     cluster.arrivals.append(on_arrival)
     cluster.store.history.listeners.append(on_write)

@@ -23,6 +23,7 @@ class Verdict(Enum):
     UNTRIED = "a pod that can evict others was left over"
     CACHE = "the cache is not what the server has"
     COUNTS = "counts differ from a recount"
+    HISTORY = "the history of writes breaks its specification"
     CRASH = "an instance crashed"
 
 

@@ -8,16 +8,16 @@ A cluster with a PV controller and a provisioner, pods with claims, and the prom
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, takewhile
 
 from scheduler.devcluster.bootstrap import DEFAULT_CLASS
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.controllers.provisioning import PROVISION_AFTER_S, PROVISION_FAILURE
 from scheduler.devcluster.kinds import (
-    LEASE,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -30,9 +30,10 @@ from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 from scheduler.model.volumes import StorageKind
 from scheduler.state.audit import differences
-from tests.chaos.instance import ELECTION, OURS, Instance, few_instances, living
+from tests.chaos.instance import OURS, Instance, few_instances, living
 from tests.chaos.journal import Journal, key_of, node_of
-from tests.chaos.venue import pass_kill_points
+from tests.chaos.venue import lease_holder, pass_kill_points
+from tests.history.checker import check
 from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
 
@@ -48,6 +49,7 @@ class VolumeStage:
     store: Store
     cluster: DevCluster
     instances: list[Instance]
+    journal: Journal
     #: The broken promises.
     wrongs: list[str] = field(default_factory=list)
     n_binds: int = 0
@@ -85,11 +87,8 @@ class VolumeStage:
 
     async def settled(self, within_s: float) -> None:
         """Wait until every pod with its claims is bound and every cache current; tell the rest after the time."""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + within_s
-        for _ in takewhile(lambda _: self._unsettled() and loop.time() < until_s, count()):
-            await asyncio.sleep(1.0)
-        self.wrongs += self._unsettled()
+        self.wrongs += await left_after(within_s, self._unsettled)
+        self.wrongs += check(self.journal.history_lines())
 
     def _unsettled(self) -> list[str]:
         return self._left() or [
@@ -158,6 +157,15 @@ class VolumeStage:
         return found
 
 
+async def left_after(within_s: float, unsettled: Callable[[], list[str]]) -> list[str]:
+    """Wait until nothing is unsettled; return what is after the time."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + within_s
+    for _ in takewhile(lambda _: unsettled() and loop.time() < until_s, count()):
+        await asyncio.sleep(1.0)
+    return unsettled()
+
+
 def _claim_names(pod: JsonObject) -> list[str]:
     return [one["persistentVolumeClaim"]["claimName"] for one in pod["spec"].get("volumes") or ()]
 
@@ -175,14 +183,10 @@ async def volume_stage(*, elected: bool = False, nodes: int = 3) -> AsyncIterato
         cluster.store.create(
             STORAGE_CLASS, "", storage_objects.storage_class(LOCAL, "kubernetes.io/no-provisioner")
         )
-
-        def holder() -> str:
-            lease = cluster.store.find(LEASE, ELECTION.resource_namespace, ELECTION.resource_name) or {}
-            return str((lease.get("spec") or {}).get("holderIdentity") or "")
-
+        holder = partial(lease_holder, cluster.store)
         instances = few_instances(cluster.port, journal, holder, elected=elected)
         pass_kill_points(cluster, instances, journal)
-        stage = VolumeStage(cluster.store, cluster, instances)
+        stage = VolumeStage(cluster.store, cluster, instances, journal)
         cluster.store.history.listeners.append(stage.watch)
         async with living(instances):
             yield stage

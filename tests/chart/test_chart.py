@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -286,6 +287,37 @@ def test_the_network_policy_admits_the_api_server_and_the_metrics_peers(chart):
     nobody = rendered(chart, {"networkPolicy": {"enabled": True}})
     assert named(nobody, "NetworkPolicy")["affinity-scheduler"]["spec"]["ingress"] is None
     assert not named(rendered(chart), "NetworkPolicy")
+
+
+def test_alerts_and_dashboard_are_those_of_the_manifests(chart):
+    values = {
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}},
+    }
+    objects = rendered(chart, values)
+    rule = one(objects, "PrometheusRule")
+    (expected,) = documents(MANIFESTS / "monitoring" / "rules.yaml")
+    assert rule["spec"] == expected["spec"]
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = named(objects, "ConfigMap")["affinity-scheduler-dashboard"]
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "yes"
+    text = (MANIFESTS / "monitoring" / "dashboard.json").read_text()
+    assert json.loads(dashboard["data"]["affinity-scheduler.json"]) == json.loads(text)
+    assert {"PrometheusRule"}.isdisjoint(kind for kind, _ in names(rendered(chart)))
+
+
+@pytest.mark.parametrize("component", ["scheduler", "enforcer", "webhook"])
+def test_its_own_pods_go_where_the_values_say(chart, component):
+    affinity: Json = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    }
+    spread = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    tolerations = [{"key": "control-plane", "operator": "Exists"}]
+    own = {"affinity": affinity, "topologySpreadConstraints": spread, "tolerations": tolerations}
+    objects = rendered(chart, {component: {"enabled": True, **own}})
+    suffix = "" if component == "scheduler" else f"-{component}"
+    spec = named(objects, "Deployment")[f"affinity-scheduler{suffix}"]["spec"]["template"]["spec"]
+    assert {name: spec[name] for name in own} == own
 
 
 def test_one_service_monitor_selects_the_services_of_all_components(chart):

@@ -268,11 +268,20 @@ async def test_simulate_of_several_manifests_ends_with_their_sum(tmp_path: Path,
     for name, cpu in (("small", "1"), ("large", "100")):
         pod = build.pod(name, containers=[build.container(requests={"cpu": cpu})])
         (tmp_path / f"{name}.json").write_text(json.dumps(pod))
-    async with embedded(tmp_path, nodes=1, zones=1) as (_, kubeconfig):
+    async with embedded(tmp_path, nodes=1, zones=1) as (cluster, kubeconfig):
         base = ("simulate", "--kubeconfig", kubeconfig, "-f")
         code, out, _ = await called(*base, str(tmp_path))
         one = await called(*base, str(tmp_path / "small.json"))
+        cluster.store.create(POD, "default", build.pod("small", node="node-0001"))
+        again = await called(*base, str(tmp_path))
     assert (code, out.splitlines()[-1]) == (1, "All 2 manifests: 1 of 2 replicas fit")
+    assert out.splitlines()[-6:-2] == [
+        "ALL MANIFESTS",
+        "  WORKLOAD           RUN  NEW  FIT  WHY NOT MORE",
+        "  Pod default/large    0    1    0  Insufficient cpu",
+        "  Pod default/small    0    1    1",
+    ]
+    assert "  Pod default/small    1    1    1" in again[1].splitlines()
     assert "manifests" not in one[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import stat
 import sys
 import zlib
@@ -216,3 +217,36 @@ async def test_wrong_flags_are_one_line(flags: tuple[str, ...], message: str, ca
     code, out, err = await called(*flags)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert message in err
+
+
+async def test_two_runs_with_one_seed_are_equal_and_the_exit_code_tells_what_is_unproven(
+    tmp_path: Path, called: Called
+) -> None:
+    """Of ten equal nodes the full one was taken, ten seconds after another bind."""
+    file = recording(tmp_path / "day.jsonl", pod("p", "1"), pod("big", "3", "n0"), pod("p", "1", "n0"))
+    nodes = [
+        {"atS": 0, "kind": "Node", "object": build.node(f"n{number}", allocatable={"cpu": "8"})}
+        for number in range(10)
+    ]
+    head, *others = file.read_text().splitlines()
+    file.write_text("\n".join([head, *map(json.dumps, nodes), *others[1:], ""]))
+    runs = []
+    for hash_seed in ("1", "2"):
+        for seed in ("1", "1", "5"):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "scheduler", "shadow", "--recording", str(file), *OF),
+                *("--seed", seed, "-o", "json"),
+                env={**os.environ, "PYTHONHASHSEED": hash_seed},
+                stdout=asyncio.subprocess.PIPE,
+            )
+            printed, _ = await process.communicate()
+            runs.append((process.returncode, printed))
+    assert runs[0] == runs[1] == runs[3] == runs[4]
+    assert runs[2] == runs[5] != runs[0]
+    assert {code for code, _ in runs} == {1}
+    # The same bind, when the other pod came less than two seconds before.
+    file.write_text(file.read_text().replace('"atS": 11,', '"atS": 20,'))
+    code, out, _ = await called("shadow", "--recording", str(file), *OF, "-o", "json")
+    (found,) = json.loads(out)["differences"]
+    assert (code, found["cause"]) == (0, "race")
+    assert "proven: not so if default/big came in the other order" in found["explanation"]

@@ -62,5 +62,9 @@ async def test_simulate_says_how_many_more_such_groups_fit(tmp_path: Path, calle
 async def test_of_a_group_that_does_not_fit_no_more_are_counted(tmp_path: Path, called: Called) -> None:
     (found,) = json.loads(await _simulated(tmp_path, 10, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (0, None)
+    assert found["next"]["member"]["placed"]["total"] == 9
+    assert [change["change"] for s in found["next"]["suggestions"] for change in s["changes"]] == [
+        "addRoom"
+    ] * 2
     (found,) = json.loads(await _simulated(tmp_path, 9, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (9, 0)

@@ -13,6 +13,7 @@ from typing import TextIO
 
 import pytest
 
+from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import LiveLines, ReadProgress, Style
 from scheduler.cli.shadow import live_lines
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
@@ -161,3 +162,20 @@ def test_a_progress_line_is_one_line() -> None:
     with terminal(20, 10) as screen:
         ReadProgress(screen.out, TERM).show("default/a-long-name: trying change 1 of 12")
         assert screen.shown() == "\r\x1b[K" + "default/a-long-nam…"
+
+
+def test_a_table_fits_into_the_terminal() -> None:
+    """The widest column is broken between words; the others stay in line."""
+    rows = [
+        (3, "node(s) didn't match pod anti-affinity rules", "node-0001, ..."),
+        (12, "Insufficient cpu", ""),
+    ]
+    with terminal(40, 10) as screen:
+        columns = Style(screen.out, TERM).columns
+    assert table_lines(("NODES", "REASON", "SUCH AS"), rows, columns=columns) == [
+        "  NODES  REASON            SUCH AS",
+        "      3  node(s) didn't    node-0001, ...",
+        "         match pod anti-",
+        "         affinity rules",
+        "     12  Insufficient cpu",
+    ]

@@ -64,6 +64,15 @@ class _Held:
         self.pod, self.node_name, self.reservation = pod, node_name, reservation
 
 
+class _NamingServer(ClaimServer):
+    """A server that names claims as the recorded one, whose scheduler leaves the end of their names to it."""
+
+    def _create(self, namespace: str, body: Json) -> Json:
+        prefix = body["metadata"]["name"].rpartition("-")[0]
+        body["metadata"]["name"] = f"{prefix}-{self._n_created + 1:05}"
+        return super()._create(namespace, body)
+
+
 class DeviceCluster:
     """The product, and the server that its writes go to."""
 
@@ -74,7 +83,7 @@ class DeviceCluster:
         self._objects: dict[tuple[str, str | None, str], Json] = {}
         self._placed: dict[str, Pod] = {}
         self._build()
-        self.server = ClaimServer()
+        self.server = _NamingServer()
         self.writer = ReservationWriter(
             self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
             pause=_no_pause,

@@ -19,6 +19,7 @@ from scheduler.framework.status import Code, Skip, Status
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at
 from scheduler.plugins.default_preemption.eligibility import ineligibility
 from scheduler.settings.loading import default_settings, parse_settings
@@ -34,11 +35,13 @@ from tests.conformance.traces import Json
 class LiveCluster:
     """A ClusterState fed with API objects, as informers feed it. Kinds that no plugin reads are passed over."""
 
-    def __init__(self, exempt_namespaces: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, exempt_namespaces: frozenset[str] = frozenset(), semantics: Semantics = DEFAULT_SEMANTICS
+    ) -> None:
         # The reference lets annotations of every namespace be about others.
         self.state = ClusterState(exempt_namespaces, annotating=NamespaceRule(frozenset(), EVERYTHING))
-        self.decoder = PodDecoder()
-        self._decode = {row.kind: row.decode for row in kinds()}
+        self.decoder = PodDecoder(semantics)
+        self._decode = {row.kind: row.decode for row in kinds(semantics=semantics)}
         self._uids: dict[tuple[str, str], str] = {}
 
     def apply(self, obj: Json) -> None:
@@ -86,9 +89,12 @@ class LiveCluster:
 class ProductSubject:
     """The product's state, plugins and decision."""
 
-    def __init__(self, config: Json | None) -> None:
-        settings = default_settings() if config is None else parse_settings(json.dumps(config), "config")
-        self.cluster = LiveCluster(exempt_namespaces(settings))
+    def __init__(self, config: Json | None, semantics: Semantics = DEFAULT_SEMANTICS) -> None:
+        if config is None:
+            settings = default_settings(semantics)
+        else:
+            settings = parse_settings(json.dumps(config), "config", semantics)
+        self.cluster = LiveCluster(exempt_namespaces(settings), semantics)
         profiles = build_profiles(settings, self.cluster.view())
         self.profile = profiles[settings.profiles[0].scheduler_name]
 

@@ -11,6 +11,7 @@ from scheduler.kube.requests import Request
 from scheduler.model.devices import DeviceKind
 from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.model.stimuli import (
     DevicesServed,
     ObjectGone,
@@ -25,8 +26,6 @@ from tests.support import build
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import device_class, device_slice
 from tests.support.driving import NAME, Driver
-
-_DECODE = {row.kind: row.decode for row in kinds()}
 
 
 class LossyServer(ClaimServer):
@@ -66,11 +65,14 @@ class ClaimCluster(Driver):
         is_served: bool = True,
     ) -> None:
         super().__init__(settings=settings)
+        semantics = DEFAULT_SEMANTICS if settings is None else settings.semantics
+        self._decode = {row.kind: row.decode for row in kinds(semantics=semantics)}
         self.server = LossyServer()
         self.writer = ReservationWriter(
             self.server,  # type: ignore[arg-type]  # it answers the requests of this writer
             pause=_no_pause,
             clock_s=lambda: 1_900_000_000.0,
+            semantics=semantics,
         )
         self.events: list[WatchEvent] = []
         self._shown: dict[str, str] = {}
@@ -90,7 +92,7 @@ class ClaimCluster(Driver):
     def show(self, document: build.Json) -> None:
         """Show the machine an object of devices."""
         document = {**document, "metadata": {**document["metadata"], "resourceVersion": self.next_version()}}
-        self.handle(ObjectSeen(_DECODE[document["kind"]](json.dumps(document).encode())))
+        self.handle(ObjectSeen(self._decode[document["kind"]](json.dumps(document).encode())))
 
     def store(self, claim: build.Json) -> None:
         """Store a claim, as another client does; the watch shows it later."""
@@ -106,7 +108,7 @@ class ClaimCluster(Driver):
             version = claim["metadata"]["resourceVersion"]
             if self._shown.get(key) != version:
                 self._shown[key] = version
-                self.events.append(ObjectSeen(_DECODE[DeviceKind.CLAIM](json.dumps(claim).encode())))
+                self.events.append(ObjectSeen(self._decode[DeviceKind.CLAIM](json.dumps(claim).encode())))
 
     def watch(self) -> list[Instruction]:
         """Show the machine all that is stored."""

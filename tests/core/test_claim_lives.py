@@ -169,18 +169,12 @@ class _Life:
                 assert taken.setdefault(device, key) == key, f"{device} is of {taken[device]} and of {key}"
         for uid, pod in self.bound.items():
             own = {f"default/{entry.claim_name}" for entry in pod.spec.resource_claims}
-            nodes_of_created: list[set[str]] = []
             for key, claim in self.cluster.server.claims.items():
                 status = claim.get("status", {})
                 if any(each["uid"] == uid for each in status.get("reservedFor", [])):
+                    own.discard(key)
                     pools = {result["pool"] for result in status["allocation"]["devices"]["results"]}
-                    if key in own:
-                        own.discard(key)
-                        assert pools == {self.node_names[uid]}
-                    else:
-                        nodes_of_created.append(pools)
-            # Of the claims for its extended resources one whose answer was lost may stay until the pod ends.
-            assert not nodes_of_created or {self.node_names[uid]} in nodes_of_created
+                    assert pools == {self.node_names[uid]}
             assert not own, f"{pod.key} is bound without {own}"
 
 

@@ -5,7 +5,9 @@ import pytest
 from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.stimuli import PodSeen
+from scheduler.settings.loading import default_settings
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.device_documents import DRIVER, device_class, device_slice, resource_claim
@@ -241,10 +243,10 @@ def test_binding_conditions_hold_a_pod_until_the_driver_sets_them() -> None:
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
 
 
-def _allocated_by_another(name: str) -> build.Json:
-    """Return a claim that another scheduler gave the only device of node a."""
+def _allocated_by_another(name: str, by: str = "other") -> build.Json:
+    """Return a claim that another scheduler gave the only device of node a, for a pod of the name."""
     result = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
-    consumer = {"resource": "pods", "name": "other", "uid": "other"}
+    consumer = {"resource": "pods", "name": by, "uid": f"uid-default-{by}"}
     return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
 
 
@@ -278,6 +280,34 @@ def test_of_two_claims_with_one_device_the_earlier_stays() -> None:
     assert bind_of(cluster.cycle()).node_name == "a"
 
 
+@pytest.mark.parametrize("order", [("c", "theirs"), ("theirs", "c")])
+def test_of_two_claims_that_a_list_shows_with_one_device_ours_is_given_up(order: tuple[str, str]) -> None:
+    """After a restart neither version nor time of a claim tells which of the two was allocated first."""
+    cluster = ClaimCluster(is_served=False)
+    for name in order:
+        cluster.store(_allocated_by_another(name, by="p" if name == "c" else "other"))
+    cluster.watch()
+    cluster.serve_devices()
+    cluster.using("c")
+    instructions = cluster.cycle()
+    assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
+    assert cluster.write_all(_undo(instructions)) == []
+    assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+@pytest.mark.parametrize("name", ["c", "theirs"])
+def test_a_later_list_leaves_no_order_among_the_claims_that_it_shows(name: str) -> None:
+    """The watch was interrupted, so that one of them may have been allocated anew."""
+    cluster, _ = _with_claim("c")
+    cluster.write(cluster.reserve())
+    cluster.store(_allocated_by_another("theirs"))
+    cluster.watch()
+    cluster.serve_devices()
+    claim = cluster.state.devices.claim(f"default/{name}")
+    assert claim is not None
+    assert cluster.state.devices.earlier_claim(claim) is not None
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_members_of_a_group_share_a_claim_that_is_being_allocated(first: int) -> None:
     """Whichever write comes first stores the allocation, and the other one joins it."""
@@ -305,3 +335,21 @@ def test_a_pod_without_the_group_waits_for_a_claim_that_is_being_allocated() -> 
     cluster.reserve()
     cluster.using("c", name="q", labels={GROUP: "g", MIN_COUNT: "1"})
     assert not [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+
+
+@pytest.mark.parametrize(("minor", "is_given_up"), [(36, False), (37, True)])
+def test_a_claim_that_is_elsewhere_is_given_up_beside_missing_devices_from_1_37(
+    minor: int, *, is_given_up: bool
+) -> None:
+    cluster = ClaimCluster(1, ("a",), default_settings(semantics_of(Version(1, minor))))
+    result = {"request": "r", "driver": DRIVER, "pool": "gone", "device": "gpu-0"}
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]
+    selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    allocation = {"devices": {"results": [result]}, "nodeSelector": selector}
+    cluster.store(resource_claim("elsewhere", allocation=allocation))
+    cluster.store(resource_claim("too-many", count=2))
+    cluster.watch()
+    cluster.using("elsewhere", "too-many")
+    message = attempt_of(cluster.cycle()).message
+    assert "cannot allocate all claims" in message
+    assert ("deallocation of ResourceClaim completed" in message) is is_given_up

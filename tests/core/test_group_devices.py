@@ -12,6 +12,7 @@ import pytest
 
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.settings.resolved import Settings
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.build import Json
@@ -21,12 +22,17 @@ from tests.support.driving import NAME, attempt_of
 _FABRIC = f"{DRIVER}/fabric"
 
 
-class _Cluster(ClaimCluster):
+class GroupCluster(ClaimCluster):
     """A cluster whose pods have claims that were made from a template."""
 
-    def __init__(self, nodes: Mapping[str, Sequence[int]], racks: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, Sequence[int]],
+        racks: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         """`nodes`: the fabric of each device of each node."""
-        super().__init__(0, ())
+        super().__init__(0, (), settings)
         for name, fabrics in nodes.items():
             self.node(name, labels={"rack": (racks or {}).get(name, "r")})
             document = device_slice(name, len(fabrics))
@@ -34,7 +40,16 @@ class _Cluster(ClaimCluster):
                 device["attributes"] = {"fabric": {"int": fabric}}
             self.show(document)
 
-    def member(self, name: str, count: int, n_members: int, *, is_matched: bool = False, **more: Any) -> None:
+    def member(
+        self,
+        name: str,
+        count: int,
+        n_members: int,
+        *,
+        is_matched: bool = False,
+        priority: int = 0,
+        **more: Any,
+    ) -> None:
         """Show a pending member of the group, and its claim of this many devices."""
         claim = resource_claim(f"of-{name}", count)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
@@ -45,6 +60,7 @@ class _Cluster(ClaimCluster):
         self.watch()
         spec: Json = {
             "schedulerName": NAME,
+            "priority": priority,
             "resourceClaims": [{"name": "c", "resourceClaimTemplateName": f"t-{count}-{is_matched}"}],
         }
         labels = {"app": "w", GROUP: "g", MIN_COUNT: str(n_members)}
@@ -62,7 +78,7 @@ class _Cluster(ClaimCluster):
         return {each.pod.name: each.node_name for each in instructions if isinstance(each, WriteReservation)}
 
 
-def _exists(nodes: Mapping[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
+def exists(nodes: Mapping[str, Sequence[int]], members: Sequence[tuple[int, bool]]) -> bool:
     """Return whether every member can have a node and devices of its own: all assignments, one after the other."""
     options = [
         [
@@ -87,17 +103,17 @@ def _check(seed: int) -> bool:
     nodes = {name: [draw.randrange(2) for _ in range(draw.choice((1, 2, 3, 4)))] for name in names}
     kinds = [(draw.choice((1, 1, 2, 3)), draw.random() < 0.5) for _ in range(draw.choice((1, 2)))]
     members = [kinds[number % len(kinds)] for number in range(draw.choice((2, 3, 4)))]
-    cluster = _Cluster(nodes)
+    cluster = GroupCluster(nodes)
     for number, (count, is_matched) in enumerate(members):
         cluster.member(f"m{number}", count, len(members), is_matched=is_matched)
     places = cluster.places()
-    exists = _exists(nodes, members)
-    assert (len(places) == len(members)) == exists, (seed, nodes, members, places)
-    if not exists:
+    can_exist = exists(nodes, members)
+    assert (len(places) == len(members)) == can_exist, (seed, nodes, members, places)
+    if not can_exist:
         assert not places, seed
         assert not cluster.state.devices.allocated.dedicated, seed
     cluster.audit()
-    return exists
+    return can_exist
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -110,7 +126,7 @@ def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:
     """Of two racks one has a GPU too few."""
     nodes = {f"{rack}{number}": [0] * 4 for rack in "rs" for number in range(2)}
     nodes["s1"] = [0] * 3
-    cluster = _Cluster(nodes, {name: name[0] for name in nodes})
+    cluster = GroupCluster(nodes, {name: name[0] for name in nodes})
     near = build.affinity(required=[build.term("rack", build.selector("app=w"))])
     for number in range(8):
         cluster.member(f"w{number}", 1, 8, affinity=near)
@@ -121,7 +137,7 @@ def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:
 
 
 def test_a_group_that_does_not_fit_as_a_whole_takes_no_device() -> None:
-    cluster = _Cluster({"a": (0, 0), "b": (0,)})
+    cluster = GroupCluster({"a": (0, 0), "b": (0,)})
     for number in range(4):
         cluster.member(f"m{number}", 1, 4)
     message = attempt_of(instructions := cluster.cycle()).message
@@ -134,7 +150,7 @@ def test_a_group_that_does_not_fit_as_a_whole_takes_no_device() -> None:
 
 def test_workers_share_a_claim_of_the_devices_of_one_fabric_of_their_rack() -> None:
     """The fabric of rack r has a device too few; a fabric is reached from its rack alone."""
-    cluster = _Cluster({}, {})
+    cluster = GroupCluster({}, {})
     for rack, n_devices in (("r", 7), ("s", 8)):
         for number in range(4):
             cluster.node(f"{rack}{number}", labels={"rack": rack})

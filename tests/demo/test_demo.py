@@ -15,7 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from scheduler.demo.command import STORIES, playable, summary
+from scheduler.demo.command import STORIES, VERSIONS, playable, summary
+from scheduler.devcluster.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 from scheduler.errors import SettingsError
 
 COMMAND = (sys.executable, "-m", "scheduler", "demo")
@@ -166,14 +167,26 @@ def test_a_story_without_its_package_is_left_out_and_said_to_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    numbers = playable(None)
+    numbers = playable(None, DEFAULT_MINOR)
     assert 0 < len(numbers) < len(STORIES)
     (left_out,) = set(range(1, len(STORIES) + 1)) - set(numbers)
     said = f"story {left_out} is left out: it needs the package cryptography\n"
     assert capsys.readouterr().err == said
     with pytest.raises(SettingsError, match=r"pip install 'affinity-scheduler\[webhook\]'"):
-        playable(left_out)
-    assert playable(1) == [1]
+        playable(left_out, DEFAULT_MINOR)
+    assert playable(1, DEFAULT_MINOR) == [1]
+
+
+def test_a_story_that_needs_a_newer_kubernetes_is_left_out_and_said_to_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}" == f"{VERSIONS[0]} to {VERSIONS[-1]}"
+    assert playable(None, NEWEST_MINOR) == list(range(1, len(STORIES) + 1))
+    assert capsys.readouterr().err == ""
+    assert set(range(1, len(STORIES) + 1)) - set(playable(None, OLDEST_MINOR)) == {16}
+    assert capsys.readouterr().err == "story 16 is left out: it needs Kubernetes 1.36\n"
+    with pytest.raises(SettingsError, match=r"found Kubernetes 1\.35, expected --version 1\.36"):
+        playable(16, 35)
 
 
 def test_the_last_line_counts_stories_pods_and_broken_rules() -> None:

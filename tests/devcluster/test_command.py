@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession
 
-from scheduler.devcluster.command import node_label
+from scheduler.devcluster.command import node_label, node_resource
 from scheduler.errors import SettingsError
 
 pytestmark = pytest.mark.asyncio
@@ -96,6 +96,36 @@ async def test_nodes_get_the_values_of_a_label_in_turn(tmp_path):
 async def test_a_label_that_no_node_may_have_is_refused(wrong):
     with pytest.raises(SettingsError, match=re.escape(f"--node-label: found {wrong!r}, expected ")):
         node_label(wrong)
+
+
+async def test_nodes_get_the_amounts_of_a_resource_in_turn(tmp_path):
+    amounts = ("--nodes", "3", "--node-resource", "nvidia.com/gpu=8,0", "--node-resource", "cpu=500m")
+    async with running(tmp_path, *amounts) as lines, ClientSession(server_of(lines)) as client:
+        nodes = await (await client.get("/api/v1/nodes")).json()
+    for each in ("capacity", "allocatable"):
+        statuses = [node["status"][each] for node in nodes["items"]]
+        assert [(status["nvidia.com/gpu"], status["cpu"]) for status in statuses] == [
+            ("8", "500m"),
+            ("0", "500m"),
+            ("8", "500m"),
+        ]
+        assert statuses[0]["memory"] == "32Gi"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("nvidia.com/gpu", "NAME=QUANTITY"),
+        ("nvidia.com/gpu=1.5", "whole numbers such as 8 or 16Gi"),
+        ("nvidia.com/gpu=-1", "whole numbers"),
+        ("gpu=1", "one of cpu, memory, pods, ephemeral-storage, or a name with a domain"),
+        ("cpu=fast", "CPUs such as 16 or 500m"),
+        ("a b/c=1", "prefix part"),
+    ],
+)
+async def test_an_amount_that_no_node_may_have_is_refused(wrong, expected):
+    with pytest.raises(SettingsError, match=f"^--node-resource: found {wrong!r}, expected .*{expected}"):
+        node_resource(wrong)
 
 
 async def test_it_is_of_another_version(tmp_path):

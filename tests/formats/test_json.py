@@ -33,8 +33,9 @@ from tests.support.messages import no_victims
 FIELDS = {
     explanation.Explanation: (
         "apiVersion kind namespace pod node schedulerName profile state message nodes feasible groups moreGroups "
-        "rules moreRules suggestions scores recorded notes group"
+        "rules moreRules suggestions scores recorded notes group member"
     ),
+    explanation.RefusedMember: "namespace pod domain placed",
     explanation.NodeGroup: "plugin reason where nodes examples removable",
     explanation.Rule: (
         "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text"
@@ -141,6 +142,7 @@ def test_a_whole_explanation() -> None:
         "recorded": None,
         "notes": [],
         "group": "",
+        "member": None,
     }
     assert answer["suggestions"][0]["node"] in ("a1", "a2")
 

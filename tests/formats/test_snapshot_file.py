@@ -172,6 +172,7 @@ def test_the_lists_of_the_file_have_the_names_that_earlier_versions_gave_them() 
         "CSIStorageCapacity": "csiStorageCapacities",
         "VolumeAttachment": "volumeAttachments",
         "DeviceClass": "deviceClasses",
+        "DeviceTaintRule": "deviceTaintRules",
         "ResourceSlice": "resourceSlices",
         "ResourceClaim": "resourceClaims",
         "PodDisruptionBudget": "podDisruptionBudgets",

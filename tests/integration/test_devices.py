@@ -47,10 +47,17 @@ def _claims(cluster: Cluster) -> str:
     return f"{_RESOURCE}/namespaces/{cluster.api.namespace}/resourceclaims"
 
 
-async def _add_pod(cluster: Cluster, name: str, *claims: str, requests: dict[str, str] | None = None) -> None:
+async def _add_pod(
+    cluster: Cluster, name: str, *claims: str, requests: dict[str, str] | None = None, **of_spec: object
+) -> None:
     resources: Json = {"requests": requests, "limits": requests} if requests else {}
     container = {"name": "c", "image": "c:1", "resources": resources}
-    spec = {"schedulerName": NAME, "containers": [container], **device_documents.using_claims(*claims)}
+    spec = {
+        "schedulerName": NAME,
+        "containers": [container],
+        **device_documents.using_claims(*claims),
+        **of_spec,
+    }
     pods = f"/api/v1/namespaces/{cluster.api.namespace}/pods"
     (await cluster.api.post(pods, {"metadata": {"name": name}, "spec": spec})).ok  # noqa: B018
 
@@ -107,6 +114,34 @@ async def test_an_extended_resource_gets_a_claim_of_its_own(cluster: Cluster) ->
     # The check afterwards knows no devices.
     pod = f"/api/v1/namespaces/{cluster.api.namespace}/pods/gpus"
     await cluster.api.delete(pod, {"gracePeriodSeconds": 0})
+    await _free(cluster, status["resourceClaimName"])
+
+
+async def test_a_claim_that_a_dead_scheduler_left_unallocated_is_made_anew_at_once(cluster: Cluster) -> None:
+    """It is deleted, which has to wake its pod: upstream looks again after five minutes."""
+    await cluster.add_node("a")
+    requests = {"example.com/gpu": "1"}
+    await _add_pod(cluster, "heir", requests=requests, schedulingGates=[{"name": "wait"}])
+    pod = await cluster.pod("heir")
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "heir",
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
+    document = device_documents.resource_claim("left")
+    document["metadata"] = {
+        "name": "left",
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+    }
+    (await cluster.api.post(_claims(cluster), document)).ok  # noqa: B018
+    path = f"/api/v1/namespaces/{cluster.api.namespace}/pods/heir"
+    (await cluster.api.patch(path, {"spec": {"schedulingGates": None}})).ok  # noqa: B018
+    status = (await _bound(cluster, "heir"))["heir"]["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] != "left"
+    await cluster.api.delete(path, {"gracePeriodSeconds": 0})
     await _free(cluster, status["resourceClaimName"])
 
 

@@ -33,9 +33,9 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 @asynccontextmanager
-async def _serving(folder: Path, *api_versions: str) -> AsyncIterator[Cluster]:
+async def _serving(folder: Path, *api_versions: str, minor: int = 36) -> AsyncIterator[Cluster]:
     """Yield a cluster with these kinds of PodGroups, and a scheduler on it."""
-    async with embedded(folder, controllers=True) as server:
+    async with embedded(folder, controllers=True, minor=minor) as server:
         for api_version in api_versions:
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             (await server.api.post(path, definition(api_version))).ok  # noqa: B018
@@ -163,7 +163,7 @@ async def test_a_server_that_streams_no_lists_is_asked_for_pages(cluster: Cluste
 
 async def test_the_podgroup_of_kubernetes_1_37_is_found_by_discovery(tmp_path: Path) -> None:
     """Its condition has another type, and its fields another version; nothing is configured."""
-    async with _serving(tmp_path, KUBERNETES_1_37) as cluster:
+    async with _serving(tmp_path, KUBERNETES_1_37, minor=37) as cluster:
         await _racks(cluster, a=1, b=1)
         spec = {
             "schedulingPolicy": {"gang": {"minCount": 2}},

@@ -71,7 +71,8 @@ def test_images_copy_only_the_environment_from_earlier_stages():
         copied = [each.words for each in DOCKERFILE.lineage(image) if each.keyword == "COPY"]
         assert copied == [[f"--from={image}-build", HOME, HOME]]
     bases = {stage.base for stage in DOCKERFILE.stages.values()} - set(DOCKERFILE.stages)
-    assert bases == {"python:${PYTHON}-slim"}, "interpreter and environment must be of one image"
+    assert bases == {"${BASE}"}, "interpreter and environment must be of one image"
+    assert {each.text for each in DOCKERFILE.globals} >= {"BASE=python:${PYTHON}-slim"}
 
 
 def test_the_port_is_the_one_of_the_manifests():

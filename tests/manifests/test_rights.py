@@ -31,7 +31,7 @@ def test_every_request_builder_is_compared():
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
         *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
         *("csinodes", "csidrivers", "csistoragecapacities", "podgroups", "podgroups/status"),
-        *("deviceclasses", "resourceslices", "resourceclaims", "resourceclaims/status"),
+        *("deviceclasses", "resourceslices", "resourceclaims", "resourceclaims/status", "devicetaintrules"),
         *("tokenreviews", "subjectaccessreviews", "poddisruptionbudgets"),
     }
     verbs = {"list", "watch", "get", "create", "update", "patch", "delete"}

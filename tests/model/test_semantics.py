@@ -29,17 +29,36 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
 @pytest.mark.parametrize(
     ("version", "off"),
     [
-        pytest.param(Version(1, 36), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="1.36"),
+        pytest.param(
+            Version(1, 36),
+            {
+                Gate.DRA_DEVICE_TAINT_RULES,
+                Gate.STORAGE_CAPACITY_SCORING,
+                Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
+                Gate.VOLUME_LIMIT_SCALING,
+            },
+            id="1.36",
+        ),
         pytest.param(Version(1, 39), {Gate.TAINT_TOLERATION_COMPARISON_OPERATORS}, id="the last default"),
         pytest.param(
             Version(1, 33),
             {
+                Gate.DRA_ADMIN_ACCESS,
+                Gate.DRA_CONSUMABLE_CAPACITY,
+                Gate.DRA_DEVICE_BINDING_CONDITIONS,
+                Gate.DRA_DEVICE_TAINTS,
+                Gate.DRA_DEVICE_TAINT_RULES,
+                Gate.DRA_EXTENDED_RESOURCE,
+                Gate.DRA_PARTITIONABLE_DEVICES,
+                Gate.DRA_PRIORITIZED_LIST,
                 Gate.DYNAMIC_RESOURCE_ALLOCATION,
                 Gate.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING,
                 Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD_SELECTOR_MERGE,
                 Gate.NODE_DECLARED_FEATURES,
                 Gate.POD_LEVEL_RESOURCES,
+                Gate.STORAGE_CAPACITY_SCORING,
                 Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
+                Gate.VOLUME_LIMIT_SCALING,
             },
             id="alpha, or not there yet",
         ),

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.observe import enforcement, metrics, process
+from scheduler.observe import enforcement, metrics, process, shadowing
 from scheduler.observe.series import Family
 from scheduler.webhook import metrics as webhook_metrics
 from tests.monitoring.queries import (
@@ -28,19 +28,26 @@ TARGET = {"job", "instance"}
 QUERIES = [*of_dashboard(), *of_alerts()]
 
 
+def declared() -> list[Family]:
+    """Return every family of the scheduler, the enforcer, the webhook and `shadow`."""
+    modules = (metrics, process, enforcement, webhook_metrics, shadowing)
+    found = (each for module in modules for each in vars(module).values())
+    return list({family.name: family for family in found if isinstance(family, Family)}.values())
+
+
+def series_of(family: Family) -> list[str]:
+    """Return the names of the family's series."""
+    if family.type != "histogram":
+        return [family.name]
+    return [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
+
+
 def exported() -> dict[str, set[str]]:
     """Return the labels of every series by name: ours as declared, the process's as written."""
     labels = {"up": set(TARGET)}
-    modules = (metrics, process, enforcement, webhook_metrics)
-    for family in (each for module in modules for each in vars(module).values()):
-        if isinstance(family, Family):
-            names = (
-                [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
-                if family.type == "histogram"
-                else [family.name]
-            )
-            for name in names:
-                labels[name] = {*family.labels, *TARGET, *(["le"] if name.endswith("_bucket") else [])}
+    for family in declared():
+        for name in series_of(family):
+            labels[name] = {*family.labels, *TARGET, *(["le"] if name.endswith("_bucket") else [])}
     for written in text_string_to_metric_families(metrics.Metrics().render().decode()):
         for sample in written.samples:
             labels.setdefault(sample.name, {*sample.labels, *TARGET})
@@ -96,8 +103,9 @@ def test_alerts_select_this_program_only(query):
 
 @pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
 def test_panels_select_the_chosen_job_and_instances(query):
-    chosen = 'job="$job",instance=~"$instance"'
-    assert query.expression.count(chosen) == len(selections(query.expression))
+    """The enforcer and the webhook are jobs and instances of their own."""
+    chosen = r'job="\$job",instance=~"\$instance"|job=~"\$job\(-(?:enforcer|webhook)\)\?"'
+    assert len(re.findall(chosen, query.expression)) == len(selections(query.expression))
     assert "[" not in query.expression.replace("[$__rate_interval]", "").replace('"0[.]', "")
 
 
@@ -116,6 +124,22 @@ def test_log_lines_named_in_a_runbook_exist():
     named = re.findall(r"log line `([^`]+)`", runbooks)
     assert len(named) >= 3
     assert [line for line in named if f'"{line}' not in source] == []
+
+
+def test_every_family_is_drawn_or_named_among_those_that_are_not():
+    drawn = {selection.metric for query in of_dashboard() for selection in selections(query.expression)}
+    readme = (MANIFESTS / "README.md").read_text()
+    (listed,) = re.findall(r"The dashboard does not draw (.*?)\.\n", readme, re.DOTALL)
+    named = set(re.findall(r"`(\w+_\w+)`", listed))
+    undrawn = {family.name for family in declared() if drawn.isdisjoint(series_of(family))}
+    assert undrawn == named
+
+
+@pytest.mark.parametrize("query", of_dashboard(), ids=lambda query: query.where)
+def test_a_panel_of_an_idle_scheduler_is_empty_and_not_nan(query: Query):
+    """A quantile or a quotient of nothing is NaN, which the comparison drops."""
+    divides = "histogram_quantile" in query.expression or " / " in query.expression
+    assert not divides or query.expression.endswith(" >= 0")
 
 
 def test_alert_names_are_unique():

@@ -36,7 +36,7 @@ def _observer(
     points = Histogram(Family("points", "help", ("extension_point", "status", "profile"), (0.5, 1.5)))
     observer = CycleObserver(
         [_PROFILE],
-        algorithm=algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).labels(),
+        decisions=(algorithm or Histogram(Family("algorithm", "help", bounds=(1.0,))).labels(),),
         points=points,
         plugins=Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (1.0,))),
         sampled=sampled,

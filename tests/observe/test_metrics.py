@@ -10,13 +10,15 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from scheduler.model.instructions import Attempted
-from scheduler.model.stimuli import BindDone
+from scheduler.model.instructions import Attempted, DevicesAwaited
+from scheduler.model.stimuli import BindDone, TimePassed
 from scheduler.observe import metrics, process
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.series import Family
+from tests.core.claim_cluster import ClaimCluster
 from tests.observe.scheduling import Observed, samples, value
 from tests.support.build import container
+from tests.support.device_documents import DRIVER, device_slice, resource_claim
 from tests.support.driving import NAME, attempt_of
 
 _UPSTREAM = [
@@ -48,6 +50,14 @@ _UPSTREAM = [
     ("scheduler_podgroup_schedule_attempts_total", "counter", "result profile", None),
     ("scheduler_podgroup_scheduling_algorithm_duration_seconds", "histogram", "", (0.001, 16.384, 15)),
     ("scheduler_preemption_victims", "histogram", "", (1, 64, 7)),
+    ("scheduler_resourceclaim_creates_total", "counter", "status", None),
+    ("scheduler_dra_bindingconditions_allocations_total", "counter", "profile driver status", None),
+    (
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "histogram",
+        "profile driver status",
+        (0.1, 819.2, 14),
+    ),
     ("leader_election_master_status", "gauge", "name", None),
     ("kubernetes_feature_enabled", "gauge", "name stage", None),
     ("version_info", "gauge", "component binary emulation min_compat", None),
@@ -86,8 +96,10 @@ def test_our_own_series_have_our_prefix() -> None:
         "kubelet_refusals_total",
         "evictions_in_vain_total",
         "claims_allocated_twice_total",
+        "devices",
         "left_out_nodes",
         "loop_lag_seconds",
+        "decision_duration_seconds",
         "plugin_failures_total",
         "plugin_shut_off",
         "podgroup_search_decisions",
@@ -279,3 +291,61 @@ def test_two_schedulers_in_a_process_share_no_series() -> None:
     name = ("affinity_scheduler_malformed_objects_total", (("kind", "Pod"),))
     assert name in samples(one.render())
     assert name not in samples(other.render())
+
+
+def _device_series(cluster: ClaimCluster) -> dict[str, float]:
+    scraped = Metrics()
+    scraped.register_state(cluster.queue, cluster.state, {})
+    found = samples(scraped.render())
+    return {
+        state: value(found, "affinity_scheduler_devices", driver=DRIVER, state=state)
+        for state in ("free", "allocated")
+    }
+
+
+def test_devices_are_free_or_allocated_from_reserve_on() -> None:
+    """Also while a driver publishes one device less, and one that a claim still has."""
+    cluster = ClaimCluster(4, ("a", "b"))
+    cluster.store(resource_claim("c", 3))
+    cluster.watch()
+    assert _device_series(cluster) == {"free": 8, "allocated": 0}
+    pod = cluster.using("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    assert _device_series(cluster) == {"free": 5, "allocated": 3}
+    for name in ("a", "b"):
+        cluster.show(device_slice(name, 1))
+    assert _device_series(cluster) == {"free": 0, "allocated": 3}
+    cluster.lose(pod)
+    cluster.audit()
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("ready", "success"), ("broken", "failure"), ("", "timeout")]
+)
+def test_the_wait_for_devices_is_observed_by_driver_and_outcome(condition: str, status: str) -> None:
+    cluster = ClaimCluster(0, ("a",))
+    cluster.show(device_slice("a", 1, bindingConditions=["ready"], bindingFailureConditions=["broken"]))
+    cluster.store(resource_claim("c"))
+    cluster.watch()
+    cluster.using("c")
+    cluster.write(cluster.reserve())
+    cluster.watch()
+    cluster.now_s += 3.0
+    claim = cluster.server.claims["default/c"]
+    device = {"driver": DRIVER, "pool": "a", "device": "gpu-0"}
+    if condition:
+        devices = [{**device, "conditions": [{"type": condition, "status": "True"}]}]
+        cluster.store({**claim, "status": {**claim["status"], "devices": devices}})
+        instructions = cluster.watch()
+    else:
+        cluster.now_s += 1000.0
+        instructions = cluster.handle(TimePassed())
+    scraped = Metrics()
+    for instruction in instructions:
+        if isinstance(instruction, DevicesAwaited):
+            scraped.on_devices_awaited(instruction)
+    found, labels = samples(scraped.render()), {"profile": NAME, "driver": DRIVER, "status": status}
+    assert value(found, "scheduler_dra_bindingconditions_allocations_total", **labels) == 1
+    waited = value(found, "scheduler_dra_bindingconditions_wait_duration_seconds_sum", **labels)
+    assert waited == (3.0 if condition else 1003.0)

@@ -39,6 +39,15 @@ def test_counts_and_percentiles_equal_those_of_the_events_in_the_window(
     assert found.failed == tuple(failed.count(step) for step in steps)
     durations = sorted(seconds for at, seconds in bound if at in steps)
     assert found.to_bound.n_measured == len(durations)
+    columns = found.to_bound.over_time.columns
+    # Of six steps each, the newest last.
+    expected = [sum(at in steps[start : start + 6] for at, _ in bound) for start in range(0, N_STEPS, 6)]
+    assert [sum(column) for column in columns] == expected
+    upper = found.to_bound.over_time.bounds
+    assert all(
+        max(b / 2 - 1e-9, 0) < s <= b * 1.0001 for s in durations[:1] for b in upper[:1] if b > 1e-5 * 2
+    )
+    assert not durations or durations[-1] <= upper[-1] * 1.0001
     if durations:
         exact = durations[-(-len(durations) // 2) - 1]
         assert found.to_bound.p50 is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,9 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.release.artifacts import build_distributions
+
 ROOT = Path(__file__).resolve().parents[2]
 #: The folders of the source distribution.
 FOLDERS = {"scheduler", "tests", "manifests", "config"}
+#: What a build reads.
+KEPT = {*FOLDERS, ".gitignore", ".dockerignore", "Makefile", "Dockerfile", "LICENSE", "pyproject.toml"} | {
+    path.name for path in ROOT.glob("*.md")
+}
+#: Any Unix time, for the build to be of.
+TIME_S = 1_700_000_000
 
 
 def _sources() -> set[str]:
@@ -24,23 +33,39 @@ def _sources() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel as `pip install` does."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(folder),
-        str(ROOT),
-    ]
-    subprocess.run(command, check=True, cwd=folder)
-    (built,) = folder.glob("*.whl")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the source distribution, and the wheel from it, as a release does."""
+    folder = tmp_path_factory.mktemp("distributions")
+    build_distributions(ROOT, folder, TIME_S)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    (built,) = distributions.glob("*.whl")
     return built
+
+
+def test_a_second_build_elsewhere_is_equal_byte_for_byte(distributions: Path, tmp_path: Path) -> None:
+    """Neither the folder, nor the times and modes of files, nor the umask leave a trace."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(
+        ROOT,
+        copy,
+        ignore=lambda folder, names: {*names} - KEPT if Path(folder) == ROOT else {*names} & {"__pycache__"},
+    )
+    for path in copy.rglob("*.py"):
+        path.chmod(0o600)
+        os.utime(path, (0, 0))
+    (tmp_path / "again").mkdir()
+    umask = os.umask(0o077)
+    try:
+        build_distributions(copy, tmp_path / "again", TIME_S)
+    finally:
+        os.umask(umask)
+    first = {path.name: path.read_bytes() for path in distributions.iterdir()}
+    assert {path.suffix for path in distributions.iterdir()} == {".whl", ".gz"}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == first
 
 
 @pytest.mark.slow
@@ -79,7 +104,7 @@ def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     assert {f"scheduler/serving/ui/{name}" for name in page} <= set(names)
 
 
-def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, distributions: Path) -> None:
     license_text = (ROOT / "LICENSE").read_bytes()
     assert b"Apache License" in license_text
     archive = zipfile.ZipFile(wheel)
@@ -87,15 +112,16 @@ def test_the_wheel_and_the_source_distribution_hold_the_license(wheel: Path, tmp
     assert archive.read(f"{info}/licenses/LICENSE") == license_text
     metadata = archive.read(f"{info}/METADATA").decode()
     assert "\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE\n" in metadata
-    command = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (built,) = tmp_path.glob("*.tar.gz")
+    (built,) = distributions.glob("*.tar.gz")
     with tarfile.open(built) as sources:
         held = {name.partition("/")[2]: name for name in sources.getnames()}
         assert {
             "LICENSE",
             "CHANGELOG.md",
             "COMPATIBILITY.md",
+            "CONFORMANCE.md",
+            "CONTRIBUTING.md",
+            "MAINTAINERS.md",
             "README.md",
             "SECURITY.md",
             "pyproject.toml",

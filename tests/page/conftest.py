@@ -105,7 +105,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Yield a cluster with a rollout that is stuck on its anti-affinity."""
     folder = tmp_path_factory.mktemp("cluster")
     process = subprocess.Popen(
-        [sys.executable, "-m", "scheduler", "devcluster", "--ui", "--kubeconfig", folder / "kubeconfig"],
+        [
+            *(sys.executable, "-m", "scheduler", "devcluster", "--ui", "--gpus", "2"),
+            *("--kubeconfig", folder / "kubeconfig"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

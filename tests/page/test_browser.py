@@ -22,13 +22,17 @@ pytestmark = pytest.mark.slow
 
 #: Each view, and a text that it has once its data are there.
 VIEWS = {
-    "Now": "Pods per second",
+    "Now": "in step, the quietest last heard",
     "Domains": "app=shop",
+    "Devices": "12 devices of gpu.nvidia.com free",
     "Pending": "didn't match pod anti-affinity rules",
-    "Decisions": "Node or reason",
+    "Groups": "No group is waiting",
+    "Nodes": "Fullest resource",
+    "Decisions": "is an attempt until the API server has answered its bind",
     "What if": "Decided on a copy of the cluster",
 }
 _PATIENCE_MS = 60_000
+GPUS = "gpu.nvidia.com"
 SIZES = {"a laptop": (1280, 720), "a phone held upright": (390, 844)}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
@@ -94,6 +98,61 @@ def test_the_stuck_rollout_leads_to_its_blocking_pods_by_clicks(page: Page) -> N
     page.get_by_text("runs on node-").wait_for()
 
 
+def test_a_group_is_explained_by_its_next_member_in_the_order_of_the_command(
+    page: Page, served: Served
+) -> None:
+    """Two pods want nodes of their own with a label that one node has."""
+    node = served.request("GET", "/api/v1/nodes")["items"][0]["metadata"]["name"]
+    merge = "application/merge-patch+json"
+    served.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {"gang": "yes"}}}, merge)
+    alone = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=gang"))])
+    of_group = {
+        "affinity-scheduler.io/pod-group": "gang",
+        "affinity-scheduler.io/pod-group-min-count": "2",
+        "app": "gang",
+    }
+    spec = {"schedulerName": "affinity-scheduler", "nodeSelector": {"gang": "yes"}}
+    for name in ("g-0", "g-1"):
+        pod = build.pod(name, labels=of_group, affinity=alone, spec=spec)
+        del pod["metadata"]["uid"]
+        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    served.until(lambda: "needs 2 places" in json.dumps(served.shown("pending")))
+    open_view(page, "Groups")
+    page.locator(".why", has_text="needs 2 places").wait_for()
+    row = page.locator("tr", has_text="of gang")
+    assert row.inner_text().split("\t")[1:4] == ["2", "0", "2"]
+    row.get_by_role("link").click()
+    page.locator("h3", has_text="Nodes that refuse member g-1").wait_for()
+    page.locator(".suggestions li", has_text="has the label gang=yes").first.wait_for()
+    body = page.locator("article").inner_text()
+    parts = ["needs 2 places", "on its own: fits", "Nodes that refuse", "Rules in the way", "What would help"]
+    assert sorted(parts, key=body.index) == parts
+    assert f"default/g-0 on {node}" in body
+    for name in ("g-0", "g-1"):
+        served.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+
+
+def test_decisions_are_mapped_by_duration_and_every_axis_has_its_unit(page: Page, served: Served) -> None:
+    """The stuck rollout has had at least six decisions, three of which failed."""
+    total = sum(map(sum, served.shown("now")["throughput"]["decision"]["overTime"]["columns"]))
+    chart = page.locator("svg.durations").first
+    chart.wait_for()
+    assert total >= 6
+    assert int((chart.get_attribute("aria-label") or "").split()[0]) >= 6
+    assert {text.split()[1] for text in chart.locator("text").all_text_contents() if " " in text} <= {
+        "µs",
+        "ms",
+        "s",
+    }
+
+
+def test_nodes_say_how_full_they_are(page: Page) -> None:
+    open_view(page, "Nodes")
+    page.get_by_placeholder("part of its name").fill("node-0002")
+    page.locator("tbody tr", has_text="node-0001").wait_for(state="detached")
+    assert " of " in page.locator("tr", has_text="node-0002").inner_text()
+
+
 def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     """By the keyboard alone: the map takes the focus, arrow keys move, Enter opens a domain."""
     open_view(page, "Domains")
@@ -111,6 +170,32 @@ def test_a_full_domain_names_the_pods_that_it_holds_off(page: Page) -> None:
     assert page.evaluate("document.activeElement.tagName") == "CANVAS"
     page.get_by_label("as a table").check()
     page.get_by_role("button", name="zone-a").wait_for()
+
+
+def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page, served: Served) -> None:
+    """Six pods with a GPU each; of the devices left over one is tainted."""
+    served.apply("16-inference.yaml")
+    served.until(lambda: served.shown("devices")["drivers"] == [{"driver": GPUS, "free": 6, "allocated": 6}])
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+    chosen = served.request("GET", slices)["items"][0]
+    devices = chosen["spec"]["devices"]
+    devices[1]["taints"] = [{"key": "example.com/hot", "effect": "NoExecute"}]
+    path = f"{slices}/{chosen['metadata']['name']}"
+    served.request("PATCH", path, {"spec": {"devices": devices}}, "application/merge-patch+json")
+    open_view(page, "Devices")
+    page.get_by_text("6 of 12 devices of gpu.nvidia.com free").wait_for()
+    name = chosen["spec"]["pool"]["name"]
+    page.get_by_label("Search pools").fill(name)
+    row = page.locator(".rules tbody tr")
+    row.get_by_text("1 tainted").wait_for()
+    assert row.count() == 1
+    row.get_by_role("link", name=name).click()
+    page.locator("tr", has_text="gpu-1").get_by_text("example.com/hot:NoExecute").wait_for()
+    used = next(one for one in served.shown("devices")["pools"] if one["free"] < 2)
+    page.get_by_label("Search pools").fill(used["pool"])
+    page.get_by_role("link", name=used["pool"]).click()
+    page.get_by_role("link", name="models/inference-").first.wait_for()
+    page.get_by_text("by claim models/inference-").first.wait_for()
 
 
 def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:

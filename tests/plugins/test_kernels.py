@@ -8,10 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.framework.interface import FeasibleNodes
+from scheduler.framework.shape import ShapePoint, rounded_quotient, shape_table
 from scheduler.framework.status import Code
 from scheduler.plugins.image_locality import with_tag
 from scheduler.plugins.inter_pod_affinity.scoring import min_max_normalized
-from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.plugins.node_resources.balanced_allocation import balance, deviation, used_fraction
 from scheduler.plugins.node_resources.fit import (
     checked_amounts,
@@ -19,8 +20,6 @@ from scheduler.plugins.node_resources.fit import (
     least_allocated_scores,
     most_allocated_scores,
     ratio_scores,
-    rounded_quotient,
-    shape_table,
 )
 from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic

@@ -1,27 +1,37 @@
 """Clusters with volumes: whatever happened before, the decision is the plain reference's."""
 
+from functools import partial
+
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.semantics import Gate, Version, semantics_of
 from tests.conformance.compare import decision_mismatches
 from tests.conformance.product import ProductSubject
 from tests.conformance.subject import FreshSubject
 from tests.plugins.lives import Applied, Deleted
 from tests.plugins.volume_lives import BEGINNINGS, CHANGES, pods
 from tests.reference.cluster import Cluster
+from tests.support import build
 from tests.support.build import Json
+from tests.support.storage_objects import capacity, claim, csi_driver, csi_node, storage_class, volume
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("minor", [36, 37])
+@settings(max_examples=80, deadline=None)
 @given(
     beginning=BEGINNINGS,
     changes=st.lists(CHANGES, min_size=3, max_size=12),
     incoming=st.lists(pods(placed=False), min_size=1, max_size=3),
 )
 def test_decisions_are_the_reference_s_whatever_happened_to_volumes(
-    beginning: list[Applied], changes: list[Applied | Deleted], incoming: list[Json]
+    beginning: list[Applied], changes: list[Applied | Deleted], incoming: list[Json], minor: int
 ):
-    live, fresh, reference = ProductSubject(None), FreshSubject(ProductSubject, None), Cluster()
+    semantics = semantics_of(Version(1, minor))
+    gates = {gate.value: semantics.enabled(gate) for gate in Gate}
+    live = ProductSubject(None, semantics)
+    fresh, reference = FreshSubject(partial(ProductSubject, semantics=semantics), None), Cluster()
     for change in (*beginning, *changes):
         for subject in (live, fresh, reference):
             if isinstance(change, Applied):
@@ -31,12 +41,108 @@ def test_decisions_are_the_reference_s_whatever_happened_to_volumes(
         if change in beginning:
             continue
         for pod in incoming:
-            expected = reference.evaluate(pod)
+            expected = reference.evaluate(pod, gates=gates)
             for refusal in expected.get("prefilter", {}).values():
                 event(f"prefilter: {refusal['reasons'][0].split(chr(34))[0]}")
-            for plugin in expected.get("filter", {}):
+            for plugin, refused in expected.get("filter", {}).items():
                 event(f"filter: {plugin}")
+                if any("not installed" in verdict["reasons"][0] for verdict in refused.values()):
+                    event("a driver is not installed")
+            if any(expected.get("score", {}).get("VolumeBinding", {}).values()):
+                event("storage scores")
             assert decision_mismatches(expected, live.evaluate(pod)) == []
     for pod in incoming:
-        assert decision_mismatches(reference.evaluate(pod), fresh.evaluate(pod)) == []
+        assert decision_mismatches(reference.evaluate(pod, gates=gates), fresh.evaluate(pod)) == []
     assert live.differences() == []
+
+
+def _evaluated(minor: int, *objects: Json, config: Json | None = None) -> Json:
+    """Return the decision on a pod with the claim "c" beside nodes "a" and "b", which are zones too."""
+    subject = ProductSubject(config, semantics_of(Version(1, minor)))
+    for obj in (*(build.node(name, labels={build.ZONE: name}) for name in "ab"), *objects):
+        subject.apply(obj)
+    return subject.evaluate(build.pod("p", spec={"volumes": [CLAIM_C]}))
+
+
+CLAIM_C = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+
+
+@pytest.mark.parametrize(
+    ("minor", "required", "refused"), [(37, True, ["b"]), (37, False, []), (36, True, [])]
+)
+def test_a_node_without_a_required_driver_refuses_the_pod_from_1_37(
+    minor: int, refused: list[str], *, required: bool
+):
+    decision = _evaluated(
+        minor,
+        storage_class("wait", "d"),
+        claim("c", "wait"),
+        csi_driver("d", required=required),
+        csi_node("a", d=None),
+    )
+    verdict = {"code": "Unschedulable", "reasons": ["d CSI driver is not installed on the node"]}
+    assert decision["filter"].get("NodeVolumeLimits", {}) == dict.fromkeys(refused, verdict)
+
+
+@pytest.mark.parametrize(("migrated", "refused"), [((), []), (["kubernetes.io/gce-pd"], ["a"])])
+def test_a_volume_of_an_in_tree_plugin_asks_only_nodes_where_it_was_migrated(
+    migrated: list[str], refused: list[str]
+):
+    disk = {"gcePersistentDisk": {"pdName": "x"}}
+    decision = _evaluated(
+        37,
+        claim("c", volume="v"),
+        volume("v", source=disk),
+        csi_driver("pd.csi.storage.gke.io", required=True),
+        csi_node("a", migrated=migrated),
+    )
+    assert list(decision["filter"].get("NodeVolumeLimits", {})) == refused
+
+
+_FULL_FIRST = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "pluginConfig": [
+                {
+                    "name": "VolumeBinding",
+                    "args": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]},
+                }
+            ]
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("minor", "config", "scores"),
+    [(37, None, {"a": 50, "b": 90}), (37, _FULL_FIRST, {"a": 50, "b": 10}), (36, None, None)],
+)
+def test_the_share_of_a_pool_that_a_volume_takes_scores_a_node_from_1_37(
+    minor: int, config: Json | None, scores: Json | None
+):
+    pools = (
+        capacity(f"pool-{name}", "wait", amount, topology=build.selector(f"{build.ZONE}={name}"))
+        for name, amount in (("a", "10Gi"), ("b", "50Gi"))
+    )
+    decision = _evaluated(
+        minor,
+        storage_class("wait", "d"),
+        csi_driver("d", tracks_capacity=True),
+        claim("c", "wait", request="5Gi"),
+        *pools,
+        config=config,
+    )
+    assert decision["score"].get("VolumeBinding") == scores
+
+
+def test_an_existing_volume_that_fits_well_scores_by_its_size():
+    decision = _evaluated(
+        37,
+        storage_class("wait", "d"),
+        claim("c", "wait", request="1Gi"),
+        volume("small", "wait", capacity="2Gi", terms=[build.node_term(f"{build.ZONE} in a")]),
+        volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
+    )
+    assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}

@@ -6,8 +6,14 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from scheduler.framework.events import Resource
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
+from scheduler.plugins.pod_topology_spread.args import (
+    DefaultConstraint,
+    PodTopologySpreadArgs,
+    WhenUnsatisfiable,
+)
 from tests.plugins.waking import wakes
 from tests.support.build import (
     ZONE,
@@ -24,6 +30,7 @@ from tests.support.build import (
     toleration,
 )
 from tests.support.cases.volume_rows import disk, using, with_volumes
+from tests.support.plugins import plugin_named
 from tests.support.storage_objects import (
     attachment,
     capacity,
@@ -454,6 +461,7 @@ NODE_VOLUME_LIMITS: Final = [
     Change("3 a limit grows", csi_node("a", d=1), csi_node("a", d=2), True),
     Change("3 a limit shrinks", csi_node("a", d=2), csi_node("a", d=1), False),
     Change("3 a limit comes where none was", csi_node("a"), csi_node("a", d=1), True),
+    Change("3 a driver without a limit is installed", csi_node("a"), csi_node("a", d=None), True),
     Change("3 a pod with a claim goes", using("x", name="e", on="a"), None, True),
     Change("3 a pod without volumes goes", pod("e", node="a"), None, False),
     Change("3 a pod with a claim goes that was nowhere", using("x", name="e"), None, False),
@@ -566,3 +574,18 @@ def test_a_node_without_an_ignored_resource_wakes_the_pod():
     args = {"NodeResourcesFit": NodeResourcesFitArgs(ignored_resources=(GPU,))}
     assert wakes("NodeResourcesFit", pending, None, PLAIN, args)
     assert not wakes("NodeResourcesFit", pending, None, PLAIN)
+
+
+@pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
+def test_workloads_wake_pods_that_a_hard_default_constraint_rejects(action: WhenUnsatisfiable) -> None:
+    """Workloads say of which pods a default constraint counts; a soft one rejects none."""
+    constraint = DefaultConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable=action)
+    args = PodTopologySpreadArgs("List", (constraint,))
+    woken_by = {each.resource for each in plugin_named("PodTopologySpread", args).events_to_register()} - {
+        Resource.POD,
+        Resource.NODE,
+    }
+    workloads = {
+        Resource.SERVICE, Resource.REPLICATION_CONTROLLER, Resource.REPLICA_SET, Resource.STATEFUL_SET
+    }  # fmt: skip
+    assert woken_by == (workloads if action == "DoNotSchedule" else set())

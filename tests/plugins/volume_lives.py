@@ -126,17 +126,25 @@ VOLUMES: st.SearchStrategy[Json] = st.builds(
 )
 _LIMITS: Final = _one(None, 0, 1, 2, 3)
 CSI_NODES: st.SearchStrategy[Json] = st.builds(
-    lambda name, migrated, d, e, gce: storage_objects.csi_node(
-        name, migrated=migrated, **{"d": d, "e": e, "pd.csi.storage.gke.io": gce}
+    lambda name, migrated, d, e, gce, n: storage_objects.csi_node(
+        name,
+        migrated=migrated,
+        **dict(zip(("d", "e", "pd.csi.storage.gke.io")[:n], (d, e, gce), strict=False)),
     ),
     st.sampled_from((*NODES, "gone")),
     _one((), (_GCE,), (_GCE, "kubernetes.io/aws-ebs")),
     _LIMITS,
     _LIMITS,
     _LIMITS,
+    _one(3, 3, 1, 0),
 )
 OTHERS: st.SearchStrategy[Json] = st.one_of(
-    st.builds(storage_objects.csi_driver, _one("d", "e"), tracks_capacity=_one(None, False, True, True)),
+    st.builds(
+        storage_objects.csi_driver,
+        _one("d", "e", "pd.csi.storage.gke.io"),
+        tracks_capacity=_one(None, False, True, True),
+        required=_one(None, None, False, True),
+    ),
     st.builds(
         storage_objects.capacity,
         _one("p0", "p1", "p2"),
@@ -236,7 +244,7 @@ CHANGES: st.SearchStrategy[Applied | Deleted] = st.one_of(
     st.builds(Deleted, st.just("CSINode"), st.none(), st.sampled_from(NODES)),
     st.builds(Deleted, st.just("VolumeAttachment"), st.none(), _one("a0", "a1", "a2")),
     st.builds(Deleted, st.just("CSIStorageCapacity"), st.just("kube-system"), _one("p0", "p1", "p2")),
-    st.builds(Deleted, st.just("CSIDriver"), st.none(), _one("d", "e")),
+    st.builds(Deleted, st.just("CSIDriver"), st.none(), _one("d", "e", "pd.csi.storage.gke.io")),
     st.builds(Deleted, st.just("Pod"), _one("default", "blue"), _one("p0", "p1", "p2")),
     st.builds(Deleted, st.just("Node"), st.none(), st.sampled_from(NODES)),
 )

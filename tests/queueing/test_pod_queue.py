@@ -323,3 +323,22 @@ def test_an_answer_for_all_labels_moves_the_pods_of_all_labels():
         reject(queue, "Fit")
     queue.on_event(ASSIGNED_POD_DELETE, pod("p1", labels={"index": "1"}), None, 9.0)
     assert sorted(drained(queue, 9.0)) == ["p0", "p1", "p2"]
+
+
+def test_a_member_that_is_given_back_was_not_tried():
+    queue = queue_of(pod("p"))
+    queued = popped(queue)
+    assert queued.attempts == 1
+    queue.give_back(queued)
+    assert (queued.attempts, queued.sub_queue) == (0, SubQueue.ACTIVE)
+    assert popped(queue).attempts == 1
+
+
+def test_a_pod_waits_for_one_plugin_only_if_no_other_rejected_it():
+    queue = queue_of(pod("p"), pod("q"))
+    alone, with_another = reject(queue, "NodeName"), reject(queue, "NodeName", "Tolerations")
+    assert alone.waits_only_for("NodeName")
+    assert not alone.waits_only_for("Tolerations")
+    assert not with_another.waits_only_for("NodeName")
+    queue.on_event(NODE_ADD, None, None, 0.0)
+    assert not alone.waits_only_for("NodeName"), "it waits for its backoff"

@@ -90,6 +90,7 @@ SCORES: Mapping[str, tuple[int, Score]] = {
     inter_pod_affinity.NAME: (2, inter_pod_affinity.scores),
     balanced_allocation.NAME: (1, balanced_allocation.scores),
     image_locality.NAME: (1, image_locality.scores),
+    volume_binding.NAME: (1, volume_binding.scores),
 }
 
 

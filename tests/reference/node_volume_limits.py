@@ -56,6 +56,12 @@ def refusals(question: Question) -> dict[str, Verdict]:
         except _NoClaimError as error:
             found[node] = Verdict(UNRESOLVABLE, (str(error),))
             continue
+        if missing_drivers := sorted(
+            driver for driver in set(new.values()) if _is_missing(question, driver, csi_node)
+        ):
+            reason = f"{missing_drivers[0]} CSI driver is not installed on the node"
+            found[node] = Verdict(UNSCHEDULABLE, (reason,))
+            continue
         limits = _limits(csi_node)
         if not new or not limits:
             continue
@@ -69,6 +75,15 @@ def refusals(question: Question) -> dict[str, Verdict]:
             if driver in limits and total > limits[driver]:
                 found[node] = Verdict(UNSCHEDULABLE, (TOO_MANY,))
     return found
+
+
+def _is_missing(question: Question, driver: str, csi_node: Object | None) -> bool:
+    csi_driver = named(question, "CSIDriver", driver)
+    if not question.gates.get("VolumeLimitScaling", False) or csi_driver is None:
+        return False
+    drivers = ((csi_node or {}).get("spec") or {}).get("drivers") or []
+    is_required = bool(csi_driver["spec"].get("preventPodSchedulingIfMissing"))
+    return is_required and driver not in {each["name"] for each in drivers}
 
 
 def _limits(csi_node: Object | None) -> dict[str, int]:

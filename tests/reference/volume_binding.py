@@ -4,10 +4,13 @@ VolumeBinding: nodes on which every claim is bound, finds a volume, or can have 
 Source: plugins/volumebinding/{volume_binding,binder}.go, component-helpers/storage/volume (kubernetes 1.36).
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from tests.reference import quantity, selectors
+from tests.reference.arithmetic import broken_linear, rounded
 from tests.reference.node_selection import labels_match
 from tests.reference.question import (
     UNRESOLVABLE,
@@ -83,6 +86,65 @@ def refusals(question: Question) -> dict[str, Verdict]:
         if flags:
             found[node] = Verdict(UNRESOLVABLE, tuple(reason for reason in _REASONS if reason in flags))
     return found
+
+
+def scores(question: Question, feasible: list[str]) -> dict[str, int] | None:
+    """Return 0 to 100: the less of their storage the volumes take, the more; None without such volumes."""
+    if not question.gates.get("StorageCapacityScoring", False) or not _unbound(question):
+        return None
+    args = question.args.get(NAME) or {}
+    shape = args.get("shape") or [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+    points = [(point["utilization"], 10 * point["score"]) for point in shape]
+    return {node: _score(question, node, points) for node in feasible}
+
+
+def _score(question: Question, node: str, points: list[tuple[int, int]]) -> int:
+    static, dynamic = Counter[str](), Counter[str]()
+    sizes, capacities = Counter[str](), Counter[str]()
+    chosen: set[str] = set()
+    for its_claim in sorted(_unbound(question), key=lambda one: _requested(one) or 0):
+        name, requested = class_name(its_claim), _requested(its_claim)
+        volume = None
+        if _SELECTED_NODE not in annotations(its_claim):
+            volume = _match(question, its_claim, node, chosen)
+        if volume is not None:
+            chosen.add(volume["metadata"]["name"])
+            static[name] += requested or 0
+            sizes[name] += quantity.whole_units(
+                quantity.parse((volume["spec"].get("capacity") or {}).get("storage"))
+            )
+            continue
+        pools = _pools(question, its_claim, node)
+        if pools:
+            dynamic[name] += requested or 0
+            known = [quantity.whole_units(quantity.parse(pool.get("capacity") or 0)) for pool in pools]
+            capacities[name] = max(known)
+    requests, room = (static, sizes) if static else (dynamic, capacities)
+    if not requests:
+        return 0
+    shares = [
+        100 if not room[name] or wanted > room[name] else wanted * 100 // room[name]
+        for name, wanted in requests.items()
+    ]
+    return rounded(Fraction(sum(broken_linear(points, share) for share in shares), len(shares)))
+
+
+def _unbound(question: Question) -> list[Object]:
+    return [one for one in _claims(question) if not is_bound(one)]
+
+
+def _pools(question: Question, its_claim: Object, node: str) -> list[Object]:
+    """Return the pools of known size on the node that are large enough for a claim with a class."""
+    storage_class = named(question, "StorageClass", class_name(its_claim))
+    assert storage_class is not None
+    requested, driver = _requested(its_claim), named(question, "CSIDriver", storage_class["provisioner"])
+    if requested is None or driver is None or not driver["spec"].get("storageCapacity"):
+        return []
+    return [
+        pool
+        for pool in question.objects("CSIStorageCapacity")
+        if _is_large_enough(question, pool, class_name(its_claim), requested, node)
+    ]
 
 
 def _refused(reason: str) -> Verdict:
@@ -211,14 +273,15 @@ def _has_space(question: Question, its_claim: Object, storage_class: Object, nod
     driver = named(question, "CSIDriver", storage_class["provisioner"])
     if requested is None or driver is None or not driver["spec"].get("storageCapacity"):
         return True
-    for pool in question.objects("CSIStorageCapacity"):
-        limit = pool.get("maximumVolumeSize") or pool.get("capacity")
-        if pool["storageClassName"] != storage_class["metadata"]["name"] or limit is None:
-            continue
-        reached = selectors.parse(pool.get("nodeTopology")).matches(question.node_labels(node))
-        if reached and quantity.whole_units(quantity.parse(limit)) >= requested:
-            return True
-    return False
+    return bool(_pools(question, its_claim, node))
+
+
+def _is_large_enough(question: Question, pool: Object, of_class: str, requested: int, node: str) -> bool:
+    limit = pool.get("maximumVolumeSize") or pool.get("capacity")
+    if pool["storageClassName"] != of_class or limit is None:
+        return False
+    reached = selectors.parse(pool.get("nodeTopology")).matches(question.node_labels(node))
+    return reached and quantity.whole_units(quantity.parse(limit)) >= requested
 
 
 def _translated(question: Question, volume: Object, node: str) -> Object:

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from scheduler.errors import SettingsError
+from scheduler.framework.shape import ShapePoint
+from scheduler.model.semantics import Gate, Semantics, Version, semantics_of
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from scheduler.plugins.gang_scheduling import GangSchedulingArgs
@@ -15,7 +18,6 @@ from scheduler.plugins.node_resources.args import (
     NodeResourcesFitArgs,
     ResourceWeight,
     ScoringStrategy,
-    ShapePoint,
 )
 from scheduler.plugins.pod_topology_spread.args import (
     SYSTEM_DEFAULT_CONSTRAINTS,
@@ -24,6 +26,7 @@ from scheduler.plugins.pod_topology_spread.args import (
 )
 from scheduler.plugins.volume_binding.args import VolumeBindingArgs
 from scheduler.settings.loading import parse_settings
+from scheduler.settings.writing import resolved_yaml
 from tests.settings.configurations import lines_of, one_profile, profile_of
 from tests.support.case_blocks import case_blocks
 
@@ -247,6 +250,11 @@ WITHOUT_EFFECT = {
         "{a: 1}",
         f"{ARGS}: TaintToleration takes no arguments, so these have no effect",
     ),
+    "the search is bounded otherwise": (
+        "DynamicResources",
+        "{filterTimeout: 5s}",
+        f"{ARGS}.filterTimeout: has no effect: the search for devices is bounded in steps for all nodes together",
+    ),
 }
 
 
@@ -260,3 +268,31 @@ def test_disabling_an_unknown_plugin_is_noted():
     assert parse_settings(text, "f").notes == (
         'profiles[0].plugins.filter.disabled[0].name: "Foo" does not exist, so nothing is disabled',
     )
+
+
+@pytest.mark.parametrize(
+    ("semantics", "accepted"),
+    [
+        (semantics_of(Version(1, 37)), True),
+        (semantics_of(Version(1, 36), {Gate.STORAGE_CAPACITY_SCORING: True}), True),
+        (semantics_of(Version(1, 37), {Gate.STORAGE_CAPACITY_SCORING: False}), False),
+    ],
+)
+def test_a_shape_of_volume_binding_needs_its_gate(semantics: Semantics, *, accepted: bool):
+    text = one_profile(
+        "pluginConfig: [{name: VolumeBinding, args: "
+        "{shape: [{utilization: 0, score: 0}, {utilization: 70, score: 10}]}}]"
+    )
+    if not accepted:
+        with pytest.raises(SettingsError, match="turn on the feature gate StorageCapacityScoring"):
+            parse_settings(text, "f", semantics)
+        return
+    settings = parse_settings(text, "f", semantics)
+    assert settings.profiles[0].args_by_plugin["VolumeBinding"] == VolumeBindingArgs(600, SHAPE)
+    assert parse_settings(resolved_yaml(settings), "again", semantics) == settings
+
+
+def test_a_shape_of_volume_binding_is_checked():
+    text = one_profile("pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 101}]}}]")
+    with pytest.raises(SettingsError, match=r"shape\[0\].utilization: Invalid value: 101"):
+        parse_settings(text, "f", semantics_of(Version(1, 37)))

@@ -56,11 +56,17 @@ def test_remarks_are_comments_at_the_top():
     )
     assert [line for line in resolved_yaml(settings).splitlines() if line.startswith("#")] == [
         "# note: profiles[0].pluginConfig[0].args: TaintToleration takes no arguments, so these have no effect",
+        '# profile "p": NodeDeclaredFeatures: no effect in Kubernetes 1.34, needs 1.36 '
+        "(feature gate NodeDeclaredFeatures)",
         "# emulatedVersion: 1.34",
-        "# featureGates: DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
+        "# featureGates: DRAAdminAccess=true, DRAConsumableCapacity=false, DRADeviceBindingConditions=false, "
+        "DRADeviceTaints=false, DRAExtendedResource=false, DRAPartitionableDevices=false, "
+        "DRAPrioritizedList=true, DRAResourceClaimDeviceStatus=true, "
+        "DynamicResourceAllocation=true, MatchLabelKeysInPodAffinity=true, "
         "MatchLabelKeysInPodTopologySpread=true, "
         "MatchLabelKeysInPodTopologySpreadSelectorMerge=true, NodeInclusionPolicyInPodTopologySpread=true, "
-        "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true",
+        "PodLevelResources=false, SchedulerAsyncPreemption=true, SchedulerPopFromBackoffQ=true, "
+        "StorageCapacityScoring=false",
     ]
 
 

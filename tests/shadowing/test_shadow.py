@@ -103,6 +103,17 @@ def test_a_bind_shortly_before_is_a_race(apart_s: float, cause: Cause) -> None:
     assert watched.difference.cause is cause
 
 
+def test_a_race_whose_order_contradicts_another_race_is_not_proven() -> None:
+    """`second` would need an order without `first`, which another race has known before it."""
+    watched = Watched(zoned("a1 b1"))
+    watched.bind(needs("first"), "a1")
+    first, second = ("Pod", "uid-default-first"), ("Pod", "uid-default-second")
+    assert watched.shadow._orders.prove(second, [first], [])
+    watched.bind(needs("second"), "a1", after_s=RACE_S / 4)
+    assert watched.difference.cause is Cause.SCORE
+    assert watched.difference.explanation.endswith("no order of the 1 change shortly before explains it")
+
+
 @pytest.mark.parametrize(("apart_s", "cause"), [(RACE_S / 4, Cause.RACE), (RACE_S * 2, Cause.SCORE)])
 def test_a_bind_shortly_after_is_a_race(apart_s: float, cause: Cause) -> None:
     """a1 is the fuller node when `second` goes there, and not once b1 has got the large pod."""

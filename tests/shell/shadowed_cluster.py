@@ -22,6 +22,8 @@ from tests.support.waiting import until
 #: By PriorityClass. Suites before this one may have left classes with plainer names on the server.
 _PRIORITIES: Final = {"shadowed-low": -5, "shadowed-high": 1000}
 _LOCAL, _DYNAMIC, _AT_ONCE, _DRIVER = "local", "dynamic", "at-once", "ebs.csi.aws.com"
+#: Kinds of claims for which no pod waits after its decision: unbound, bound, not there, or of an earlier pod.
+_SETTLED: Final = (_AT_ONCE, "bound", "bound", "missing", "known")
 _CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
 _VOLUMES: Final = "/api/v1/persistentvolumes"
 _PATHS: Final = {
@@ -51,11 +53,15 @@ async def create_classes(api: Api) -> None:
 
 
 class Life:
-    """One cluster and its pods, which are of the scheduler `scheduler_name`; `with_claims`: some have volumes."""
+    """
+    One cluster and its pods, which are of the scheduler `scheduler_name`.
 
-    def __init__(self, api: Api, number: int, scheduler_name: str, *, with_claims: bool) -> None:
+    With `with_waits` there are claims that are bound only once a node was chosen for their pod.
+    """
+
+    def __init__(self, api: Api, number: int, scheduler_name: str, *, with_waits: bool) -> None:
         self._api, self._number, self._scheduler_name = api, number, scheduler_name
-        self._with_claims = with_claims
+        self._claim_kinds = [*([_LOCAL, _LOCAL, _DYNAMIC] if with_waits else ()), *_SETTLED]
         self._chance = Random(number)
         self._cluster = Cluster(self._chance)
         self._cluster.n_nodes = min(self._cluster.n_nodes, 40)
@@ -161,7 +167,7 @@ class Life:
                 },
             ]
         claim = ""
-        if self._with_claims and chance.random() < 0.25:
+        if chance.random() < 0.25:
             made["metadata"]["namespace"] = "default"
             claim = await self._new_claim(name)
             await asyncio.sleep(_PAUSE_S)
@@ -185,7 +191,7 @@ class Life:
     async def _new_claim(self, name: str) -> str:
         """Return the name of a claim: one that is there, a new one of any kind, or one that does not exist."""
         chance = self._chance
-        kind = chance.choice([_LOCAL, _LOCAL, _DYNAMIC, _AT_ONCE, "bound", "bound", "missing", "known"])
+        kind = chance.choice(self._claim_kinds)
         if kind == "missing" or (kind == "known" and not self._claims):
             return "missing"
         if kind == "known":

@@ -87,7 +87,7 @@ async def test_the_version_of_the_server_is_emulated(
     connection, metrics, log = await versioned(web.json_response(body))
     assert connection.semantics is not None
     assert str(connection.semantics.version) == emulated
-    assert len(log.splitlines()) == unknown
+    assert log.count("The version of the API server is not known here") == unknown
     assert f"affinity_scheduler_unknown_server_version {float(unknown)}" in metrics
     assert f'version_info{{binary="1",component="kube",emulation="{emulated}",min_compat="1.3' in metrics
     level = int(emulated != "1.33")
@@ -95,6 +95,18 @@ async def test_the_version_of_the_server_is_emulated(
         f'kubernetes_feature_enabled{{name="PodLevelResources",stage="{"BETA" if level else "ALPHA"}"}} '
         in metrics
     )
+
+
+@pytest.mark.parametrize(
+    ("minor", "dropped"), [("30", ["matchLabelKeys of pod affinity"]), ("31", []), ("33", []), ("37", [])]
+)
+async def test_each_field_that_the_server_drops_and_its_emulated_version_reads_has_a_line(
+    minor: str, dropped: list[str]
+) -> None:
+    _, _, log = await versioned(web.json_response({"major": "1", "minor": minor}))
+    lines = [line for line in log.splitlines() if "Field that the API server drops" in line]
+    assert [field for line in lines for field in dropped if field in line and "1.31" in line] == dropped
+    assert len(lines) == len(dropped)
 
 
 @pytest.mark.parametrize("answer", [web.Response(status=403), web.json_response({"minor": "x"})])

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from scheduler.model.disruption_budgets import decode_disruption_budget
+from scheduler.model.gated_fields import reason_without_effect
 from scheduler.model.instructions import Attempted
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.semantics import Version, semantics_of
+from scheduler.model.semantics import Gate, Version, semantics_of
 from scheduler.observe.logs import configure
 from scheduler.shell.known_defects import DefectLog
 from scheduler.state.cluster import ClusterState
@@ -72,3 +73,50 @@ def test_an_empty_selector_of_a_budget_is_logged_once_a_pod_evicts_beside_it(
     budget: Json | None, victims: int, defects: list[str]
 ) -> None:
     assert [line["defect"] for line in lines_of(budget=budget, victims=victims)] == defects
+
+
+@pytest.mark.parametrize(
+    ("minor", "spec", "reasons"),
+    [
+        (
+            33,
+            {"resources": {"requests": {"cpu": "1"}}},
+            [
+                "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
+            ],
+        ),
+        (34, {"resources": {"requests": {"cpu": "1"}}}, []),
+        (33, {"resources": {}}, []),
+        (
+            36,
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]},
+            [
+                "the operators Lt and Gt of tolerations: no effect in Kubernetes 1.36, "
+                "needs the feature gate TaintTolerationComparisonOperators"
+            ],
+        ),
+    ],
+)
+def test_a_field_that_the_version_does_not_read_is_logged_once(
+    minor: int, spec: Json, reasons: list[str]
+) -> None:
+    stream, semantics = io.StringIO(), semantics_of(Version(1, minor))
+    log = DefectLog(configure(verbosity=0, form="json", stream=stream), ClusterState(), semantics)
+    decoder = PodDecoder(semantics)
+    for name in ("p", "q"):
+        pod = decoder.decode(json.dumps(build.pod(name, spec=spec)).encode())
+        log.write(Attempted(pod, "unschedulable", 0.0, 1, 0.0, False, 1, 1, "why"))
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["msg"], line["pod"], line["reason"]) for line in lines] == [
+        ("Field without effect", "default/p", reason) for reason in reasons
+    ]
+
+
+def test_a_field_whose_gate_is_switched_off_is_told_so() -> None:
+    gate = Gate.MATCH_LABEL_KEYS_IN_POD_TOPOLOGY_SPREAD
+    semantics = semantics_of(Version(1, 36), {gate: False})
+    constraint = build.spread(build.ZONE, {}, match_label_keys=["app"])
+    pod = PodDecoder(semantics).decode(json.dumps(build.pod("p", spread=[constraint])).encode())
+    assert pod.spec.without_effect == (gate,)
+    reason = reason_without_effect("it", gate, semantics)
+    assert reason == "it: no effect, the feature gate MatchLabelKeysInPodTopologySpread is off"

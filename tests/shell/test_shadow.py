@@ -105,8 +105,8 @@ async def test_kube_scheduler_decides_as_we_would(
     shadow += ["--kubeconfig", str(kubeconfig), f"--emulated-version=kube={version}"]
     window = STRICT if lives else ()
     # Before 1.35 (NominatedNodeNameForExpectation) nothing shows on which node a pod waits until its volumes are bound,
-    # so that the other scheduler counts pods there which no watch has shown.
-    with_claims = version >= "1.35"
+    # so that the other scheduler counts pods there which no watch has shown: only volumes that need no wait compare.
+    with_waits = version >= "1.35"
     log = tmp_path / "shadow.log"
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with (
@@ -122,7 +122,7 @@ async def test_kube_scheduler_decides_as_we_would(
         await create_classes(api)
         await until(compares, what="the shadow's first list")
         for number in range(lives or N_LIVES):
-            life = Life(api, number, OTHER, with_claims=with_claims)
+            life = Life(api, number, OTHER, with_waits=with_waits)
             await life.begin()
             await life.play(N_PODS)
             await life.end()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
+from scheduler.errors import InvariantViolation
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.state.cluster_view import ClusterView
@@ -77,3 +78,13 @@ def test_what_was_derived_before_follows(changed: dict[str, Any]) -> None:
     assert after != before
     driver.node("b", **BEFORE)
     assert decided(driver)[1] == before
+
+
+def test_only_an_assumed_pod_is_updated_as_one() -> None:
+    driver = Driver()
+    driver.node("n1")
+    placed = driver.pod("placed", node="n1")
+    unknown = driver.decoded(build.pod("unknown"))
+    for pod in (placed, unknown):
+        with pytest.raises(InvariantViolation, match=f"uid {pod.uid} is not assumed"):
+            driver.state.update_assumed(pod)

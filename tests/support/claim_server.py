@@ -88,8 +88,10 @@ class ClaimServer:
     def _create(self, namespace: str, body: Json) -> Json:
         self._n_created += 1
         meta = body["metadata"]
-        name = f"{meta.pop('generateName')}{self._n_created:05}"
-        meta |= {"name": name, "namespace": namespace, "uid": f"created-{self._n_created}"}
+        name = meta["name"]
+        if f"{namespace}/{name}" in self.claims:
+            raise Conflict(409, "AlreadyExists", f'resourceclaims.resource.k8s.io "{name}" already exists')
+        meta |= {"namespace": namespace, "uid": f"created-{self._n_created}"}
         self.writes.append(f"create {namespace}/{name}")
         return self.put(body)
 

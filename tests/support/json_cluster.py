@@ -201,8 +201,12 @@ def encoded(document: build.Json) -> bytes:
     return msgspec.json.encode(document)
 
 
+#: Of all tests: pods of a group share their spec, as in a scheduler.
+_DECODER = PodDecoder()
+
+
 def decoded(document: build.Json) -> Pod:
-    return PodDecoder().decode(encoded(document))
+    return _DECODER.decode(encoded(document))
 
 
 def as_json(answer: Explanation) -> Any:

@@ -131,9 +131,11 @@ def csi_node(name: str, *, migrated: Sequence[str] = (), **limits: int | None) -
     }
 
 
-def csi_driver(name: str, *, tracks_capacity: bool | None = None) -> Json:
-    """Return a driver."""
+def csi_driver(name: str, *, tracks_capacity: bool | None = None, required: bool | None = None) -> Json:
+    """Return a driver. `required`: whether its volumes keep pods from nodes without it."""
     spec = {} if tracks_capacity is None else {"storageCapacity": tracks_capacity}
+    if required is not None:
+        spec["preventPodSchedulingIfMissing"] = required
     return {"kind": "CSIDriver", "metadata": {"name": name}, "spec": spec}
 
 

@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import affinity_scheduler.plugin
+import affinity_scheduler.testing
 import pytest
 
+import scheduler.plugin
+import scheduler.testing
 from scheduler.cli.main import main
 from scheduler.settings.loading import load_settings
 from scheduler.settings.out_of_tree_files import load_plugins
@@ -56,6 +60,29 @@ def test_the_tests_that_were_written_pass(folder: Path):
 
 
 @pytest.mark.slow
+def test_the_tests_of_a_rule_node_by_node_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "TeamPerNode", "--node-by-node"]) == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_team_per_node.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout
+    assert load_settings(
+        "team_per_node.yaml", plugins=load_plugins(["team_per_node.py"], installed=False)
+    ).out_of_tree.keys() == {"TeamPerNode"}
+
+
+def test_the_names_that_users_import_are_the_same_objects():
+    """`affinity_scheduler.plugin` and `scheduler.plugin`: every name that is promised."""
+    for old, new in (
+        (scheduler.plugin, affinity_scheduler.plugin),
+        (scheduler.testing, affinity_scheduler.testing),
+    ):
+        assert new.__all__ == old.__all__
+        assert all(getattr(new, name) is getattr(old, name) for name in old.__all__)
+
+
+@pytest.mark.slow
 def test_a_pod_is_refused_with_the_rule_s_own_reason(folder: Path, devcluster: DevClusterFixture):
     """On an API server, by `run --plugins`; a node that comes lets the pod through."""
     devcluster.apply(make_node("a", labels={ZONE: "a"}))
@@ -78,6 +105,7 @@ def test_a_pod_is_refused_with_the_rule_s_own_reason(folder: Path, devcluster: D
         (["new"], "NAME: found nothing, expected a class name such as TeamPerRack"),
         (["new", "team-per-rack"], "NAME: found 'team-per-rack', expected a class name such as TeamPerRack"),
         (["new", "NodeName"], "NAME: found NodeName, expected a name that no plugin of kube-scheduler has"),
+        (["--node-by-node"], "--node-by-node: found plugins list, expected plugins new NAME --node-by-node"),
         (["list", "Some"], "arguments: found Some, expected nothing after list"),
     ],
 )

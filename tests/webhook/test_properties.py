@@ -250,3 +250,12 @@ def test_other_objects_are_allowed():
         assert json.loads(encode_response(found.uid, mutate(found, merges_fields=True)))["response"][
             "allowed"
         ]
+
+
+def test_the_refusal_of_another_kind_is_one_line() -> None:
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "Admission\nReview", "request": {"uid": "u"}}
+    with pytest.raises(MalformedReviewError) as refused:
+        decode_review(json.dumps(body).encode())
+    assert str(refused.value) == (
+        "$: found admission.k8s.io/v1 Admission\\nReview, expected admission.k8s.io/v1 AdmissionReview"
+    )

@@ -44,7 +44,14 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 topologySpreadConstraints:
+{{- if .values.topologySpreadConstraints }}
+  {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
+{{- else }}
   - topologyKey: kubernetes.io/hostname
     maxSkew: 1
     whenUnsatisfiable: ScheduleAnyway
@@ -52,6 +59,7 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "selectorLabels" . | nindent 8 }}
     matchLabelKeys: [pod-template-hash]
+{{- end }}
 terminationGracePeriodSeconds: 30
 securityContext:
   runAsNonRoot: true
@@ -62,7 +70,9 @@ securityContext:
 {{- end -}}
 
 {{- define "container" -}}
-image: {{ printf "%s:%s" .root.Values.image.repository (.root.Values.image.tag | default .root.Chart.AppVersion) | quote }}
+{{- with .root.Values.image -}}
+image: {{ ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.root.Chart.AppVersion)) (not (empty .digest)) | quote }}
+{{- end }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 startupProbe:
   httpGet: {path: /livez, port: metrics, scheme: HTTPS}

@@ -3,8 +3,7 @@
 import math
 
 import numpy as np
-
-from scheduler.plugin import (
+from affinity_scheduler.plugin import (
     Args,
     ClusterView,
     FeasibleNodes,

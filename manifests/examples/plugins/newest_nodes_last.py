@@ -1,8 +1,7 @@
 """NewestNodesLast: fill old nodes first, so that the autoscaler finds the newest ones empty and takes them away."""
 
 import numpy as np
-
-from scheduler.plugin import ClusterView, FeasibleNodes, FinalScores, PodContext, PreScored
+from affinity_scheduler.plugin import ClusterView, FeasibleNodes, FinalScores, PodContext, PreScored
 
 
 class NewestNodesLast:

@@ -1,6 +1,6 @@
 """TeamPerRack: no rack gets more than a number of pods of one team."""
 
-from scheduler.plugin import (
+from affinity_scheduler.plugin import (
     Action,
     Args,
     ClusterEventWithHint,

@@ -1,8 +1,7 @@
 """CheaperNodes does what it says, and keeps the plugin contract."""
 
+from affinity_scheduler.testing import Cluster, PluginTests, make_node, make_pod
 from cheaper_nodes import INSTANCE_TYPE, PRICE, CheaperNodes, CheaperNodesArgs
-
-from scheduler.testing import Cluster, PluginTests, make_node, make_pod
 
 
 def test_the_cheapest_node_scores_100_and_the_dearest_0() -> None:

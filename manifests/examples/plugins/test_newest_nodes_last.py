@@ -1,8 +1,7 @@
 """NewestNodesLast does what it says, and keeps the plugin contract."""
 
+from affinity_scheduler.testing import Cluster, PluginTests, make_node, make_pod
 from newest_nodes_last import NewestNodesLast
-
-from scheduler.testing import Cluster, PluginTests, make_node, make_pod
 
 
 def test_the_oldest_node_scores_100_and_the_newest_0() -> None:

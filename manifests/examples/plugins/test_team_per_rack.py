@@ -1,8 +1,7 @@
 """TeamPerRack does what it says, and keeps the plugin contract."""
 
+from affinity_scheduler.testing import Cluster, PluginTests, make_node, make_pod
 from team_per_rack import TeamPerRack, TeamPerRackArgs
-
-from scheduler.testing import Cluster, PluginTests, make_node, make_pod
 
 RACK = "example.com/rack"
 FULL = "node(s) had enough pods of the team in their rack"

@@ -16,7 +16,7 @@ import msgspec
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import Style, escape_control_characters
 from scheduler.core.decision_annotation import DECISION_ANNOTATION, DecisionRecord, RankedNode
-from scheduler.explain.sentences import change_text
+from scheduler.explain.sentences import SUCH_MEMBERS, change_text
 from scheduler.formats.explanation import Explanation, NodeGroup, PodRef, Pods, Rule
 from scheduler.model.changes import Change, RemovePod
 from scheduler.syntax.plurals import counted
@@ -50,7 +50,7 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     ]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in answer.notes]
     sections = (
-        ("REFUSED", _groups(answer, wide=wide)),
+        (f"REFUSED{_member_text(answer, wide=wide)}", _groups(answer, style.columns, wide=wide)),
         ("RULES", _rules(answer, wide=wide)),
         ("WHAT WOULD HELP (each tried on a copy of the cluster)", _suggestions(answer, wide=wide)),
         (
@@ -65,15 +65,29 @@ def report_lines(answer: Explanation, style: Style, *, wide: bool) -> list[str]:
     for title, body in sections:
         if body:
             lines += ["", style.heading(title), *map(escape_control_characters, body)]
-    if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not answer.group:
+    is_waiting = answer.group and answer.member is None
+    if answer.state == "unschedulable" and not answer.suggestions and answer.n_nodes and not is_waiting:
         lines += ["", "No small change would help."]
     return lines
 
 
-def _groups(answer: Explanation, *, wide: bool) -> list[str]:
+def _member_text(answer: Explanation, *, wide: bool) -> str:
+    """Return which member of the group is refused, where, and beside which others; empty for a lone pod."""
+    member = answer.member
+    if member is None:
+        return ""
+    where = f" in {member.domain}" if member.domain else ""
+    text = f": member {member.pod}{where}"
+    if member.placed.n_total:
+        have = "has a place" if member.placed.n_total == 1 else "have places"
+        text += f", once {_pods(member.placed, wide=wide)} {have}"
+    return escape_control_characters(text)
+
+
+def _groups(answer: Explanation, columns: int | None, *, wide: bool) -> list[str]:
     shown = answer.groups if wide else answer.groups[:_GROUPS]
     rows = [(g.n_nodes, g.plugin, g.reason, g.where or "-", _examples(g)) for g in shown]
-    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows)
+    lines = table_lines(("NODES", "BY", "REASON", "WHERE", "SUCH AS"), rows, columns=columns)
     return lines + _more(len(answer.groups) - len(shown) + answer.n_more_groups, "group")
 
 
@@ -147,17 +161,18 @@ def _pod_text(pod: PodRef) -> str:
 def _suggestions(answer: Explanation, *, wide: bool) -> list[str]:
     lines = []
     for number, suggestion in enumerate(answer.suggestions, 1):
-        texts = list(_change_texts(suggestion.changes, wide=wide))
+        pod = SUCH_MEMBERS if answer.member is not None else "the pod"
+        texts = list(_change_texts(suggestion.changes, pod, wide=wide))
         texts[-1] += f"  -> {suggestion.node}"
         lines += [f"  {number}. {texts[0]}", *(f"     {text}" for text in texts[1:])]
     return lines
 
 
-def _change_texts(changes: Sequence[Change], *, wide: bool) -> Iterator[str]:
-    """Yield one line per change; several removed pods are one line."""
+def _change_texts(changes: Sequence[Change], pod: str, *, wide: bool) -> Iterator[str]:
+    """Yield one line per change; several removed pods are one line. `pod`: see `change_text`."""
     leaving = [change for change in changes if isinstance(change, RemovePod)]
     others = [change for change in changes if not isinstance(change, RemovePod)]
-    texts = [change_text(change) for change in others]
+    texts = [change_text(change, pod) for change in others]
     if len(leaving) == 1:
         texts.append(change_text(leaving[0]))
     elif leaving:

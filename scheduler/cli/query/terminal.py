@@ -34,7 +34,8 @@ class Style:
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self.is_terminal = out.isatty() and environ.get("TERM", "") not in ("", "dumb")
-        self._columns = _size(out)[0] if self.is_terminal else None
+        #: Width of the terminal; None for another stream.
+        self.columns = _size(out)[0] if self.is_terminal else None
         self._is_coloured = self.is_terminal and not environ.get("NO_COLOR")
 
     def heading(self, text: str) -> str:
@@ -55,9 +56,9 @@ class Style:
 
     def wrapped(self, text: str) -> str:
         """Return the text with its sentences broken between words at the terminal's width; tables stay as they are."""
-        if self._columns is None:
+        if self.columns is None:
             return text
-        return "\n".join(_wrapped(line, self._columns) for line in text.split("\n"))
+        return "\n".join(_wrapped(line, self.columns) for line in text.split("\n"))
 
     def _styled(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text

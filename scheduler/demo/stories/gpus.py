@@ -96,4 +96,5 @@ STORY: Final = Story(
     "A model's servers ask for a GPU each as an extended resource; training runs ask for two that a fast fabric "
     "joins, by a resource claim. Free GPUs are not enough: they have to be the right ones.",
     _play,
+    since_minor=36,  # extended resources of a device class
 )

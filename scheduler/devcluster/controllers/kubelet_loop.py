@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -42,10 +43,12 @@ class KubeletSettings:
 
 
 class KubeletLoop:
-    """Reports on the pods of all nodes. Times inside are of the monotonic clock."""
+    """Reports on the pods of all nodes. Times inside are of the monotonic clock `now_s`."""
 
-    def __init__(self, store: Store, settings: KubeletSettings) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, settings: KubeletSettings, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._now_s = store, now_s
         self._settings = settings
         #: Heap of (due_s, order, namespace, name, uid) of pods to start or remove.
         self._due: list[tuple[float, int, str, str, str]] = []
@@ -62,21 +65,21 @@ class KubeletLoop:
         while True:
             self._woken.clear()
             await self._work()
-            wait_s = max(self._due[0][0] - time.monotonic(), 0.0) if self._due else None
+            wait_s = max(self._due[0][0] - self._now_s(), 0.0) if self._due else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
     async def _work(self) -> None:
-        began_s = time.monotonic()
-        while self._due and self._due[0][0] <= time.monotonic():
+        began_s = self._now_s()
+        while self._due and self._due[0][0] <= self._now_s():
             _, _, namespace, name, pod_uid = heapq.heappop(self._due)
             pod = self._store.find(POD, namespace, name)
             if pod is not None and uid(pod) == pod_uid:
                 self._sync_pod(pod)
-            if time.monotonic() - began_s > _SLICE_S:
+            if self._now_s() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
-                began_s = time.monotonic()
+                began_s = self._now_s()
 
     def _note(self, kind: Kind, change: Change) -> None:
         if kind is NODE and change.previous is None:
@@ -116,7 +119,7 @@ class KubeletLoop:
     def _schedule(self, pod: JsonObject, after_s: float | None = None) -> None:
         if after_s is None:
             after_s = self._settings.stop_after_s if is_terminating(pod) else self._settings.start_after_s
-        entry = (time.monotonic() + after_s, next(self._order), *key_of(pod), uid(pod))
+        entry = (self._now_s() + after_s, next(self._order), *key_of(pod), uid(pod))
         heapq.heappush(self._due, entry)
         self._woken.set()
 

@@ -55,11 +55,11 @@ async def run_controllers(
     """
     Run controllers and kubelet stand-in on `store` until cancelled; `admission` asks webhooks about new pods.
 
-    Controllers wait by the clock `now_s`.
+    Both wait by the clock `now_s`.
     """
     workloads, pods = (
         ControllerLoop(store, admission, now_s),
-        KubeletLoop(store, kubelet or KubeletSettings()),
+        KubeletLoop(store, kubelet or KubeletSettings(), now_s),
     )
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -28,7 +28,7 @@ from scheduler.devcluster.storage.patches import JsonPatch, PatchType, patched
 from scheduler.devcluster.storage.preconditions import check_deletion, check_uid
 from scheduler.devcluster.storage.request_selectors import matcher
 from scheduler.devcluster.timestamps import rfc3339
-from scheduler.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_groups
+from scheduler.devcluster.versions import DEFAULT_MINOR, drop_fields, hidden_kinds
 
 #: Past changes of each kind that are kept; the oldest are forgotten first.
 HISTORY_CAPACITY: Final = 10_000
@@ -58,7 +58,7 @@ class Store:
         #: The minor version of Kubernetes.
         self.minor: Final = minor
         self.history: Final = History(capacity)
-        self.kinds: Final = ServedKinds(hidden_groups(minor))
+        self.kinds: Final = ServedKinds(hidden_kinds(minor))
         serve_definitions(self.history, self.kinds)
         self._deleter = Deleter(self.history, self.kinds)
 

@@ -3,7 +3,7 @@ The nodes on which a pod would fit if some pods of lower priority left, and whic
 
 On each node all pods of lower priority leave first. If the pod fits then, as many of them as possible are reprieved,
 one by one: first the pods whose removal would break a PodDisruptionBudget, then the others, and among both the most
-important first.
+important first. A group that its PodGroup disrupts as a whole is one unit: it leaves all nodes, or stays.
 
 The node where evicting pods does the least harm is chosen.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.framework.node_trial import NodeUnderTrial
-from scheduler.framework.post_filter import UnfitPod
+from scheduler.framework.post_filter import UnfitPod, Unit
 from scheduler.framework.status import Status, failed, unresolvable
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import PlacedPod
@@ -36,18 +36,23 @@ Harm = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node, the pods that have to leave it, the most important first, and how many of these break a budget."""
+    """
+    A node, and the pods that have to leave for the pod, the most important first.
+
+    `priorities`: of the victims, with which they were compared. `n_violations`: how many units of them break a budget.
+    """
 
     row: int
     victims: tuple[Pod, ...]
+    priorities: tuple[int, ...]
     n_violations: int
 
     @property
     def harm(self) -> Harm:
         """Return the harm of evicting the victims, of which there is at least one."""
         first, n_victims = self.victims[0], len(self.victims)
-        total = sum(victim.priority for victim in self.victims) + LOWEST_PRIORITY * n_victims
-        return self.n_violations, first.priority, total, n_victims, -first.start_rank
+        total = sum(self.priorities) + LOWEST_PRIORITY * n_victims
+        return self.n_violations, self.priorities[0], total, n_victims, -first.start_rank
 
 
 def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | Status:
@@ -57,18 +62,20 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
     Cost: 10 µs, and 3 µs for each pod of lower priority.
     """
     pod = unfit.context.pod
-    lower = [placed for placed in view.placed_on(row) if placed.pod.priority < pod.priority]
+    lower = lower_units(view.placed_on(row), pod.priority, view)
     if not lower:
         return NO_VICTIMS
     trial = unfit.trials.at(row, view.nominated_above_on(row, pod))
-    for placed in lower:
-        trial.remove_pod(placed.pod)
+    for unit in lower:
+        for placed in unit:
+            if placed.row == row:
+                trial.remove_pod(placed.pod)
     if (refusal := trial.refusal()) is not None:
         return refusal.status
     violating, others = reprieve_order(lower, view)
-    evicted = _reprieve(violating, trial)
+    evicted = _reprieve(violating, trial, row)
     n_violations = len(evicted)
-    evicted += _reprieve(others, trial)
+    evicted += _reprieve(others, trial, row)
     if not evicted and unfit.fit_error.prefilter is None:
         # It waits for devices alone, which pods that are gone held.
         return NO_VICTIMS
@@ -76,43 +83,80 @@ def candidate_at(row: int, unfit: UnfitPod, view: ClusterView) -> Candidate | St
         # All may stay although the node refuses the pod: a PreFilter refused it, which no eviction changes.
         return failed(f'expected at least one victim pod on node "{view.nodes.name_of(row)}"')
     if violating and others:
-        evicted.sort(key=importance)
-    return Candidate(row, tuple(evicted), n_violations)
+        evicted.sort(key=lambda unit: importance(unit, view))
+    victims = tuple(placed.pod for unit in evicted for placed in unit)
+    return Candidate(row, victims, tuple(map(view.victim_priority, victims)), n_violations)
 
 
-def reprieve_order(pods: Iterable[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], list[PlacedPod]]:
-    """Return the pods whose removal would break a budget, and the others, both with the most important first."""
+def lower_units(pods: Iterable[PlacedPod], priority: int, view: ClusterView) -> list[Unit]:
+    """Return the units that a pod of the priority evicts and that have one of these pods, each once."""
+    seen: set[str] = set()
+    units: list[Unit] = []
+    for placed in pods:
+        if placed.pod.group is None:
+            if placed.pod.priority < priority:
+                units.append((placed,))
+            continue
+        if placed.pod.uid in seen or view.victim_priority(placed.pod) >= priority:
+            continue
+        unit = view.evicted_with(placed)
+        seen.update(each.pod.uid for each in unit)
+        units.append(unit)
+    return units
+
+
+def reprieve_order(units: Iterable[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+    """Return the units whose removal would break a budget, and the others, both with the most important first."""
     # Equally important pods have no order upstream: sort.Slice leaves them as NodeInfo.Pods has them (beyond 12 pods
     # not even that), where pods are appended as watches bring them and the last pod fills the gap that another leaves.
     # Here the name decides, so that a restart changes no decision; the recorded decisions agree with this direction.
-    ordered = sorted(pods, key=lambda placed: placed.pod.key, reverse=True)
-    ordered.sort(key=lambda placed: importance(placed.pod))
+    ordered = sorted(units, key=lambda unit: unit[0].pod.key, reverse=True)
+    ordered.sort(key=lambda unit: importance(unit, view))
     return _by_violation(ordered, view)
 
 
-def importance(pod: Pod) -> tuple[int, int]:
-    """Return a key that sorts pods by importance: a higher priority first, then an earlier start (MoreImportantPod)."""
-    return -pod.priority, pod.start_rank
+def importance(unit: Unit, view: ClusterView) -> tuple[int, int, int]:
+    """
+    Return a key that sorts units by importance: a higher priority first, then a group before a pod, the larger group,
+    and the earlier start.
+
+    Source: framework/preemption/podgrouppreemption.go, moreImportantVictim (kubernetes 1.36).
+    """
+    pod = unit[0].pod
+    if pod.group is None:
+        return -pod.priority, 0, pod.start_rank
+    n_members = len(unit) if view.is_disrupted_whole(pod) else 0
+    return -view.victim_priority(pod), -n_members, min(placed.pod.start_rank for placed in unit)
 
 
-def _reprieve(pods: Iterable[PlacedPod], trial: NodeUnderTrial) -> list[Pod]:
-    """Reprieve each pod beside which the incoming one still fits. Return the others."""
+def _reprieve(units: Iterable[Unit], trial: NodeUnderTrial, row: int) -> list[Unit]:
+    """Reprieve each unit beside which the incoming pod still fits. Return the others."""
     evicted = []
-    for placed in pods:
-        trial.add_pod(placed.pod)
+    for unit in units:
+        on_row = unit if len(unit) == 1 else [placed for placed in unit if placed.row == row]
+        for placed in on_row:
+            trial.add_pod(placed.pod)
         if trial.refusal() is not None:
-            trial.remove_pod(placed.pod)
-            evicted.append(placed.pod)
+            for placed in on_row:
+                trial.remove_pod(placed.pod)
+            evicted.append(unit)
     return evicted
 
 
-def _by_violation(pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], list[PlacedPod]]:
-    """Return the pods whose removal would break a budget, if they left in this order; and the others."""
+def _by_violation(units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], list[Unit]]:
+    """
+    Return the units whose removal would break a budget, if they left in this order; and the others.
+
+    Every pod takes from its budgets, whether an earlier one of the unit breaks them or not.
+    """
     allowed: dict[str, int] = {}
-    violating: list[PlacedPod] = []
-    others: list[PlacedPod] = []
-    for placed in pods:
-        (violating if _breaks_a_budget(placed, allowed, view) else others).append(placed)
+    violating: list[Unit] = []
+    others: list[Unit] = []
+    for unit in units:
+        breaks = False
+        for placed in unit:
+            breaks |= _breaks_a_budget(placed, allowed, view)
+        (violating if breaks else others).append(unit)
     return violating, others
 
 

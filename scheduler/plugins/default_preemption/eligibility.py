@@ -42,11 +42,12 @@ def ineligibility(unfit: UnfitPod, view: ClusterView) -> str | None:
     return DEVICES_ARE_RELEASED if trial.refusal() is None else None
 
 
-def group_ineligibility(members: Sequence[Pod], node_names: Collection[str], view: ClusterView) -> str | None:
-    """Return as `ineligibility` for members of a group, nominated to these nodes."""
+def group_ineligibility(
+    members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
+) -> str | None:
+    """Return as `ineligibility` for members of a group of this priority, nominated to these nodes."""
     if not all(pod.may_preempt for pod in members):
         return NEVER
-    priority = min(pod.priority for pod in members)
     rows = [view.nodes.row_by_name.get(name) for name in node_names]
     live = [row for row in rows if row is not None and view.alive.item(row)]
     return VICTIMS_ARE_ENDING if any(_has_ending_victims(row, priority, view) for row in live) else None
@@ -54,4 +55,4 @@ def group_ineligibility(members: Sequence[Pod], node_names: Collection[str], vie
 
 def _has_ending_victims(row: int, priority: int, view: ClusterView) -> bool:
     pods = (placed.pod for placed in view.placed_on(row))
-    return any(pod.terminating and pod.is_preempted and pod.priority < priority for pod in pods)
+    return any(pod.terminating and pod.is_preempted and view.victim_priority(pod) < priority for pod in pods)

@@ -10,6 +10,7 @@ Source: plugins/defaultpreemption/default_preemption.go, framework/preemption/pr
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from scheduler.errors import InvariantViolation
@@ -17,7 +18,7 @@ from scheduler.framework.diagnosis import PostFiltered, fit_message
 from scheduler.framework.events import ClusterEventWithHint
 from scheduler.framework.interface import PreEnqueuePlugin, Rng
 from scheduler.framework.plugin_context import PluginContext
-from scheduler.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod
+from scheduler.framework.post_filter import GroupPreemptor, PostFilterPlugin, UnfitPod, Unit
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
@@ -25,7 +26,6 @@ from scheduler.plugins.default_preemption.candidates import candidate_at, reprie
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Search, find_candidates
 from scheduler.state.batches import Pieces
-from scheduler.state.cluster import PlacedPod
 from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DefaultPreemption"
@@ -58,6 +58,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
 
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
         """Return the nomination and its victims, or why preemption does not help. O(pods) at most."""
+        unfit = with_preemptor_priority(unfit, view)
         reason = ineligibility(unfit, view)
         if reason is not None:
             return PostFiltered(unschedulable(f"preemption: {reason}"))
@@ -77,15 +78,24 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         return self
 
     def group_ineligibility(
-        self, members: Sequence[Pod], node_names: Collection[str], view: ClusterView
+        self, members: Sequence[Pod], priority: int, node_names: Collection[str], view: ClusterView
     ) -> str | None:
-        """Return why the members, nominated to these nodes, may not preempt others; None if they may."""
-        return group_ineligibility(members, node_names, view)
+        """Return why the members, of this priority and nominated to these nodes, may not preempt; None if they may."""
+        return group_ineligibility(members, priority, node_names, view)
 
-    def reprieve_order(self, pods: Sequence[PlacedPod], view: ClusterView) -> tuple[list[PlacedPod], int]:
-        """Return the pods in the order of their reprieve, and the number of the first pods, which a budget protects."""
-        violating, others = reprieve_order(pods, view)
+    def reprieve_order(self, units: Sequence[Unit], view: ClusterView) -> tuple[list[Unit], int]:
+        """Return the units in the order of their reprieve, and the number of the first ones, which budgets protect."""
+        violating, others = reprieve_order(units, view)
         return [*violating, *others], len(violating)
+
+
+def with_preemptor_priority(unfit: UnfitPod, view: ClusterView) -> UnfitPod:
+    """Return the pod with the priority with which it evicts others: that of its PodGroup, if it has one."""
+    context = unfit.context
+    priority = view.preemptor_priority(context.pod)
+    if priority == context.pod.priority:
+        return unfit
+    return replace(unfit, context=replace(context, pod=replace(context.pod, priority=priority)))
 
 
 def _message(search: Search, view: ClusterView) -> str:

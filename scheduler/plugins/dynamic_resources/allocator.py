@@ -53,7 +53,7 @@ class Allocator:
         self._inputs = inputs
         self._results = results
         self._seed = seed
-        self._budget = Budget(n_steps)
+        self._budget = Budget(n_steps, results)
         results.start_pod()
 
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
@@ -82,7 +82,8 @@ class Allocator:
                 return allocations if isinstance(allocations, Refusal) else search
             return search
         if outcome is Outcome.OPEN:
-            return Refusal(RefusalKind.POSTPONED if is_late else RefusalKind.LIMIT, ENDED_AT_LIMIT)
+            is_postponed = is_late or self._results.has_evaluated_much
+            return Refusal(RefusalKind.POSTPONED if is_postponed else RefusalKind.LIMIT, ENDED_AT_LIMIT)
         if pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)

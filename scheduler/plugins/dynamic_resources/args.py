@@ -10,7 +10,8 @@ class DynamicResourcesArgs:
     """
     How long a node's search for devices, and the binding conditions of a pod's devices, may take.
 
-    The search is bounded in steps for all nodes together, so that its timeout is read and has no effect.
+    The search is bounded in steps for all nodes together, so that its timeout is checked and has no
+    effect; the log says so.
 
     Attributes:
         preempt_for_devices: whether pods are evicted for their devices; upstream's never are.

@@ -7,10 +7,13 @@ Source: plugins/dynamicresources/dynamicresources.go, isClaimReadyForBinding and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from scheduler.cel.times import parse_timestamp
 from scheduler.model.allocations import DeviceCondition, DeviceResult, DeviceStatus
 from scheduler.model.device_requests import ResourceClaim
+
+BINDING_FAILED: Final = "device binding failed"
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
@@ -35,7 +38,7 @@ def readiness(claim: ResourceClaim) -> bool | str:
             condition = _condition(conditions, name)
             if condition is not None and condition.status == "True":
                 why = f'reason={condition.reason}, message="{condition.message}"'
-                return f"device binding failed: claim={claim.name}, {why}"
+                return f"{BINDING_FAILED}: claim={claim.name}, {why}"
         for name in result.binding_conditions:
             condition = _condition(conditions, name)
             if condition is None or condition.status != "True":

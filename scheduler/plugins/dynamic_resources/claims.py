@@ -7,10 +7,11 @@ dynamic-resource-allocation/resourceclaim, Name and IsForPod (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from scheduler.framework.status import Status, failed, unresolvable
+from scheduler.model.claim_writes import is_reserved_for
 from scheduler.model.device_requests import DeviceQuery, ResourceClaim
 from scheduler.model.node_selection import NodeSelection, node_selection
 from scheduler.model.pods import Pod, PodResourceClaim
@@ -72,6 +73,19 @@ def resolved(pod: Pod, claim_of: ClaimOf) -> tuple[ResourceClaim, ...] | str:
     return tuple(claims.values())
 
 
+def held_in_deletion(pod: Pod, claim_of: ClaimOf) -> Iterator[ResourceClaim]:
+    """
+    Yield the pod's claims that are being deleted and that are reserved for the pod, which is not bound.
+
+    A scheduler that died before it bound the pod has left them so. The pod cannot run with them, and they cannot go.
+    """
+    for entry in pod.spec.resource_claims:
+        name = _claim_name(pod, entry)
+        claim = claim_of(f"{pod.namespace}/{name}") if isinstance(name, str) else None
+        if claim is not None and claim.terminating and is_reserved_for(claim, pod):
+            yield claim
+
+
 @dataclass(frozen=True, slots=True)
 class _Unknown:
     """Why the name of a claim is not known."""
@@ -125,6 +139,8 @@ def unknown_class(claim: ResourceClaim, devices: Devices) -> Status | None:
     for request in claim.requests:
         if request.exactly is None and not request.first_available:
             return unresolvable(f"resource claim {claim.key}, request {request.name}: unknown request type")
+        if request.problem:
+            return unresolvable(f"resource claim {claim.key}, request {request.name}: {request.problem}")
         named: list[tuple[str, DeviceQuery]] = [
             (f"{request.name}/{query.name}", query) for query in request.first_available
         ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final
 
 from scheduler.framework.status import Status, unresolvable
@@ -28,11 +29,15 @@ from scheduler.model.requests import filter_request
 from scheduler.model.wire import OwnerReference
 from scheduler.state.devices import Devices
 from scheduler.state.extended_resources import ExtendedResources, is_provided_by_classes
+from scheduler.syntax.names import MAX_SUBDOMAIN_BYTES
 
 #: Of 3 that fit in 63 bits.
 _MAX_DIGITS: Final = 39
 #: Billionths in a unit.
 _WHOLE: Final = 10**9
+#: Between the pod's name and the digest in the name of a claim.
+_SUFFIX: Final = "-extended-resources-"
+_DIGEST_LENGTH: Final = 10
 
 STALE: Final = unresolvable("cannot schedule extended resource claim")
 CANNOT_FIT: Final = unresolvable("cannot fit resource")
@@ -75,8 +80,19 @@ def _new_claim(pod: Pod) -> ResourceClaim:
         requests=(),
         constraints=(),
         config=(),
-        generate_name=f"{pod.name}-extended-resources-",
+        created_name=_created_name(pod),
     )
+
+
+def _created_name(pod: Pod) -> str:
+    """
+    Return the name of the pod's claim: the same for each attempt, so that a claim is not created twice.
+
+    Difference: upstream lets the API server generate what follows the prefix.
+    """
+    digest = sha256(pod.uid.encode()).hexdigest()[:_DIGEST_LENGTH]
+    prefix = pod.name[: MAX_SUBDOMAIN_BYTES - len(_SUFFIX) - _DIGEST_LENGTH].rstrip("-.")
+    return f"{prefix}{_SUFFIX}{digest}"
 
 
 class Variants:

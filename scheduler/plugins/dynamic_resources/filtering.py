@@ -22,6 +22,7 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.node_selection import NodeSelection
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Semantics
 from scheduler.plugins.dynamic_resources.allocator import (
     CANNOT_ALLOCATE,
     INVALID_POOLS,
@@ -87,8 +88,10 @@ class DeviceFilter(NodeFilter):
         index: PoolIndex,
         allocator: Allocator,
         args: DynamicResourcesArgs,
+        semantics: Semantics,
     ) -> None:
         self.pod, self.claims = pod, claims
+        self._frees_beside_missing_devices = semantics.frees_claims_beside_missing_devices
         self._variants, self._view, self._index, self._allocator = variants, view, index, allocator
         self._binding_timeout_s = args.binding_timeout_s
         self._trials = (
@@ -164,8 +167,11 @@ class DeviceFilter(NodeFilter):
 
     def unavailable(self) -> list[ResourceClaim]:
         """Return the allocated claims that are not available on a node that the cycle has asked about."""
-        # A row that is refused before for lack of devices does not count, as upstream (kubernetes #139017).
-        rows = np.flatnonzero(self._asked & (self._has_devices == Answer.DEVICES)).tolist()
+        counts = self._asked.copy()
+        if not self._frees_beside_missing_devices:
+            # A row that is refused before for lack of devices does not count.
+            counts &= self._has_devices == Answer.DEVICES
+        rows = np.flatnonzero(counts).tolist()
         claims = self.claims.all
         return [
             claim for index, claim in enumerate(claims) if any(self._is_missing(index, row) for row in rows)

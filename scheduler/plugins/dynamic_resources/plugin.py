@@ -38,23 +38,25 @@ from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.post_filter import PostFilterPlugin, UnfitPod
 from scheduler.framework.status import SKIP, Status, unresolvable
+from scheduler.model.claim_writes import ClaimRelease
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceKind
 from scheduler.model.pods import Pod
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
-from scheduler.plugins.dynamic_resources.claims import checked, resolved
+from scheduler.plugins.dynamic_resources.claims import checked, held_in_deletion, resolved
 from scheduler.plugins.dynamic_resources.device_findings import DeviceInspection
 from scheduler.plugins.dynamic_resources.explaining import explain_devices, known_classes
 from scheduler.plugins.dynamic_resources.extended_resources import Variants, extended_request, special_claim
 from scheduler.plugins.dynamic_resources.filtering import DeviceFilter
 from scheduler.plugins.dynamic_resources.inputs import Inputs
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
-from scheduler.plugins.dynamic_resources.post_filter import post_filtered
+from scheduler.plugins.dynamic_resources.post_filter import NO_CLAIMS, post_filtered
 from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes
 from scheduler.plugins.dynamic_resources.reserving import NAME
 from scheduler.plugins.dynamic_resources.scoring import scorer_of
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.plugins.dynamic_resources.trial import has_no_pod
 from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 
@@ -77,7 +79,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     args_type: ClassVar = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
-        self._args = args
+        self._args, self._semantics = args, context.semantics
         self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
         self._results = SelectorResults()
         self._extended_request = MemoBySpec(extended_request)
@@ -91,7 +93,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ),
             ClusterEventWithHint(
                 Resource.RESOURCE_CLAIM,
-                both,
+                both | Action.DELETE,
                 self._hint_after_claim_change,
                 never,
                 needs=_needs_after_claim_change,
@@ -101,6 +103,8 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             ),
             ClusterEventWithHint(Resource.DEVICE_CLASS, both),
             ClusterEventWithHint(Resource.RESOURCE_SLICE, both),
+            # Upstream changes the slices instead.
+            ClusterEventWithHint(Resource.DEVICE_TAINT_RULE, both | Action.DELETE),
         )
 
     def admits(self, pod: Pod) -> bool:
@@ -108,11 +112,17 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         return self.gate(pod) is None
 
     def gate(self, pod: Pod) -> Status | None:
-        """Return why the pod's claims keep it from being tried, None if they do not."""
+        """
+        Return why the pod's claims keep it from being tried, None if they do not.
+
+        Difference: a pod is tried, so that PostFilter releases a claim which is being deleted and reserved for it.
+        """
         if not pod.spec.resource_claims or not self._serves_claims():
             return None
         claims = resolved(pod, self._claim_of)
-        return unresolvable(claims) if isinstance(claims, str) else None
+        if not isinstance(claims, str) or any(held_in_deletion(pod, self._claim_of)):
+            return None
+        return unresolvable(claims)
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
         """Skip a pod without claims, and without extended resources that a class provides."""
@@ -135,7 +145,9 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
         allocator = Allocator(index, inputs, self._results, seed=seed)
-        device_filter = DeviceFilter(pod, claims, variants, view, index, allocator, self._args)
+        device_filter = DeviceFilter(
+            pod, claims, variants, view, index, allocator, self._args, self._semantics
+        )
         context.cycle_state[NAME] = device_filter
         return device_filter
 
@@ -156,6 +168,10 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         """Say which classes there are for a claim that names an unknown one."""
         return known_classes(context)
 
+    def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
+        """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
+        return self._args.preempt_for_devices and has_no_pod(claim, view)
+
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""
         del view
@@ -164,16 +180,23 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
 
     def postfilter(self, unfit: UnfitPod, view: ClusterView, rng: Rng) -> Pieces[PostFiltered]:
         """Give up an allocation that keeps the pod from all nodes, in one piece."""
-        del view
         yield from ()
-        return post_filtered(unfit.context.cycle_state.get(NAME), rng)
+        device_filter, pod = unfit.context.cycle_state.get(NAME), unfit.context.pod
+        if device_filter is None and (held := tuple(held_in_deletion(pod, view.devices.claim))):
+            return PostFiltered(NO_CLAIMS.status, writes=tuple(ClaimRelease(claim, pod) for claim in held))
+        return post_filtered(device_filter, rng)
 
     def _hint_after_claim_change(
         self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> Hint:
-        """Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36)."""
+        """
+        Source: dynamicresources.go, isSchedulableAfterClaimChange (kubernetes 1.36).
+
+        Difference: upstream hears of no deletion, so that a pod waits for its next flush after its claim for extended
+        resources was deleted (PostFilter), or after a list without a claim that had devices.
+        """
         if new is None:
-            return Hint.QUEUE
+            return queue_if(old is None or old.allocation is not None or _is_made_for(old, pod))
         claims = resolved(pod, self._claim_of)
         if isinstance(claims, str):
             return Hint.SKIP
@@ -194,12 +217,19 @@ def _is_deallocated(old: ResourceClaim | None, new: ResourceClaim) -> bool:
     return old is not None and old.allocation is not None and new.allocation is None
 
 
+def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the claim was created for the pod's extended resources."""
+    return claim.is_special and any(owner.uid == pod.uid for owner in claim.owners)
+
+
 def _status_of(claim: ResourceClaim) -> tuple[object, ...]:
     return claim.allocation, claim.reserved_for, claim.devices
 
 
 def _needs_after_claim_change(old: ResourceClaim | None, new: ResourceClaim | None) -> frozenset[Need] | None:
     """Return the claim that changed: only its pods are helped, unless its devices are free now."""
-    if new is None or _is_deallocated(old, new):
+    if new is None:
+        return frozenset() if old is not None and old.allocation is None and not old.is_special else None
+    if _is_deallocated(old, new):
         return None
     return frozenset((resource_claim_need(new.key),))

@@ -8,26 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from scheduler.framework.reserving import TIME_IS_OVER, Reservation
 from scheduler.model.allocations import Allocation
 from scheduler.model.claim_writes import ClaimDeletion, ClaimRelease, ClaimReservation, is_reserved_for
 from scheduler.model.device_requests import ResourceClaim, special_key
 from scheduler.model.devices import DeviceKind
+from scheduler.model.instructions import DevicesAwaited
 from scheduler.model.nodes import Node
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import is_older
-from scheduler.plugins.dynamic_resources.binding import has_conditions, has_timed_out, readiness
+from scheduler.plugins.dynamic_resources.binding import (
+    BINDING_FAILED,
+    has_conditions,
+    has_timed_out,
+    readiness,
+)
 from scheduler.plugins.dynamic_resources.claims import PodClaims
 from scheduler.plugins.dynamic_resources.extended_resources import Variant
 from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DynamicResources"
 
+_Status: TypeAlias = Literal["success", "failure", "timeout", "error"]
+
 #: How long the watch may take to show what was written.
 _SHOWN_WITHIN_S: Final = 120.0
+_TIMED_OUT: Final = "device binding timeout"
+#: What the message of a wait that failed has, and the status that its report has then.
+_STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
+    (_TIMED_OUT, "timeout"),
+    (BINDING_FAILED, "failure"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,7 @@ class ReservedClaims(Reservation):
     """
 
     plugin = NAME
-    activity = "device binding timeout"
+    activity = _TIMED_OUT
 
     claims: tuple[ResourceClaim, ...] = ()
     pod: Pod | None = None
@@ -69,7 +83,7 @@ class ReservedClaims(Reservation):
             if ready is True:
                 continue
             if not ready and has_timed_out(claim, self.binding_timeout_s, view.devices.epoch_s):
-                return f"device binding timeout: claim={claim.name}"
+                return f"{_TIMED_OUT}: claim={claim.name}"
             return ready
         return True
 
@@ -83,6 +97,21 @@ class ReservedClaims(Reservation):
         if any(claim is not None and has_conditions(claim) for claim in claims):
             return f"waiting for binding conditions for device on node {node_name}"
         return ""
+
+    def wait_report(self, problem: str, waited_s: float, view: ClusterView) -> DevicesAwaited | None:
+        """Return the report of a wait for binding conditions."""
+        claims = (view.devices.claim(key) for key in self._keys())
+        results = [
+            (result.driver, bool(result.binding_conditions))
+            for claim in claims
+            if claim is not None and claim.allocation is not None
+            for result in claim.allocation.devices.results
+        ]
+        if self.pod is None or not any(has_conditions for _, has_conditions in results):
+            return None
+        outcomes = (status for text, status in _STATUS_BY_TEXT if text in problem)
+        status: _Status = next(outcomes, "error") if problem else "success"
+        return DevicesAwaited(self.pod, status, waited_s, tuple(results))
 
     def undo(self, objects: Sequence[StoredObject]) -> Sequence[ObjectWrite[Any]]:
         """Return the writes that take the pod out of its claims, and delete the claim that was created for it."""

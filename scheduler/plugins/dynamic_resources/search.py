@@ -23,6 +23,7 @@ from scheduler.plugins.dynamic_resources.counters import Counters
 from scheduler.plugins.dynamic_resources.equal_devices import EqualDevices
 from scheduler.plugins.dynamic_resources.inputs import AllocatedView, Candidate, SearchError
 from scheduler.plugins.dynamic_resources.pools import NodePools
+from scheduler.plugins.dynamic_resources.selection import SelectorResults
 
 _NO_USE: Final[Mapping[str, int]] = {}
 
@@ -41,13 +42,13 @@ class Outcome(Enum):
 class Budget:
     """The devices that may be looked at once more, after a choice was taken back; for all nodes of a pod together."""
 
-    def __init__(self, n_steps: int) -> None:
-        self.n_left = n_steps
+    def __init__(self, n_steps: int, results: SelectorResults) -> None:
+        self.n_left, self._results = n_steps, results
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left."""
-        return self.n_left <= 0
+        """Whether nothing is left, or the time of the cycle went into selectors."""
+        return self.n_left <= 0 or self._results.has_evaluated_much
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ Difference: upstream's dry run never returns a victim's devices (KEP-5690 is ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.framework.interface import PreFilterExtensions
@@ -26,6 +26,17 @@ from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.cluster_view import ClusterView
 
 _POD: Final = ("", "pods")
+
+
+def has_no_pod(claim: ResourceClaim, view: ClusterView, left: Collection[str] = ()) -> bool:
+    """Return whether all pods have left, or are in `left`, that a claim is reserved for; False if it is for none."""
+
+    def has_left(consumer: Consumer) -> bool:
+        if (consumer.api_group, consumer.resource) != _POD:
+            return False
+        return consumer.uid in left or not view.is_placed(consumer.uid)
+
+    return bool(claim.reserved_for) and all(map(has_left, claim.reserved_for))
 
 
 class DeviceTrials:
@@ -78,16 +89,7 @@ class DeviceTrials:
         A pod that counts on no node has left, or ended: the claim's controller will release the claim. For a moment
         that is wrong of a pod that another scheduler is about to bind.
         """
-        return (
-            claim.uid not in self._own
-            and bool(claim.reserved_for)
-            and all(self._has_left(consumer, left) for consumer in claim.reserved_for)
-        )
-
-    def _has_left(self, consumer: Consumer, left: set[str]) -> bool:
-        if (consumer.api_group, consumer.resource) != _POD:
-            return False
-        return consumer.uid in left or not self._view.is_placed(consumer.uid)
+        return claim.uid not in self._own and has_no_pod(claim, self._view, left)
 
     def refusal(
         self, trial: DeviceTrial, released: frozenset[str], nominated: Iterable[Pod]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from scheduler.framework.shape import ShapePoint
+
 ScoringStrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
 
@@ -19,14 +21,6 @@ class ResourceWeight:
 
     name: str
     weight: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ShapePoint:
-    """One point of a piecewise linear function: `score` (0 to 10) at `utilization` (0 to 100 percent)."""
-
-    utilization: int
-    score: int
 
 
 CPU_AND_MEMORY: Final = (ResourceWeight("cpu"), ResourceWeight("memory"))

@@ -37,6 +37,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.plugin_context import PluginContext
+from scheduler.framework.shape import rounded_quotient, shape_table
 from scheduler.framework.status import Code, NodeStatuses, Status
 from scheduler.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass, DeviceKind
 from scheduler.model.nodes import Node
@@ -48,7 +49,7 @@ from scheduler.model.requests import (
     is_extended,
     on_node_request,
 )
-from scheduler.plugins.node_resources.args import NodeResourcesFitArgs, ShapePoint
+from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.plugins.node_resources.explaining import explain_shortages
 from scheduler.plugins.node_resources.resource_allocation import (
     PLAIN_RESOURCES,
@@ -66,7 +67,6 @@ from scheduler.state.arrays import (
     amount_at,
     maximum,
     minimum,
-    truncated,
 )
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.extended_resources import is_provided_by_classes
@@ -75,9 +75,6 @@ from scheduler.state.node_table import NodeTable
 NAME: Final = "NodeResourcesFit"
 
 TOO_MANY_PODS: Final = "Too many pods"
-
-#: Factor from the configured scores of a shape, 0 to 10, to 0 to 100.
-_SHAPE_FACTOR: Final = 10
 
 #: Added to what is left of a resource where it is not checked: more than any request, and far from a wrap.
 UNCHECKED: Final = 1 << 61
@@ -384,35 +381,6 @@ def ratio_scores(requested: Amount, allocatable: Amount, shape: Amounts) -> Amou
     """Return the shape's score at the requested share; 0 if nothing is allocatable. Shares that wrapped are clamped."""
     percentage = minimum(maximum(most_allocated_scores(requested, allocatable), 0), 100)
     return amount_at(shape, percentage) * (allocatable > 0)
-
-
-def shape_table(shape: Sequence[ShapePoint]) -> Amounts:
-    """
-    Return the piecewise linear function through the points, scaled to 0..100, at each percent: int64, shape (101,).
-
-    Go's division truncates towards zero, so a falling line is rounded up, unlike with `//`.
-    Source: plugins/helper/shape_score.go, BuildBrokenLinearFunction (kubernetes 1.36).
-    """
-    return np.array([_height(shape, utilization) for utilization in range(101)], dtype=np.int64)
-
-
-def _height(shape: Sequence[ShapePoint], utilization: int) -> int:
-    for before, after in zip((None, *shape), shape, strict=False):
-        if utilization <= after.utilization:
-            if before is None:
-                return _SHAPE_FACTOR * after.score
-            rise = _SHAPE_FACTOR * (after.score - before.score) * (utilization - before.utilization)
-            run = after.utilization - before.utilization
-            climbed = rise // run if rise >= 0 else -(-rise // run)
-            return _SHAPE_FACTOR * before.score + climbed
-    return _SHAPE_FACTOR * shape[-1].score
-
-
-def rounded_quotient(total: Amount, weights: Amount) -> Amount:
-    """Return total / weights rounded, halves up; 0 if the weights are 0."""
-    quotient = total / maximum(weights, 1)
-    below = truncated(quotient)
-    return below + (quotient - below >= 0.5)
 
 
 def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> Hint:

@@ -1,16 +1,19 @@
-"""
-The arguments of VolumeBinding, complete.
-
-`shape` is refused on reading: its gate, StorageCapacityScoring, is off (alpha in kubernetes 1.36).
-"""
+"""The arguments of VolumeBinding, complete."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.framework.shape import ShapePoint
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeBindingArgs:
-    """How long a pod's volumes may take to be bound, at least 0."""
+    """
+    How long a pod's volumes may take to be bound, at least 0; how the share of a pool in use scores a node.
+
+    `shape`: empty for upstream's default; refused on reading while the gate StorageCapacityScoring is off.
+    """
 
     bind_timeout_s: int = 600
+    shape: tuple[ShapePoint, ...] = ()

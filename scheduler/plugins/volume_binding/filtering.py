@@ -6,7 +6,7 @@ Source: plugins/volumebinding/binder.go, FindPodVolumes (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,8 @@ from scheduler.framework.status import NodeStatuses, Status, unresolvable
 from scheduler.model.object_writes import NodeSelection, VolumePromise
 from scheduler.model.volumes import (
     NO_PROVISIONER,
+    CsiStorageCapacity,
+    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     StorageKind,
@@ -23,7 +25,7 @@ from scheduler.model.volumes import (
 from scheduler.plugins.volume_binding.claims import PodClaims
 from scheduler.plugins.volume_binding.matching import NO_VOLUME, StaticMatching, reached_rows
 from scheduler.plugins.volume_binding.pre_bind import VolumesToBind
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Mask, Rows
 from scheduler.state.cluster_view import ClusterView
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -165,18 +167,47 @@ class VolumeFilter(NodeFilter):
 
         Quirk: each claim is compared alone; neither the pod's other claims nor volumes in the making are deducted.
         """
-        volumes, n_rows = self._view.volumes, self._view.n_rows
-        requested = claim.requested_bytes
-        if requested is None or not volumes.tracks_capacity(storage_class.provisioner):
-            return np.ones(n_rows, dtype=np.bool_)
-        reached = np.zeros(n_rows, dtype=np.bool_)
-        for pool in volumes.capacities(storage_class.key):
-            if pool.is_accessible and pool.limit_bytes is not None and pool.limit_bytes >= requested:
-                rows = None if pool.topology is None else self._topologies.rows(pool.topology)
-                if rows is None:
-                    return np.ones(n_rows, dtype=np.bool_)
-                if isinstance(rows, tuple):
-                    reached[list(rows)] = True
-                else:
-                    reached |= rows
+        pools = large_enough(claim, storage_class, self._view)
+        if pools is None:
+            return np.ones(self._view.n_rows, dtype=np.bool_)
+        reached = np.zeros(self._view.n_rows, dtype=np.bool_)
+        for pool in pools:
+            rows = None if pool.topology is None else self._topologies.rows(pool.topology)
+            if rows is None:
+                return np.ones(self._view.n_rows, dtype=np.bool_)
+            if isinstance(rows, tuple):
+                reached[list(rows)] = True
+            else:
+                reached |= rows
         return reached
+
+    def matched(self) -> Iterator[tuple[PersistentVolumeClaim, Rows]]:
+        """Yield each claim that may take an existing volume, and the number of its volume by row."""
+        for (claim, _), chosen in zip(self._to_match, self._static.chosen, strict=True):
+            yield claim, chosen
+
+    @property
+    def found(self) -> Sequence[PersistentVolume]:
+        """Return the volumes of `matched`, by number."""
+        return self._static.found
+
+    def provisioned(self) -> Iterator[tuple[PersistentVolumeClaim, StorageClass, Mask]]:
+        """Yield each claim for which a volume may have to be made, its class, and the rows where."""
+        for claim, storage_class in self._to_provision:
+            yield claim, storage_class, np.ones(self._view.n_rows, dtype=np.bool_)
+        for (claim, storage_class), chosen in zip(self._to_match, self._static.chosen, strict=True):
+            yield claim, storage_class, np.equal(chosen, NO_VOLUME)
+
+
+def large_enough(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, view: ClusterView
+) -> Sequence[CsiStorageCapacity] | None:
+    """Return the pools that are large enough for the claim; None if that is not known, which means everywhere."""
+    requested = claim.requested_bytes
+    if requested is None or not view.volumes.tracks_capacity(storage_class.provisioner):
+        return None
+    return [
+        pool
+        for pool in view.volumes.capacities(storage_class.key)
+        if pool.is_accessible and pool.limit_bytes is not None and pool.limit_bytes >= requested
+    ]

@@ -133,10 +133,7 @@ def reached_rows(volume: PersistentVolume, view: ClusterView) -> Mask:
     mask = topologies.mask(volume.topology)
     if volume.migrated_topology is volume.topology:
         return mask
-    migrated = np.zeros(view.n_rows, dtype=np.bool_)
-    row_by_name, names = view.nodes.row_by_name, view.volumes.migrated_nodes(volume.plugin)
-    migrated[[row_by_name[name] for name in names if name in row_by_name]] = True
-    return np.where(migrated, topologies.mask(volume.migrated_topology), mask)
+    return np.where(view.migrated_rows(volume.plugin), topologies.mask(volume.migrated_topology), mask)
 
 
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

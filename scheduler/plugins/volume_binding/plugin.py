@@ -1,8 +1,8 @@
 """
 VolumeBinding: a pod runs where its claims' volumes can be reached, exist, or can be made.
 
-`claims` tells the claims apart, `filtering` asks every node, `matching` finds existing volumes. Scores by capacity need
-the gate StorageCapacityScoring, which is off (alpha in kubernetes 1.36).
+`claims` tells the claims apart, `filtering` asks every node, `matching` finds existing volumes. `scoring` needs the
+gate StorageCapacityScoring, which is on from kubernetes 1.37.
 
 Source: plugins/volumebinding/volume_binding.go (kubernetes 1.36).
 """
@@ -26,6 +26,7 @@ from scheduler.framework.hints import after_used_claim
 from scheduler.framework.interface import (
     FeasibleNodes,
     FilterPlugin,
+    FinalScores,
     PodContext,
     PreFiltered,
     PreScored,
@@ -34,6 +35,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Status
 from scheduler.model.pods import Pod
+from scheduler.model.semantics import Gate
 from scheduler.model.volumes import (
     CsiDriver,
     CsiNode,
@@ -46,6 +48,7 @@ from scheduler.plugins.volume_binding.claims import claims_of
 from scheduler.plugins.volume_binding.explaining import explain_claims, explain_rejection
 from scheduler.plugins.volume_binding.filtering import VolumeFilter
 from scheduler.plugins.volume_binding.pre_bind import NAME
+from scheduler.plugins.volume_binding.scoring import capacity_scores
 from scheduler.state.cluster_view import ClusterView
 
 
@@ -54,7 +57,7 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
 
     name = NAME
     extension_points: ClassVar = ("preFilter", "filter", "preScore", "score", "reserve", "preBind")
-    #: The gate of its scores is off.
+    #: Upstream sets none, which counts as 1.
     default_weight: ClassVar = 0
     storage_kinds: ClassVar = (
         StorageKind.CLAIM,
@@ -66,8 +69,9 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
     )
     args_type = VolumeBindingArgs
 
-    def __init__(self, args: VolumeBindingArgs, _context: PluginContext) -> None:
-        self._bind_timeout_s = args.bind_timeout_s
+    def __init__(self, args: VolumeBindingArgs, context: PluginContext) -> None:
+        self._args = args
+        self._scores = context.semantics.enabled(Gate.STORAGE_CAPACITY_SCORING)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return everything that volumes are made of, and nodes."""
@@ -89,7 +93,10 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         claims = claims_of(context.pod, view.volumes)
         if isinstance(claims, Status):
             return claims
-        return VolumeFilter(claims, view, self._bind_timeout_s)
+        volumes = VolumeFilter(claims, view, self._args.bind_timeout_s)
+        if self._scores and claims.delayed:
+            context.cycle_state[NAME] = volumes
+        return volumes
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Say which claims keep a node out."""
@@ -99,9 +106,10 @@ class VolumeBinding(FilterPlugin, ScorePlugin):
         """Say which claims have no volume."""
         return explain_rejection(context)
 
-    def prescore(self, _context: PodContext, _view: ClusterView, _feasible: FeasibleNodes) -> PreScored:
-        """Skip every pod, as upstream does without its gate."""
-        return SKIP
+    def prescore(self, context: PodContext, view: ClusterView, _feasible: FeasibleNodes) -> PreScored:
+        """Score nodes by the storage that volumes take there; skip a pod without such volumes: all would get 0."""
+        volumes = context.cycle_state.get(NAME)
+        return SKIP if volumes is None else FinalScores(capacity_scores(volumes, self._args.shape, view))
 
 
 def _hint_after_class_change(_pod: Pod, old: StorageClass | None, new: StorageClass | None) -> Hint:

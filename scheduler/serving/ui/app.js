@@ -5,7 +5,10 @@ import { follow, get, setToken } from "./connection.js";
 import { Badge, Empty } from "./parts.js";
 import { count } from "./wording.js";
 import { DecisionsView } from "./views/decisions.js";
+import { DevicesView } from "./views/devices.js";
 import { DomainsView } from "./views/domains.js";
+import { GroupsView } from "./views/groups.js";
+import { NodesView } from "./views/nodes.js";
 import { NowView } from "./views/now.js";
 import { PendingView } from "./views/pending.js";
 import { WhatIfView } from "./views/what-if.js";
@@ -13,7 +16,10 @@ import { WhatIfView } from "./views/what-if.js";
 const VIEWS = [
   { path: "now", title: "Now", view: NowView },
   { path: "domains", title: "Domains", view: DomainsView },
+  { path: "devices", title: "Devices", view: DevicesView },
   { path: "pending", title: "Pending", view: PendingView },
+  { path: "groups", title: "Groups", view: GroupsView },
+  { path: "nodes", title: "Nodes", view: NodesView },
   { path: "decisions", title: "Decisions", view: DecisionsView },
   { path: "what-if", title: "What if", view: WhatIfView },
 ];

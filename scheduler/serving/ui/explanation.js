@@ -9,10 +9,18 @@ import { count, counted } from "./wording.js";
 const TRIES_AT_ONCE = 20_000;
 const KINDS = { unschedulable: "bad", gated: "warn", failed: "bad", schedulable: "good", bound: "good" };
 
-function Groups({ explanation }) {
+/** The heading of the refused nodes: of a group, which member they refuse, and beside which others. */
+function Refused({ member, plain }) {
+  if (!member) return html`<h3>Refused nodes</h3>`;
+  return html`<h3>Nodes that refuse member ${member.pod}${member.domain && ` in ${member.domain}`}</h3>
+    ${member.placed.total > 0 && html`<p class="label">once these members have places (${count(member.placed.total)})</p>
+      <${PodList} pods=${member.placed} plain=${plain} />`}`;
+}
+
+function Groups({ explanation, plain }) {
   const { groups } = explanation;
   if (!groups.length) return null;
-  return html`<h3>Refused nodes</h3>
+  return html`<${Refused} member=${explanation.member} plain=${plain} />
     <table>
       <thead><tr><th class="number">Nodes</th><th>Reason</th><th>Where</th><th class="wide">Plugin</th></tr></thead>
       <tbody>
@@ -52,10 +60,11 @@ function Suggestions({ suggestions }) {
   </ol>`;
 }
 
-/** The parts that both an explanation of a pod and the end of a simulation show. */
-export const ExplanationBody = ({ explanation, plain = false }) => html`
+/** The parts that both an explanation of a pod and the end of a simulation show, in the order of the command's. */
+export const ExplanationBody = ({ explanation, notes = explanation.notes, plain = false }) => html`
   <p class="message">${explanation.message}</p>
-  <${Groups} explanation=${explanation} />
+  ${notes.filter((note) => !note.startsWith("without changes that would help")).map((note) => html`<p class="note" key=${note}>${note}</p>`)}
+  <${Groups} explanation=${explanation} plain=${plain} />
   <${Rules} explanation=${explanation} plain=${plain} />
 `;
 
@@ -64,7 +73,7 @@ export function Explanation({ namespace, name, now }) {
   const path = `pods/${segment(namespace)}/${segment(name)}`;
   const { data: explanation, error, reload } = usePolled(path, 0);
   const tries = wanted || (now?.placed ?? Infinity) <= TRIES_AT_ONCE;
-  const isStuck = explanation?.state === "unschedulable" && !explanation.group;
+  const isStuck = explanation?.state === "unschedulable" && (!explanation.group || explanation.member);
   const changed = usePolled(isStuck && tries ? path + query({ changes: "true" }) : "", 0);
   return html`<article class="explanation">
     <h2>${namespace}/${name} ${explanation && html`<${Badge} kind=${KINDS[explanation.state] ?? ""}>${explanation.state}<//>`}</h2>
@@ -73,7 +82,7 @@ export function Explanation({ namespace, name, now }) {
     <${Problem} error=${error} />
     ${!explanation && !error && html`<${Empty}>Deciding on a copy ...<//>`}
     ${explanation && html`
-      <${ExplanationBody} explanation=${explanation} />
+      <${ExplanationBody} explanation=${explanation} notes=${(changed.data ?? explanation).notes} />
       ${isStuck && html`<h3>What would help</h3>
         ${changed.data
           ? html`<${Suggestions} suggestions=${changed.data.suggestions} />`
@@ -84,7 +93,6 @@ export function Explanation({ namespace, name, now }) {
               : html`<p><button onClick=${() => setWanted(true)}>Try changes</button> <span class="muted">on a copy of ${counted(now.placed, "pod")}, which takes some seconds</span></p>`}`}
       ${explanation.scores.length > 0 && html`<h3>Best nodes now</h3><${ScoreBars} ranked=${explanation.scores} />`}
       ${explanation.recorded && html`<h3>As recorded at the bind</h3><${ScoreBars} ranked=${explanation.recorded.top} />`}
-      ${(changed.data ?? explanation).notes.filter((note) => !note.startsWith("without changes that would help")).map((note) => html`<p class="muted" key=${note}>${note}</p>`)}
     `}
   </article>`;
 }

@@ -15,6 +15,16 @@ export function duration(seconds) {
   return age(seconds);
 }
 
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+/** An amount of a resource: cpu is in thousandths, memory and storage are in bytes. */
+export function amount(resource, number) {
+  if (resource === "cpu") return number % 1000 ? `${NUMBER.format(number)}m` : NUMBER.format(number / 1000);
+  if (!/memory|storage|hugepages/.test(resource)) return NUMBER.format(number);
+  const power = number > 0 ? Math.min(BINARY.length - 1, Math.floor(Math.log2(number) / 10)) : 0;
+  return `${NUMBER.format(Number((number / 1024 ** power).toPrecision(3)))}${BINARY[power]}`;
+}
+
 /** A time span as kubectl prints ages: 45s, 12m, 3h, 2d. */
 export function age(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -1,4 +1,9 @@
-"""The contract suite's servers: the embedded cluster always, a real API server where there is one."""
+"""
+The contract suite's servers: the embedded cluster always, a real API server where there is one.
+
+`pytest tests/devcluster/contract --minor 33`: the embedded cluster is of that version, 1.33. Kinds and fields that it
+does not have fail there.
+"""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -7,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.versions import DEFAULT_MINOR
 from tests.support.api_client import Api
 from tests.support.apiserver import Address
 
@@ -23,6 +29,10 @@ async def api(request) -> AsyncIterator[Api]:
             await client.enter_namespace()
             yield client
         return
-    async with DevCluster(bookmark_interval_s=0.2) as cluster, Api(cluster.url, cluster.headers) as client:
+    minor = request.config.option.minor or DEFAULT_MINOR
+    async with (
+        DevCluster(bookmark_interval_s=0.2, minor=minor) as cluster,
+        Api(cluster.url, cluster.headers) as client,
+    ):
         await client.enter_namespace()
         yield client

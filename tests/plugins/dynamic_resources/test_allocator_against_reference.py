@@ -1,4 +1,9 @@
-"""The allocator against a plain one that tries every combination, on random small clusters."""
+"""
+The allocator against a plain one that tries every combination, on random small clusters.
+
+`pytest tests/plugins/dynamic_resources/test_allocator_against_reference.py --hypothesis-profile night` draws 100,000
+clusters, in 25 minutes of CPU.
+"""
 
 from __future__ import annotations
 

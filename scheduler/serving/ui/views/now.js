@@ -1,6 +1,7 @@
 // Now: how fast, how many wait and for how long, who leads, how far the caches are.
 
 import { html, useEffect, useRef } from "../vendor/htm-preact-standalone.js";
+import { DurationMap } from "../duration-map.js";
 import { Badge, Empty } from "../parts.js";
 import { age, ageOf, count, counted, duration, QUEUES } from "../wording.js";
 
@@ -22,8 +23,8 @@ function Figures({ now }) {
   const waiting = now.queue.reduce((sum, one) => sum + one.pods, 0);
   return html`<dl class="figures">
     <${Figure} title="Pods per second" value=${podsPerSecond} note="last 10 s" />
-    <${Figure} title="One decision" value=${duration(decision.p50)} note=${`p99 ${duration(decision.p99)}`} />
-    <${Figure} title="Seen to bound" value=${duration(toBound.p50)} note=${`p99 ${duration(toBound.p99)}`} />
+    <${Figure} title="One decision, without its bind" value=${duration(decision.p50)} note=${`p99 ${duration(decision.p99)}, last 15 min`} />
+    <${Figure} title="Seen to bound" value=${duration(toBound.p50)} note=${`p99 ${duration(toBound.p99)}, last 15 min`} />
     <${Figure} title="Pending" value=${count(waiting)} note=${counted(now.binding, "bind") + " in flight"} />
     <${Figure} title="Placed" value=${count(now.placed)} note=${`on ${counted(now.nodes, "node")}${now.cordoned ? `, ${count(now.cordoned)} cordoned` : ""}`} />
     <${Figure} title="Broken rules" value=${count(now.rulesWithBreaches)} note="required, do not hold" />
@@ -48,21 +49,43 @@ function Queue({ now }) {
   </section>`;
 }
 
+/** What is wrong with the cache of a kind; empty if nothing is. */
+function trouble(one) {
+  if (!one.isServed) return "";
+  if (!one.isSynced) return "being listed";
+  return one.silentSeconds < 90 ? "" : "silent";
+}
+
+/** One line while all is well; else a row for each cache in trouble. */
 function Caches({ now }) {
+  const served = now.caches.filter((one) => one.isServed);
+  const inTrouble = served.filter(trouble);
+  const quietest = Math.max(0, ...served.map((one) => one.silentSeconds));
+  const unserved = now.caches.length - served.length;
   return html`<section>
     <h2>Caches</h2>
-    <table>
-      <thead><tr><th>Kind</th><th>State</th><th class="number">Last heard</th></tr></thead>
-      <tbody>
-        ${now.caches.map((one) => html`<tr key=${one.kind}>
-          <th scope="row">${one.kind}</th>
-          <td class="state">${!one.isServed ? html`<span class="muted">not served</span>` : one.isSynced ? (one.silentSeconds < 90 ? "in step" : html`<${Badge} kind="warn">silent<//>`) : html`<${Badge} kind="warn">being listed<//>`}</td>
-          <td class="number">${one.isServed ? age(one.silentSeconds) : "–"}</td>
-        </tr>`)}
-      </tbody>
-    </table>
+    ${inTrouble.length > 0
+      ? html`<table>
+          <thead><tr><th>Kind</th><th>State</th><th class="number">Last heard</th></tr></thead>
+          <tbody>${inTrouble.map((one) => html`<tr key=${one.kind}>
+            <th scope="row">${one.kind}</th>
+            <td class="state"><${Badge} kind="warn">${trouble(one)}<//></td>
+            <td class="number">${age(one.silentSeconds)}</td>
+          </tr>`)}</tbody>
+        </table>
+        <p class="muted">${counted(served.length - inTrouble.length, "other kind")} in step.</p>`
+      : html`<p>${counted(served.length, "kind")} in step, the quietest last heard ${age(quietest)} ago.</p>`}
+    ${unserved > 0 && html`<p class="muted">${counted(unserved, "kind")} that the API server does not have: ${now.caches.filter((one) => !one.isServed).map((one) => one.kind).join(", ")}.</p>`}
     <p class="muted">${now.unconfirmed ? `${counted(now.unconfirmed, "bind")} not yet shown by the watch.` : "The watch has shown every bind."}</p>
   </section>`;
+}
+
+function Durations({ now }) {
+  const { decision, toBound } = now.throughput;
+  return html`<div class="columns uses">
+    <section><h2>One decision <span class="muted">filters and scores of all nodes, without the bind</span></h2><${DurationMap} map=${decision.overTime} at=${now.at} what="decisions" /></section>
+    <section><h2>Seen to bound <span class="muted">with the time in the queue and the bind</span></h2><${DurationMap} map=${toBound.overTime} at=${now.at} what="binds" /></section>
+  </div>`;
 }
 
 function Instances({ now }) {
@@ -97,7 +120,7 @@ function chartOptions(width) {
     cursor: { points: { show: false } },
     legend: { live: true },
     scales: { y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
-    axes: [{ ...axis, values: (_, times) => times.map((time) => new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false })) }, { ...axis, size: 44 }],
+    axes: [{ ...axis, values: (_, times) => times.map((time) => new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false })) }, { ...axis, size: 44, label: "pods per second", labelSize: 18, labelFont: "11px system-ui" }],
     series: [
       { label: "Time", value: (_, time) => (time ? new Date(time * 1000).toLocaleTimeString([], { hour12: false }) : "–") },
       { label: "bound/s", stroke: colour("--accent"), fill: colour("--accent-faint"), width: 1.5, points: { show: false } },
@@ -151,6 +174,7 @@ export function NowView({ now }) {
   return html`
     <${Figures} now=${now} />
     <${Chart} now=${now} />
+    <${Durations} now=${now} />
     <div class="columns"><${Queue} now=${now} /><${Caches} now=${now} /><${Instances} now=${now} /></div>
   `;
 }

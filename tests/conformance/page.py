@@ -1,0 +1,259 @@
+"""
+`python -m tests.conformance.page`: write CONFORMANCE.md from files of the repository; equal files give an equal page.
+
+No number is written here: decisions are counted in the recordings, runs come from tests/nightly/runs.json, and what
+differs comes from the pages that say so. The page claims no result of a replay; it names the command that makes one.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = "CONFORMANCE.md"
+RECORDINGS = "tests/data"
+RUNS = "tests/nightly/runs.json"
+#: An admission that timed out while it was recorded says nothing.
+_TIMED_OUT = 504
+_TITLE = re.compile(r"^## (?P<what>[^:\n]+): (?P<names>`.*)$", re.MULTILINE)
+_VERSION = re.compile(r"Kubernetes (\d+\.\d+(?:\.\d+)?)")
+
+
+class PageError(Exception):
+    """A file of which no page can be made; the text is one line for the user."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one kind of search of a night did: how many runs, in which time, how many defects it found."""
+
+    kind: str
+    runs: int
+    hours: float
+    found: int
+    mended: int
+    date: str
+    commit: str = ""
+    seeds: str | int | list[int] = ""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """
+    A file of recordings.
+
+    `n_decisions`: the recorded answers that are compared. `n_left_out`: admissions that timed out. `n_defects`: lives
+    in which a known defect of upstream decides; they are compared up to there.
+    """
+
+    name: str
+    n_records: int
+    n_decisions: int
+    n_left_out: int
+    n_defects: int
+    sha256: str
+
+
+def read_recording(path: Path) -> Recording:
+    """Return the numbers of a file. Raises: PageError if a line is no recorded answer."""
+    n_records = n_decisions = n_left_out = n_defects = 0
+    packed = path.read_bytes()
+    for number, line in enumerate(gzip.decompress(packed).splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            if "devices" in record:
+                continue  # what the expressions of the other lines are asked about
+            n_records += 1
+            n_left_out += (record.get("refused") or {}).get("code") == _TIMED_OUT
+            n_defects += bool(record.get("quirk"))
+            n_decisions += _n_decisions(record)
+        except (ValueError, KeyError, AttributeError) as error:
+            raise PageError(
+                f"{path.name}: line {number}: found {error!r}, expected a recorded answer"
+            ) from error
+    name = path.name.removesuffix(".jsonl.gz")
+    sha256 = hashlib.sha256(packed).hexdigest()
+    return Recording(name, n_records, n_decisions - n_left_out, n_left_out, n_defects, sha256)
+
+
+def _n_decisions(record: dict[str, list[object]]) -> int:
+    if "expected" in record:
+        return len(record["expected"])
+    if "expression" in record:
+        return 1 if "compile" in record else len(record["results"])
+    if record.get("stored") is None and record.get("refused") is None:
+        raise KeyError("stored or refused")
+    return 1
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Return the recorded runs, the newest first; none if there is no such file."""
+    if not path.exists():
+        return []
+    try:
+        runs = msgspec.json.decode(path.read_bytes(), type=list[Run])
+    except msgspec.DecodeError as error:
+        raise PageError(f"{RUNS}: found {error}, expected a list of runs") from error
+    return sorted(runs, key=lambda run: (run.date, run.kind), reverse=True)
+
+
+def page(root: Path) -> str:
+    """Return the page. Raises: PageError if a file of it lacks what the page takes from there."""
+    recordings = [read_recording(path) for path in sorted((root / RECORDINGS).glob("*.jsonl.gz"))]
+    parts = (
+        _introduction(),
+        *_recordings(recordings, (root / RECORDINGS / "README.md").read_text()),
+        "## Versions",
+        _table_under(root / "COMPATIBILITY.md", "Kubernetes"),
+        "[COMPATIBILITY.md](COMPATIBILITY.md) says what follows from a version.",
+        *_nights(read_runs(root / RUNS)),
+        "## What differs, and why",
+        _table_under(root / "scheduler" / "README.md", "Differences from upstream"),
+        "What is missing:",
+        _section(root / "README.md", "What it does not do yet"),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction() -> str:
+    return (
+        "# Conformance\n\n"
+        "`make conformance` writes this page from files of the repository, and a test compares the two: anybody gets\n"
+        "the same page from the same commit."
+    )
+
+
+def _recordings(recordings: list[Recording], readme: str) -> Iterator[str]:
+    origins = dict(_origins(readme))
+    yield "## Recordings"
+    yield (
+        "What Kubernetes answered, in [tests/data](tests/data/README.md), where each format is described. A\n"
+        "mismatch of any of these answers is a defect here, or in the table of differences below."
+    )
+    rows = []
+    for each in recordings:
+        if each.name not in origins:
+            raise PageError(
+                f"{RECORDINGS}/README.md: found no heading with `{each.name}`, expected what it has"
+            )
+        kind, version = origins[each.name]
+        rows.append(
+            (
+                each.name,
+                kind,
+                version,
+                f"{each.n_records:,}",
+                f"{each.n_decisions:,}",
+                f"`{each.sha256[:16]}`",
+            )
+        )
+    total = (
+        f"{sum(each.n_records for each in recordings):,}",
+        f"{sum(each.n_decisions for each in recordings):,}",
+    )
+    rows.append(("all", "", "", *total, ""))
+    yield _table(("file", "recorded", "by Kubernetes", "records", "answers", "SHA-256 begins with"), rows)
+    yield from _exceptions(recordings)
+    traces = " ".join(
+        f"{RECORDINGS}/{each.name}.jsonl.gz"
+        for each in recordings
+        if not origins[each.name][0].startswith("Selectors")
+    )
+    yield (
+        "These commands ask everything again, and expect 0 mismatches; the suite asks a part of it in every run:\n\n"
+        f"```\npython -m tests.conformance {traces}\npython -m pytest tests/cel/test_recordings.py\n```"
+    )
+
+
+def _exceptions(recordings: list[Recording]) -> Iterator[str]:
+    lines = [
+        *(f"- {each.n_left_out} answers of {each.name} timed out while being recorded, and do not count."
+          for each in recordings if each.n_left_out),
+        *(f"- In {each.n_defects} records of {each.name} a known defect of upstream decides; they are compared up to "
+          "that answer." for each in recordings if each.n_defects),
+    ]  # fmt: skip
+    if lines:
+        yield "\n".join(lines)
+
+
+def _origins(readme: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each recording's name, with what was recorded and the version of Kubernetes."""
+    default = _VERSION.search(readme)
+    titles = list(_TITLE.finditer(readme))
+    for title, following in zip(titles, [*titles[1:], None], strict=True):
+        section = readme[title.end() : following.start() if following else None]
+        version = _VERSION.search(section) or default
+        for name in re.findall(r"`([^`]+)`", title["names"]):
+            yield name, (title["what"], version[1] if version else "")
+
+
+def _nights(runs: list[Run]) -> Iterator[str]:
+    yield "## Nights"
+    if not runs:
+        yield f"No run is recorded in {RUNS} yet."
+        return
+    yield "What searched by seed for defects, in how many runs, and what it found; a defect that is not mended is open."
+    sums = []
+    for kind in sorted({run.kind for run in runs}):
+        of_kind = [run for run in runs if run.kind == kind]
+        sums.append((kind, *_sums(of_kind), of_kind[0].date))
+    sums.append(("all", *_sums(runs), runs[0].date))
+    yield _table(("kind", "runs", "hours", "found", "mended", "last"), sums)
+    yield "Each of them, the newest first:"
+    yield _table(
+        ("date", "commit", "kind", "seeds", "runs", "hours", "found", "mended"),
+        [(run.date, run.commit, run.kind, _seeds(run), *_sums([run])) for run in runs],
+    )
+
+
+def _sums(runs: list[Run]) -> tuple[str, ...]:
+    hours = f"{sum(run.hours for run in runs):,.1f}"
+    counts = zip(*((run.runs, run.found, run.mended) for run in runs), strict=True)
+    n_runs, n_found, n_mended = (f"{sum(each):,}" for each in counts)
+    return n_runs, hours, n_found, n_mended
+
+
+def _seeds(run: Run) -> str:
+    return ", ".join(map(str, run.seeds)) if isinstance(run.seeds, list) else str(run.seeds)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = (head, ("---",) * len(head), *rows)
+    return "\n".join(f"| {' | '.join(cell for cell in line)} |" for line in lines)
+
+
+def _section(path: Path, heading: str) -> str:
+    found = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", path.read_text(), re.MULTILINE | re.DOTALL
+    )
+    if found is None:
+        raise PageError(f"{path.name}: found no section {heading}, expected one")
+    return found[1].strip()
+
+
+def _table_under(path: Path, heading: str) -> str:
+    """Return the first table of a section as it is written there."""
+    found = re.search(r"(?:^\|.*\n?)+", _section(path, heading), re.MULTILINE)
+    if found is None:
+        raise PageError(f"{path.name}: found no table under {heading}, expected one")
+    return found[0].strip()
+
+
+def main() -> int:
+    """Write the page. Exit code: 2 if a file of it is malformed."""
+    try:
+        (ROOT / PAGE).write_text(page(ROOT))
+    except PageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""CONFORMANCE.md equals what its generator makes, and says what the recordings and the records of nights have."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.page import PAGE, RECORDINGS, ROOT, RUNS, PageError, page, read_recording, read_runs
+from tests.conformance.traces import Admission, BadInputError, read
+
+SOURCES = ("COMPATIBILITY.md", "README.md", "scheduler/README.md", f"{RECORDINGS}/README.md")
+A_NIGHT = {
+    "kind": "chaos",
+    "runs": 400,
+    "hours": 1.5,
+    "found": 2,
+    "mended": 1,
+    "date": "2026-11-25",
+    "seeds": "1-400",
+}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of the files that the page is made of, with one recording."""
+    for name in SOURCES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    shutil.copyfile(ROOT / RECORDINGS / "spread.jsonl.gz", tmp_path / RECORDINGS / "spread.jsonl.gz")
+    return tmp_path
+
+
+def _record(root: Path, *runs: object) -> None:
+    (root / RUNS).parent.mkdir(exist_ok=True)
+    (root / RUNS).write_text(json.dumps(runs))
+
+
+def test_the_page_is_what_make_conformance_writes():
+    assert (ROOT / PAGE).read_text() == page(ROOT), "run `make conformance`"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / RECORDINGS).glob("*.jsonl.gz")), ids=lambda path: path.name)
+def test_decisions_are_counted_as_the_replay_compares_them(path: Path):
+    """One for each evaluation and admission of the replay's reader; selectors are no records of it."""
+    counted = read_recording(path)
+    try:
+        records = list(read(path))
+    except BadInputError:
+        assert path.name.startswith("cel")
+        assert counted.n_decisions > counted.n_records
+        return
+    n_admissions = sum(isinstance(record, Admission) for record in records)
+    n_expected = sum(len(record.expected) for record in records if not isinstance(record, Admission))
+    assert counted.n_records == len(records)
+    assert counted.n_decisions == n_expected + n_admissions - counted.n_left_out
+
+
+def test_a_changed_recording_changes_the_page(repository: Path):
+    before = page(repository)
+    path = repository / RECORDINGS / "spread.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    after = page(repository)
+    assert f"| {len(lines)} |" in before
+    assert f"| {len(lines) - 1} |" in after
+
+
+def test_nights_are_summed_by_kind_and_listed_the_newest_first(repository: Path):
+    later = {
+        **A_NIGHT,
+        "date": "2026-11-26",
+        "commit": "abc",
+        "seeds": [401, 500],
+        "runs": 100,
+        "found": 0,
+        "mended": 1,
+    }
+    _record(repository, A_NIGHT, later, {**A_NIGHT, "kind": "fuzz"})
+    written = page(repository)
+    assert "| chaos | 500 | 3.0 | 2 | 2 | 2026-11-26 |" in written
+    assert "| all | 900 | 4.5 | 4 | 3 | 2026-11-26 |" in written
+    listed = [line for line in written.splitlines() if line.startswith("| 2026-")]
+    assert listed == [
+        "| 2026-11-26 | abc | chaos | 401, 500 | 100 | 1.5 | 0 | 1 |",
+        "| 2026-11-25 |  | fuzz | 1-400 | 400 | 1.5 | 2 | 1 |",
+        "| 2026-11-25 |  | chaos | 1-400 | 400 | 1.5 | 2 | 1 |",
+    ]
+
+
+def test_without_nights_the_page_says_so(repository: Path):
+    assert read_runs(repository / RUNS) == []
+    assert "No run is recorded" in page(repository)
+
+
+def test_a_malformed_record_of_a_night_is_named(repository: Path):
+    _record(repository, {**A_NIGHT, "runs": "many"})
+    with pytest.raises(PageError, match=r"runs\.json: found Expected `int`.*expected a list of runs"):
+        page(repository)
+
+
+def test_a_recording_that_no_page_describes_is_named(repository: Path):
+    path = repository / RECORDINGS / "spread.jsonl.gz"
+    path.rename(path.with_name("other.jsonl.gz"))
+    with pytest.raises(PageError, match="found no heading with `other`"):
+        page(repository)
+
+
+@pytest.mark.parametrize("line", ["[]", "{", '{"name": "x", "pod": {}}'])
+def test_a_line_that_is_no_answer_is_named(repository: Path, line: str):
+    path = repository / RECORDINGS / "spread.jsonl.gz"
+    path.write_bytes(gzip.compress(line.encode()))
+    with pytest.raises(PageError, match=r"spread\.jsonl\.gz: line 1: found "):
+        page(repository)
+
+
+def test_a_page_without_the_table_is_named(repository: Path):
+    (repository / "COMPATIBILITY.md").write_text("# Compatibility\n\n## Kubernetes\n\nNothing.\n")
+    with pytest.raises(PageError, match="found no table under Kubernetes"):
+        page(repository)

@@ -1,0 +1,36 @@
+"""A field that the emulated version does not read is named in the pod's explanation."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from scheduler.assembly.profiles import build_profiles
+from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.semantics import Version, semantics_of
+from scheduler.settings.loading import default_settings
+from scheduler.state.cluster import ClusterState
+from tests.support import build
+
+
+@pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
+@pytest.mark.parametrize("node", [None, "n"], ids=["pending", "bound"])
+def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is_named: bool) -> None:
+    settings = default_settings(semantics := semantics_of(Version(1, minor)))
+    document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
+    pod = PodDecoder(semantics).decode(msgspec.json.encode(document))
+    (profile,) = (each.scheduler_name for each in settings.profiles)
+    explanation = explain(
+        ExplainRequest(
+            pod=pod,
+            state=ClusterState(),
+            new_profile=lambda view: build_profiles(settings, view)[profile],
+            rng=Random(0),
+            semantics=semantics,
+        )
+    )
+    text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
+    assert (text in explanation.notes) is is_named

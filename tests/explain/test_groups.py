@@ -1,0 +1,114 @@
+"""Groups without places: the member that is refused beside the others, and what would let all of them schedule."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from scheduler.formats.explanation import Explanation
+from scheduler.model.instructions import Bind
+from scheduler.model.stimuli import PodSeen
+from tests.explain.random_clusters import random_cluster
+from tests.support import build
+from tests.support.driving import NAME
+from tests.support.json_cluster import Cluster, as_json, changes, decoded, groups
+
+GROUP, MIN_COUNT = "affinity-scheduler.io/pod-group", "affinity-scheduler.io/pod-group-min-count"
+
+
+def _member(number: int, n_needed: int, template: build.Json) -> build.Json:
+    """Return a member of a group like the template."""
+    member = copy.deepcopy(template)
+    member["metadata"] |= {"name": f"m{number}", "uid": f"m{number}"}
+    member["metadata"]["labels"] |= {GROUP: "gang", MIN_COUNT: str(n_needed)}
+    member["spec"]["schedulerName"] = NAME
+    return member
+
+
+def _template(cpu: str, **more: Any) -> build.Json:
+    return build.pod("m", labels={}, containers=[build.container(requests={"cpu": cpu})], **more)
+
+
+def _nodes(names: str, cpu: str = "4", **more: Any) -> list[build.Json]:
+    return [build.node(name, allocatable={"cpu": cpu}, **more) for name in names.split()]
+
+
+def _explained(cluster: Cluster, template: build.Json, n_members: int, **more: Any) -> Explanation:
+    """Return the explanation of the last member of a group of which all are needed."""
+    members = [_member(number, n_members, template) for number in range(n_members)]
+    return Cluster(cluster.nodes, cluster.pods + members, cluster.namespaces).explain(members[-1], **more)
+
+
+def _bound(cluster: Cluster, template: build.Json, n_members: int) -> int:
+    """Return how many of the members a machine binds."""
+    driver = cluster.driver()
+    for number in range(n_members):
+        driver.handle(PodSeen(decoded(_member(number, n_members, template))))
+    binds = [instruction for instruction in driver.cycle() if isinstance(instruction, Bind)]
+    driver.audit()
+    return len(binds)
+
+
+def test_the_member_that_is_refused_beside_the_others_is_explained() -> None:
+    answer = _explained(Cluster(_nodes("a b")), _template("3"), 3)
+    assert answer.member is not None
+    placed = {(pod.name, pod.node) for pod in answer.member.placed.shown}
+    assert (answer.member.pod, answer.member.placed.n_total, len(placed)) == ("m2", 2, 2)
+    assert groups(answer) == [(2, "NodeResourcesFit", "needs 3 cpu, at most 1 free")]
+    assert changes(answer) == [["AddRoom"], ["AddRoom"]]
+
+
+def test_what_would_help_is_enough_for_all_members() -> None:
+    """Four of six have no place; to untaint one node, or to give one room for one more, is not enough."""
+    tainted = _nodes("t0 t1 t2 t3", taints=["gpu:NoSchedule"])
+    answer = _explained(Cluster([*_nodes("a b"), *tainted]), _template("3"), 6)
+    assert changes(answer)[0] == ["TolerateTaint"]
+    assert answer.suggestions[0].texts == ("each such member tolerates the taint gpu:NoSchedule",)
+    assert ["RemoveTaint"] * 4 in changes(answer)
+    assert ["AddRoom", "AddRoom"] in changes(answer)
+
+
+def test_no_member_is_to_leave_for_another() -> None:
+    """Of the pods on the nodes, only the one that is no member may leave."""
+    running = [build.pod("w", node="a", containers=[build.container(requests={"cpu": "3"})])]
+    answer = _explained(Cluster(_nodes("a b"), running), _template("3"), 2)
+    removed = [change for s in as_json(answer)["suggestions"] for change in s["changes"] if "pod" in change]
+    assert {change["pod"] for change in removed} == {"w"}
+
+
+def test_the_domain_in_which_the_group_came_furthest_is_named() -> None:
+    near = build.affinity(required=[build.term(build.ZONE, build.selector("app=g"))])
+    template = _template("3", affinity=near)
+    template["metadata"]["labels"]["app"] = "g"
+    nodes = [*_nodes("a0 a1", labels={build.ZONE: "a"}), *_nodes("b0", labels={build.ZONE: "b"})]
+    answer = _explained(Cluster(nodes), template, 3)
+    assert answer.member is not None
+    assert (answer.member.domain, answer.member.placed.n_total) == ("a", 2)
+    assert sum(group.n_nodes for group in answer.groups) == 2
+
+
+def test_without_trials_the_refusals_are_told_all_the_same() -> None:
+    answer = _explained(Cluster(_nodes("a b")), _template("3"), 3, try_changes=False)
+    assert (bool(answer.groups), answer.suggestions) == (True, ())
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_every_suggestion_binds_the_whole_group(block: int) -> None:
+    """The changes are made on the API objects of drawn clusters."""
+    n_refused = n_suggested = 0
+    for seed in range(5000 + block * 40, 5040 + block * 40):
+        cluster, template = random_cluster(seed)
+        n_members = 2 + seed % 3
+        answer = _explained(cluster, template, n_members)
+        bound = _bound(cluster, template, n_members)
+        assert bound in (0, n_members), seed
+        assert (answer.state == "schedulable") == bool(bound), seed
+        n_refused += not bound
+        for suggestion in as_json(answer)["suggestions"]:
+            n_suggested += 1
+            after, changed = cluster.changed(suggestion["changes"], template)
+            assert _bound(after, changed, n_members) == n_members, (seed, suggestion["changes"])
+    assert n_refused >= 15
+    assert n_suggested >= 10

@@ -1,0 +1,195 @@
+"""
+The mutants of a module: each changes one comparison, one constant or one branch of it.
+
+Left out is what no test can or should notice: annotations, decorators, docstrings, asserts, exceptions that are raised,
+branches for type checkers, and the texts of audits, which only a defect brings out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+_SWAPS: Final[dict[type[ast.AST], tuple[type[ast.AST], ...]]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.And: (ast.Or,),
+    ast.Or: (ast.And,),
+    # Masks are joined by these, which are their branches.
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.Add: (ast.Sub,),
+    ast.Sub: (ast.Add,),
+}
+#: Fields that are not mutated, by the type of their node; a type without fields is left out as a whole.
+_LEFT_OUT: Final[dict[type[ast.AST], frozenset[str]]] = {
+    ast.FunctionDef: frozenset({"decorator_list", "returns"}),
+    ast.AsyncFunctionDef: frozenset({"decorator_list", "returns"}),
+    ast.ClassDef: frozenset({"decorator_list", "bases"}),
+    ast.AnnAssign: frozenset({"annotation", "target"}),
+    ast.arg: frozenset({"annotation"}),
+    ast.FormattedValue: frozenset({"format_spec"}),
+    ast.Assert: frozenset(),
+    ast.Raise: frozenset(),
+}
+
+
+#: Modules whose texts are left out.
+_WITHOUT_TEXTS: Final = ("audit.py",)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """
+    One change of a module.
+
+    Attributes:
+        path: of the module, from the root of the repository.
+        number: of the change in the module.
+        where: the qualified name of the function or class around it; empty at the top of the module.
+        before, after: the changed expression or statement.
+    """
+
+    path: str
+    number: int
+    line: int
+    where: str
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """Return what `--only` takes."""
+        return f"{self.path}#{self.number}"
+
+    def __str__(self) -> str:
+        place = f" in {self.where}" if self.where else ""
+        return f"{self.path}:{self.line}{place}: {self.before}  ->  {self.after}"
+
+
+def mutants_of(root: Path, path: str) -> list[Mutant]:
+    """Return all mutants of the module."""
+    tree = ast.parse((root / path).read_text())
+    has_texts = Path(path).name not in _WITHOUT_TEXTS
+    return [
+        Mutant(path, number, change.line, change.where, change.before, change.after)
+        for number, change in enumerate(_changes(tree, ""))
+        if has_texts or not change.is_of_text
+    ]
+
+
+def mutated(root: Path, mutant: Mutant) -> CodeType:
+    """Return the compiled module with the change."""
+    tree = ast.parse((root / mutant.path).read_text())
+    change = next(each for number, each in enumerate(_changes(tree, "")) if number == mutant.number)
+    change.apply()
+    return compile(ast.fix_missing_locations(tree), str(root / mutant.path), "exec", dont_inherit=True)
+
+
+class _Change:
+    """The change of a field of a node, or of one item of the field's list, to another node."""
+
+    def __init__(self, node: ast.AST, field: str, index: int | None, new: ast.AST, *, where: str) -> None:
+        self._node, self._field, self._index, self._new = node, field, index, new
+        old = getattr(node, field) if index is None else getattr(node, field)[index]
+        shown: Any = node if isinstance(old, ast.operator | ast.cmpop | ast.boolop) else old
+        self.line, self.where, self.before = shown.lineno, where, _text(shown)
+        self.is_of_text = isinstance(old, ast.Constant) and isinstance(old.value, str)
+        self.apply()
+        self.after = _text(node if shown is node else new)
+        self._put(old)
+
+    def apply(self) -> None:
+        """Make the change."""
+        self._put(self._new)
+
+    def _put(self, new: ast.AST) -> None:
+        if self._index is None:
+            setattr(self._node, self._field, new)
+        else:
+            getattr(self._node, self._field)[self._index] = new
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return repr(node.value)
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _changes(node: ast.AST, where: str) -> Iterator[_Change]:
+    """Yield the changes below the node, depth first."""
+    left_out = _LEFT_OUT.get(type(node))
+    if left_out == frozenset() or _is_for_type_checkers(node):
+        return
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        where = f"{where}.{node.name}".lstrip(".")
+    for field, value in ast.iter_fields(node):
+        if left_out and field in left_out:
+            continue
+        items = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
+        for index, child in items:
+            if not isinstance(child, ast.AST) or _is_docstring(child) or _is_slots(child):
+                continue
+            for new in _replacements(node, field, child):
+                yield _Change(node, field, index, new, where=where)
+            yield from _changes(child, where)
+
+
+def _replacements(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what stands in the node's place in a mutant."""
+    for swap in _SWAPS.get(type(node), ()):
+        yield swap()
+    match node:
+        case ast.Constant(bool(value)):
+            yield ast.copy_location(ast.Constant(not value), node)
+        case ast.Constant(int(value) | float(value)):
+            yield ast.copy_location(ast.Constant(value + 1), node)
+        case ast.Constant(str(value)):
+            yield ast.copy_location(ast.Constant(f"XX{value}"), node)
+        case ast.Break():
+            yield ast.copy_location(ast.Continue(), node)
+        case ast.Continue():
+            yield ast.copy_location(ast.Break(), node)
+        case ast.Name() | ast.Attribute() | ast.Call() | ast.Subscript() | ast.NamedExpr():
+            if _is_condition(parent, field):
+                yield ast.copy_location(ast.UnaryOp(ast.Not(), node), node)
+
+
+def _is_condition(parent: ast.AST, field: str) -> bool:
+    """Return whether the truth of the field's value decides what happens."""
+    match parent:
+        case ast.If() | ast.While() | ast.IfExp():
+            return field == "test"
+        case ast.comprehension():
+            return field == "ifs"
+        case ast.match_case():
+            return field == "guard"
+        case ast.UnaryOp(ast.Not()):
+            return True
+        case _:
+            return False
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_slots(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__slots__", "__all__")
+
+
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

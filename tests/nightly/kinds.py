@@ -1,0 +1,93 @@
+"""What a night runs: each kind with its share of the time, its command, and how its output is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Arguments of Python for a seed and a number of seconds.
+Command = Callable[[int, float], list[str]]
+#: What the last run of `speed` measured.
+BENCH: Final = Path("build/bench/nightly.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """
+    One kind of runs.
+
+    Attributes:
+        share: of the time, in proportion to the other kinds.
+        command: of one process.
+        counted: matches numbers of runs in its output, which are added; None counts the processes.
+        repeats: whether it does one thing and ends, so that it is run again with the next seed until its time is over.
+        needs: the flag of `tests.chaos` without which there is nothing to run.
+        least_s: it is left out where its share is shorter.
+    """
+
+    name: str
+    share: float
+    command: Command
+    counted: re.Pattern[str] | None = None
+    repeats: bool = False
+    needs: str = ""
+    least_s: float = 0.0
+
+
+def _chaos(*flags: str) -> Command:
+    return lambda seed, seconds: [
+        "-m", "tests.chaos", "--seed", str(seed), "--seconds", f"{seconds:.0f}",
+        "--shrink", f"{min(120.0, seconds):.0f}", *flags,
+    ]  # fmt: skip
+
+
+def _tests(*paths: str) -> Command:
+    """Return the command that runs these tests with other examples for each seed."""
+    return lambda seed, _: [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--hypothesis-seed={seed}",
+        *paths,
+    ]
+
+
+def _module(name: str, *flags: str) -> Command:
+    return lambda seed, seconds: ["-m", name, "--seed", str(seed), "--seconds", f"{seconds:.0f}", *flags]
+
+
+_RUNS: Final = re.compile(r"^(\d+) runs", re.MULTILINE)
+
+KINDS: Final = (
+    Kind("chaos", 4, _chaos(), _RUNS),
+    Kind("groups", 2, _chaos("--groups"), _RUNS),
+    Kind("volumes", 1, _tests("tests/core/test_volume_lives.py", "tests/plugins/test_volumes.py"), repeats=True),
+    Kind("devices", 2, _chaos("--devices"), _RUNS, needs="--devices"),
+    Kind("upgrade", 2, _chaos("--upgrade"), _RUNS, needs="--upgrade"),
+    Kind(
+        "reference",
+        3,
+        _tests(
+            "tests/plugins/test_against_reference.py",
+            "tests/plugins/test_preemption.py",
+            "tests/plugins/test_relaxed.py",
+            "tests/plugins/dynamic_resources/test_allocator_against_reference.py",
+            "tests/state/test_random_states.py",
+            "tests/core/test_machine_lives.py",
+            "tests/queueing/test_queue_model.py",
+        ),
+        repeats=True,
+    ),
+    Kind("world", 1, _tests("tests/simulation/test_live.py"), repeats=True),
+    Kind("fuzz", 3, _module("tests.fuzz"), re.compile(r"(\d+) inputs")),
+    Kind("mutation", 6, _module("tests.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE)),
+    # Its judgement begins once the bounded caches are full.
+    Kind("soak", 1, lambda _, seconds: ["-m", "tests.soak", "--seconds", f"{seconds:.0f}"], least_s=600),
+    Kind("speed", 2, lambda *_: ["-m", "tests.bench", "--check", "--json", str(BENCH)], least_s=600),
+    Kind("holds", 1, lambda *_: ["-m", "tests.bench", "--holds", "--check"], least_s=600),
+)  # fmt: skip

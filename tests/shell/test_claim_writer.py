@@ -1,0 +1,234 @@
+"""Writes of claims: pods that share a claim write together, and a created claim is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.errors import Unreachable
+from scheduler.kube.requests import Request
+from scheduler.model.allocations import Allocation
+from scheduler.model.claim_writes import ClaimReservation, ContainerRequest
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.device_requests import DeviceQuery, DeviceRequest, ResourceClaim
+from scheduler.model.devices import MAX_CONSUMERS, DeviceKind
+from scheduler.model.instructions import WriteReservation
+from scheduler.model.pods import Pod
+from scheduler.model.stimuli import ReservationWritten
+from scheduler.plugins.dynamic_resources.extended_resources import special_claim
+from scheduler.shell.reservation_writer import ReservationWriter
+from scheduler.state.devices import Devices
+from tests.support import build
+from tests.support.claim_server import ClaimServer
+from tests.support.device_documents import DRIVER, device_class, resource_claim
+from tests.support.driving import Driver
+
+pytestmark = pytest.mark.asyncio
+
+
+class _Server(ClaimServer):
+    """A server that answers in a later turn of the event loop; `loses` tells which answers are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[str] = []
+        self.loses: Callable[[int], bool] = lambda _: False
+
+    async def request(
+        self, request: Request, *, timeout_s: float, may_send: Callable[[], bool] = lambda: True
+    ) -> bytes:
+        self.requests.append(request.verb)
+        number = len(self.requests)
+        await asyncio.sleep(0)
+        answer = await super().request(request, timeout_s=timeout_s, may_send=may_send)
+        await asyncio.sleep(0)
+        if self.loses(number):
+            raise Unreachable(0, "Unreachable", "connection reset", took_effect_unknown=True)
+        return answer
+
+    def shown(self, name: str) -> ResourceClaim:
+        claim = DeviceDecoder().decode(DeviceKind.CLAIM, json.dumps(self.claims[f"default/{name}"]).encode())
+        assert isinstance(claim, ResourceClaim)
+        return claim
+
+    def reserved(self, name: str) -> list[str]:
+        return [each.name for each in self.shown(name).reserved_for]
+
+
+def _allocation(device: str = "gpu-0") -> Any:
+    result = {"request": "r", "driver": DRIVER, "pool": "a", "device": device}
+    return {"devices": {"results": [result]}}
+
+
+def _decided(device: str = "gpu-0") -> Allocation:
+    server = _Server()
+    server.put(resource_claim("c", allocation=_allocation(device)))
+    allocation = server.shown("c").allocation
+    assert allocation is not None
+    return allocation
+
+
+def _allocated() -> _Server:
+    """Return a server with an allocated claim."""
+    server = _Server()
+    server.put(
+        resource_claim("c", allocation={**_allocation(), "allocationTimestamp": "2026-01-01T00:00:00Z"})
+    )
+    return server
+
+
+def _pods(n_pods: int) -> list[Pod]:
+    driver = Driver()
+    return [driver.decoded(build.pod(f"p{number}")) for number in range(n_pods)]
+
+
+async def _reserved(server: _Server, writes: Sequence[ClaimReservation]) -> list[ReservationWritten]:
+    writer = ReservationWriter(
+        server,  # type: ignore[arg-type]  # it answers the requests of this writer
+        pause=_no_pause,
+    )
+    instructions = (WriteReservation(write.pod, "a", (write,)) for write in writes)
+    answers = await asyncio.gather(*map(writer.write, instructions))
+    assert not writer._claims._turns, "turns end with the last pod that waits"
+    return answers
+
+
+async def _no_pause(_attempt: int, _error: object) -> None:
+    return None
+
+
+async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
+    """The first pod's, and one of all that came meanwhile; before, most of them failed on conflicts."""
+    server = _allocated()
+    claim = server.shown("c")
+    pods = _pods(MAX_CONSUMERS)
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in pods])
+    assert [answer.problem for answer in answers] == [""] * MAX_CONSUMERS
+    assert len(server.requests) <= 2
+    assert sorted(server.reserved("c")) == sorted(pod.name for pod in pods)
+    assert {answer.versions for answer in answers} <= {("2",), ("3",)}
+
+
+async def test_turns_end_although_the_claim_is_replaced_meanwhile() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    server.claims["default/c"]["metadata"]["uid"] = "another"
+    server.put(server.claims["default/c"])
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(3)])
+    assert {answer.problem for answer in answers} == {""}
+
+
+async def test_one_pod_too_many_fails_alone() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    answers = await _reserved(
+        server, [ClaimReservation(claim, pod, None) for pod in _pods(MAX_CONSUMERS + 1)]
+    )
+    problems = [answer.problem for answer in answers if answer.problem]
+    assert len(problems) == 1
+    assert "Too many: 257" in problems[0]
+
+
+async def test_a_pod_that_was_decided_with_other_devices_is_not_written_along() -> None:
+    server = _Server()
+    server.put(resource_claim("c"))
+    claim = server.shown("c")
+    first, second, third = _pods(3)
+    writes = [
+        ClaimReservation(claim, first, _decided()),
+        ClaimReservation(claim, second, _decided("gpu-1")),
+        ClaimReservation(claim, third, _decided()),
+    ]
+    answers = await _reserved(server, writes)
+    assert [answer.problem for answer in answers] == [
+        "",
+        "claim default/c got allocated elsewhere in the meantime",
+        "",
+    ]
+    assert server.reserved("c") == ["p0", "p2"]
+
+
+async def test_pods_that_were_written_along_share_the_fate_of_the_write() -> None:
+    """No answer comes: every pod is told after the tries of one, and not each after tries of its own."""
+    server = _allocated()
+    claim = server.shown("c")
+    server.loses = lambda _: True
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(50)])
+    assert all("connection reset" in answer.problem for answer in answers)
+    assert len(server.requests) < 50
+
+
+async def test_answers_that_are_lost_reserve_every_pod_once() -> None:
+    server = _allocated()
+    claim = server.shown("c")
+    server.loses = lambda number: number % 3 == 1
+    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(20)])
+    assert [answer.problem for answer in answers] == [""] * 20
+    assert sorted(server.reserved("c")) == sorted(f"p{number}" for number in range(20))
+
+
+def _special(pod: Pod, count: int = 1) -> ClaimReservation:
+    """Return the write of the claim for the pod's extended resource."""
+    devices = Devices()
+    document = {**device_class("gpu", "example.com/gpu")}
+    document["metadata"] = {**document["metadata"], "resourceVersion": "1"}
+    devices.upsert(DeviceDecoder().decode(DeviceKind.CLASS, json.dumps(document).encode()))
+    claim = special_claim(pod, {"example.com/gpu": count}, devices)
+    assert claim is not None
+    query = DeviceQuery(name="container-0-request-0", class_name="gpu", count=count)
+    request = DeviceRequest("container-0-request-0", query)
+    mappings = (ContainerRequest("c", "example.com/gpu", request.name),)
+    return ClaimReservation(replace(claim, requests=(request,)), pod, _decided(), mappings)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_claim_whose_creation_lost_its_answer_is_used(is_read: bool) -> None:
+    """By the same attempt, or by the pod's next one if it cannot be read at once."""
+    (pod,) = _pods(1)
+    server = _Server()
+    server.loses = lambda number: number <= (1 if is_read else 2)
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert bool(answer.problem) is not is_read
+    if not is_read:
+        (answer,) = await _reserved(server, [_special(pod)])
+        assert answer.problem == ""
+    ((key, claim),) = server.claims.items()
+    assert key.startswith("default/p0-extended-resources-")
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p0"]
+    assert server.pod_patches[-1]["extendedResourceClaimStatus"]["resourceClaimName"] == key.split("/")[1]
+
+
+async def test_a_claim_of_an_earlier_attempt_with_other_requests_is_replaced() -> None:
+    (pod,) = _pods(1)
+    server = _Server()
+    server.loses = lambda number: number <= 2
+    await _reserved(server, [_special(pod, count=2)])
+    (answer,) = await _reserved(server, [_special(pod)])
+    assert answer.problem == ""
+    (claim,) = server.claims.values()
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+
+
+async def test_a_claim_of_that_name_of_another_owner_is_left_alone() -> None:
+    (pod,) = _pods(1)
+    server = _Server()
+    write = _special(pod)
+    server.put(resource_claim(write.obj.created_name))
+    (answer,) = await _reserved(server, [write])
+    assert answer.problem.startswith("create claim for extended resources default/: ")
+    assert "already exists" in answer.problem
+    assert len(server.claims) == 1
+
+
+async def test_the_name_of_a_created_claim_is_valid_and_of_its_pod_alone() -> None:
+    driver = Driver()
+    long = driver.decoded(build.pod("a" * 221 + "." + "b" * 31))
+    again = replace(long, uid="another")
+    names = {_special(pod).obj.created_name for pod in (long, again)}
+    assert len(names) == 2
+    assert all(len(name) <= 253 and ".-" not in name for name in names)
