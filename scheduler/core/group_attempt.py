@@ -51,6 +51,13 @@ class SearchRequest:
     held: Mask
     parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
+    @property
+    def n_extra_decisions(self) -> int:
+        """Return how many decisions preferred levels and parts may take before the search in whole domains begins."""
+        prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
+        # The room for each part is looked at before its members are placed.
+        return 2 * len(self.parts) + (len(self.members) if prefers else 0)
+
 
 class Stuck(NamedTuple):
     """

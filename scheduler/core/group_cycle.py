@@ -14,18 +14,18 @@ A cycle of 1,000 members takes 0.2 s, so it comes in pieces: the machine changes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_attempt import Outcome, PartRequest, SearchRequest
-from scheduler.core.group_domains import held_rows, rows_for
+from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import NOT_RELAXED, unequal_priorities, unplaced_message, waiting_for
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
+from scheduler.core.group_requests import search_request, unnominated
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
@@ -41,7 +41,7 @@ from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS
 from scheduler.model.instructions import GroupAttempted, Instruction
-from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, PodGroup
+from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
@@ -154,8 +154,7 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = search_request(self._state, key, group, pods, profile)
-        # For each part its room is looked at before its members are placed.
-        n_decisions = len(entries) + 2 * len(request.parts) + profile.max_search_decisions
+        n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
         with self._state.without_nominations(entries.keys()):
@@ -216,7 +215,7 @@ class GroupCycles:
     ) -> Pieces[None]:
         """Nominate the members, which the queue does not hold, to these nodes alone."""
         for uid, queued in entries.items():
-            self._nominator.nominate(_unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
+            self._nominator.nominate(unnominated(queued.pod), nominations.nodes.get(uid, ""), now_s)
             yield
 
     def _give_back(self, entries: Mapping[str, QueuedPod], now_s: float) -> Pieces[None]:
@@ -391,35 +390,3 @@ class GroupCycles:
             self._lost.next_wake_s(now_s),
         )
         return min((due for due in due_s if due is not None), default=None)
-
-
-def search_request(
-    state: ClusterState, key: GroupKey, group: PodGroup, members: Iterable[Pod], profile: Profile
-) -> SearchRequest:
-    """Return what the search is asked for these pending members of the group."""
-    topology = group.topology.within(profile.topology_levels)
-    held = held_rows(state, state.groups.placed(key))
-    rows = rows_for(state, held, topology.required)
-    unnominated = [_unnominated(pod) for pod in members]
-    parts = _parts(state, key, unnominated, profile)
-    return SearchRequest(unnominated, n_needed(state.groups, key), topology, rows, held, parts)
-
-
-def _parts(
-    state: ClusterState, key: GroupKey, members: Sequence[Pod], profile: Profile
-) -> dict[str, PartRequest]:
-    """Return what the parts of pending members need, by name; a part counts as its first member describes it."""
-    asked = {part_of(pod): pod.group.part for pod in reversed(members) if pod.group is not None}
-    parts: dict[str, PartRequest] = {}
-    for name, part in asked.items():
-        if part is not None:
-            running = [pod for pod in state.groups.placed(key) if part_of(pod) == name]
-            topology, held = part.topology.within(profile.topology_levels), held_rows(state, running)
-            rows = rows_for(state, held, topology.required)
-            parts[name] = PartRequest(max(1, part.min_count - len(running)), topology, rows, held)
-    return parts
-
-
-def _unnominated(pod: Pod) -> Pod:
-    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
-    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

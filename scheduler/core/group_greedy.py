@@ -195,7 +195,7 @@ class GreedySearch:
             if layout is None:
                 break
             for domain in layout.domains:
-                if self._trial.n_left < 2 * len(self._request.members):
+                if self._trial.n_left < len(self._request.members):
                     rows[:] = False
                     break
                 n_before, within = attempt.n_placed, np.zeros_like(rows)

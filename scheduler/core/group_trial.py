@@ -105,7 +105,8 @@ class GroupTrial:
         """
         Return the best of these rows for the member, or why there is none; see `core.decide.Scope`.
 
-        `is_scored`: False if any of the feasible rows will do; then it is not observed. Raises OutOfDecisionsError and CycleBrokenError.
+        `is_scored`: False if any of the feasible rows will do; then it is not observed.
+        Raises OutOfDecisionsError and CycleBrokenError.
         """
         if self._n_counted >= self.max_decisions:
             raise OutOfDecisionsError

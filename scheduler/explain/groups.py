@@ -14,7 +14,7 @@ from typing import Final
 
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, Stuck
-from scheduler.core.group_cycle import search_request
+from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, Place
 from scheduler.core.pod_records import PodRecords

@@ -260,3 +260,14 @@ def test_levels_of_the_configuration_are_label_keys(tmp_path: Path) -> None:
     file.write_text(profiles({"schedulerName": NAME, "pluginConfig": args}))
     with pytest.raises(SettingsError, match=r"topologyLevels\[1\]"):
         load_settings(str(file))
+
+
+def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
+    """The decisions that this takes are not those of maxSearchDecisions."""
+    for index in range(6):
+        n_cpus = "350" if index < 2 else "300"
+        driver.node(f"r{index}-0", labels={RACK: f"r{index}"}, allocatable={"cpu": n_cpus, "pods": "900"})
+    members(driver, 700, preferred=RACK)
+    while driver.queue.has_backlog:
+        driver.machine.step()
+    assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}

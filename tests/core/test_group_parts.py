@@ -184,3 +184,10 @@ def _late(driver: Driver) -> dict[str, str]:
         while driver.queue.depths()["active"]:
             nodes |= placed(driver)
     return nodes
+
+
+def test_members_without_a_part_are_placed_beside_parts(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=2)
+    part(driver, "x", 2, 3)
+    driver.pod("loner", labels={GROUP: "g", MIN_COUNT: "3"}, containers=[container(requests={"cpu": "1"})])
+    assert len(placed(driver)) == 3

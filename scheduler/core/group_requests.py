@@ -1,0 +1,47 @@
+"""What a group asks for when places are searched for it, with what its running members leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from scheduler.core.group_attempt import PartRequest, SearchRequest
+from scheduler.core.group_domains import held_rows, rows_for
+from scheduler.core.group_members import n_needed, part_of
+from scheduler.framework.profile import Profile
+from scheduler.model.group_topology import ANYWHERE
+from scheduler.model.pod_groups import GroupKey, PodGroup
+from scheduler.model.pods import Pod
+from scheduler.state.cluster import ClusterState
+
+
+def search_request(
+    state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
+) -> SearchRequest:
+    """Return what the search is asked for these pending members of the group."""
+    members, hierarchy = [unnominated(pod) for pod in pending], profile.topology_levels
+    topology, held = group.topology.within(hierarchy), held_rows(state, state.groups.placed(key))
+    rows = rows_for(state, held, topology.required)
+    parts = _parts(state, key, members, hierarchy)
+    return SearchRequest(members, n_needed(state.groups, key), topology, rows, held, parts)
+
+
+def _parts(
+    state: ClusterState, key: GroupKey, members: Sequence[Pod], hierarchy: Sequence[str]
+) -> dict[str, PartRequest]:
+    """Return what the parts need, by name; a part counts as its first member describes it."""
+    asked = {part_of(pod): pod.group.part for pod in reversed(members) if pod.group is not None}
+    parts: dict[str, PartRequest] = {}
+    for name, part in asked.items() if any(asked.values()) else ():
+        # Members without a part beside members with one are each on their own.
+        min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
+        running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
+        topology, held = levels.within(hierarchy), held_rows(state, running)
+        rows = rows_for(state, held, topology.required)
+        parts[name] = PartRequest(max(1, min_count - len(running)), topology, rows, held)
+    return parts
+
+
+def unnominated(pod: Pod) -> Pod:
+    """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
+    return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod
