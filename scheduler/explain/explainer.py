@@ -197,9 +197,10 @@ def _with_refused_member(
     explanation: Explanation, request: ExplainRequest, key: GroupKey, members: Sequence[Pod], world: World
 ) -> Explanation:
     """Return the explanation with the nodes that refuse the next member of the group, and with what would help."""
-    pods = [pod for pod in members if not pod.gates]
     if request.pod.gates:
         return explanation
+    # In this world the others that found places have them.
+    pods = [pod for pod in members if not pod.gates and pod.uid not in world.state.placed]
     trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])
     with trial.stuck() as stuck:
         if stuck is None:
