@@ -96,7 +96,9 @@ def change_text(change: Change, pod: str = "the pod") -> str:
         case RecreateWithMatchLabelKey(topology_key=topology_key, pods=pods):
             which = f"with that term by {topology_key}"
             are = f"the running pod {which} is" if pods == 1 else f"the {pods} running pods {which} are"
-            return f"{are} created anew, with matchLabelKeys too"
+            return (
+                f"{are} created anew, with matchLabelKeys too (a Deployment does it with strategy Recreate)"
+            )
         case TolerateDeviceTaint(claim=claim, request=request, key=key, value=value, effect=effect):
             return f"request {request} of claim {claim} tolerates the device taint {taint_text(key, value, effect)}"
         case DropDeviceConstraint(claim=claim, attribute=attribute):

@@ -64,8 +64,18 @@ async def _asked(*arguments: str) -> Any:
 
 
 _ALONE = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+_SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": build.ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+_ROLLOUT = {"metadata": {"annotations": {"revision": "2"}}}
 #: By name: the Deployment, and the change of its template that a rollout makes.
 CASES = {
+    "a rollout stuck on its own anti-affinity": (_deployment(2, affinity=_ALONE), _ROLLOUT),
+    "more replicas than zones": (_deployment(3, affinity=_ALONE), None),
+    "spread over zones of which one is closed": (_deployment(4, topologySpreadConstraints=[_SPREAD]), None),
     "too little room": (_deployment(5, cpu="3"), None),
     "a group": (_deployment(5, cpu="3", labels={**_GROUP, list(_GROUP)[1]: "5"}), None),
 }
@@ -142,7 +152,10 @@ async def _do(cluster: Cluster, changes: list[build.Json]) -> None:
     for change in changes:
         _edit(template, change)
     if any(change["change"] in _OF_TEMPLATE for change in changes):
-        await _patch(cluster, f"{_DEPLOYMENTS}/web", {"spec": {"template": template}})
+        spec: build.Json = {"template": template}
+        if any(change["change"] == "recreateWithMatchLabelKey" for change in changes):
+            spec["strategy"] = {"type": "Recreate", "rollingUpdate": None}
+        await _patch(cluster, f"{_DEPLOYMENTS}/web", {"spec": spec})
     for change in changes:
         await _do_to_cluster(cluster, change)
 
@@ -169,10 +182,6 @@ async def _do_to_cluster(cluster: Cluster, change: build.Json) -> None:
     match change["change"]:
         case "removePod":
             await cluster.api.delete(f"{_PODS}/{change['pod']}", {"gracePeriodSeconds": 0})
-        case "recreateWithMatchLabelKey":
-            for pod in await _pods(cluster):
-                if pod["spec"].get("nodeName"):
-                    await cluster.api.delete(f"{_PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
         case "removeTaint":
             await _patch(cluster, node, {"spec": {"taints": None}})
         case "uncordon":
@@ -184,8 +193,8 @@ async def _do_to_cluster(cluster: Cluster, change: build.Json) -> None:
             assert change["resource"] == "cpu"
             milli = parse_quantity(has).milli_value() + change["amount"]
             await _patch(cluster, f"{node}/status", {"status": {"allocatable": {"cpu": f"{milli}m"}}})
-        case "tolerateTaint" | "allowSkew" | "addMatchLabelKey":
-            pass
+        case "tolerateTaint" | "allowSkew" | "addMatchLabelKey" | "recreateWithMatchLabelKey":
+            pass  # in the template
         case other:
             raise AssertionError(f"an unknown change: {other}")
 
