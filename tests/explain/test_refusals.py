@@ -294,7 +294,8 @@ def revision(name: str, of: str, node: str | None = None, **more: Any) -> build.
             ),
             [
                 f"the pod's podAntiAffinity with topologyKey {build.ZONE} has matchLabelKeys: [pod-template-hash]",
-                f"the running pod with that term by {build.ZONE} is created anew, with matchLabelKeys too",
+                f"the running pod with that term by {build.ZONE} is created anew, with matchLabelKeys too "
+                "(a Deployment does it with strategy Recreate)",
             ],
             id="both revisions declare the rule",
         ),
