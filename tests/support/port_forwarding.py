@@ -100,8 +100,8 @@ async def port_forwarding(api: str, target: int, log: Callable[[], str] = str) -
             await _Tunnel(socket, target).run()
             return socket
         if request.path.endswith("/log"):
-            lines = log().splitlines()[-int(request.query["tailLines"]) :]
-            return web.Response(text="\n".join(lines)[: int(request.query["limitBytes"])])
+            lines = log().splitlines()[-int(request.query.get("tailLines", 1_000_000)) :]
+            return web.Response(text="\n".join(lines)[: int(request.query.get("limitBytes", 1 << 30))])
         url = f"{api}{request.raw_path}"
         accept = {"Accept": request.headers.get("Accept", "*/*")}
         async with session.request(request.method, url, headers=accept, data=await request.read()) as answer:
