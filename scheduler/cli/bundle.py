@@ -326,12 +326,19 @@ async def _add_events(
         selectors.append(
             f"involvedObject.namespace={meta.get('namespace')},involvedObject.name={meta.get('name')}"
         )
-    events: list[dict[str, object]] = []
-    for selector in selectors:
-        query = (("fieldSelector", selector), ("limit", str(_EVENTS_READ)))
-        listed = await _listed(bundle, client, f"events.json ({selector})", "/api/v1/events", query)
-        events += [select(event, _EVENT) for event in listed or ()]
-    events.sort(key=_last_seen)
+    lists = [
+        await _listed(
+            bundle,
+            client,
+            f"events.json ({selector})",
+            "/api/v1/events",
+            (("fieldSelector", selector), ("limit", str(_EVENTS_READ))),
+        )
+        for selector in selectors
+    ]
+    if all(listed is None for listed in lists):
+        return
+    events = sorted((select(event, _EVENT) for listed in lists for event in listed or ()), key=_last_seen)
     bundle.add("events.json", _lines(events[-_MAX_EVENTS:]))
 
 
