@@ -7,6 +7,7 @@ import io
 import json
 import random
 import shutil
+import ssl
 import stat
 import tarfile
 from collections.abc import AsyncIterator
@@ -24,7 +25,9 @@ from scheduler.formats.snapshot_file import header
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, web
 from tests.support import accounts, build
-from tests.support.cluster import kubeconfig_text
+from tests.support.api_client import Api
+from tests.support.apiserver import Address
+from tests.support.cluster import kubeconfig_of, kubeconfig_text
 from tests.support.daemon import Daemon, running
 from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
@@ -193,6 +196,29 @@ async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
     assert (code, out) == (2, "")
     (line,) = err.splitlines()
     assert line.startswith(f"{path}: found a support bundle without a snapshot")
+
+
+@pytest.mark.asyncio
+@pytest.mark.real
+async def test_a_real_api_server_accepts_every_request(
+    real_server: Address, tmp_path: Path, called: Called
+) -> None:
+    """No selector, no parameter, and no form of the log. It has no Lease of a scheduler."""
+    path, context = tmp_path / "b", ssl.create_default_context(cafile=str(real_server.ca_file))
+    kubeconfig = kubeconfig_of(real_server, tmp_path / "kubeconfig", token=real_server.token)
+    pod = build.pod("bundled", labels={"app.kubernetes.io/name": "affinity-scheduler"})
+    del pod["metadata"]["uid"]
+    async with Api(real_server.url, {"Authorization": f"Bearer {real_server.token}"}, ssl=context) as api:
+        assert (await api.post("/api/v1/namespaces/default/pods", pod)).ok
+        flags = ("-n", "default", "--url", "http://127.0.0.1:1", "--kubeconfig", str(kubeconfig))
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+        await api.delete("/api/v1/namespaces/default/pods/bundled", {"gracePeriodSeconds": 0})
+    assert code == 0
+    assert set(read(path)) == WRITTEN | OF_CLUSTER - {"lease.json"} | {"pods.json", "log-bundled.txt"}
+    missing = [line.partition(": missing: ")[::2] for line in err.splitlines() if ": missing: " in line]
+    ((name, reason),) = (each for each in missing if each[0] not in ANSWERED)
+    assert name == "lease.json"
+    assert reason.startswith("404 ")
 
 
 @pytest.mark.parametrize(
