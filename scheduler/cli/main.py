@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     ("record", "scheduler.cli.record", "save what a watch of a cluster shows, for `shadow --recording`"),
     ("ui", "scheduler.cli.ui", "open the page of the scheduler that runs in the cluster"),
     ("snapshot", "scheduler.cli.snapshot", "save what the scheduler reads of a cluster to a file"),
+    ("bundle", "scheduler.cli.bundle", "save what a bug report needs, without secrets, to a file"),
     (
         "webhook",
         "scheduler.cli.webhook",

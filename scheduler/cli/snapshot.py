@@ -42,31 +42,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=STANDARD_INPUT,
         help='file to write, compressed if its name ends in .gz ("-", the default: print)',
     )
+    add_plugin_arguments(parser)
+    add_cluster_arguments(parser)
+
+
+def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which annotations of nodes are read."""
     settings_flags.add_plugins(parser)
     settings_flags.add_config(
         parser, "the scheduler's configuration, if its plugins read annotations of nodes"
     )
-    add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the snapshot and return 0. Raises SettingsError for bad input."""
     settings = settings_flags.settings(args.config, args.plugins)
     body = asyncio.run(snapshot_of(args.kubeconfig, args.context, settings.node_annotations))
-    if args.output.endswith(".gz"):
-        body = gzip.compress(body)
-    if args.output == STANDARD_INPUT:
+    save(args.output, gzip.compress(body) if args.output.endswith(".gz") else body)
+    return 0
+
+
+def save(output: str, body: bytes) -> None:
+    """Write the file of `-o`, or print it. Raises SettingsError."""
+    if output == STANDARD_INPUT:
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
-        return 0
+        return
     try:
-        _write(Path(args.output), body)
+        _write(Path(output), body)
     except OSError as error:
-        raise SettingsError(
-            args.output, "", error.strerror or str(error), "a file that can be written"
-        ) from error
-    print(f"{args.output}: {len(body)} bytes", file=sys.stderr)
-    return 0
+        raise SettingsError(output, "", error.strerror or str(error), "a file that can be written") from error
+    print(f"{output}: {len(body)} bytes", file=sys.stderr)
 
 
 async def snapshot_of(

@@ -29,8 +29,8 @@ _START_S: Final = 30.0
 _STOP_S: Final = 5.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this command's arguments."""
+def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the scheduler in its cluster, as `port_forward` reads them."""
     parser.add_argument(
         "-n",
         "--namespace",
@@ -51,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the port of its pods (default %(default)s)",
     )
+    add_cluster_arguments(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this command's arguments."""
+    add_scheduler_arguments(parser)
     parser.add_argument(
         "--port",
         type=int,
@@ -59,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port on 127.0.0.1; 0, the default, chooses a free one",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
-    add_cluster_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,9 +72,14 @@ def run(args: argparse.Namespace) -> int:
     for flag, port in (("--port", args.port), ("--scheduler-port", args.scheduler_port)):
         if not 0 <= port <= 65535:
             raise SettingsError(flag, "", str(port), "a port from 0 to 65535")
+    check_kubectl()
+    return asyncio.run(_serve(args))
+
+
+def check_kubectl() -> None:
+    """Raise SettingsError if there is no kubectl."""
     if shutil.which("kubectl") is None:
         raise SettingsError("kubectl", "", "no such command", "kubectl on the PATH")
-    return asyncio.run(_serve(args))
 
 
 async def _serve(args: argparse.Namespace) -> int:
@@ -80,7 +90,7 @@ async def _serve(args: argparse.Namespace) -> int:
     credentials = await load_credentials(
         kubeconfig=args.kubeconfig, master=None, environ=os.environ, context=args.context
     )
-    async with _port_forward(args) as (process, forwarded):
+    async with port_forward(args) as (process, forwarded):
         target = f"https://127.0.0.1:{forwarded}"
         try:
             async with page_proxy(target, credentials.authorization, port=args.port) as port:
@@ -112,7 +122,7 @@ async def _until_stopped(stop: asyncio.Event, process: Process) -> int:
 
 
 @asynccontextmanager
-async def _port_forward(args: argparse.Namespace) -> AsyncGenerator[tuple[Process, int], None]:
+async def port_forward(args: argparse.Namespace) -> AsyncGenerator[tuple[Process, int], None]:
     """Run kubectl port-forward and yield it and its local port. Raises SettingsError if it does not start."""
     flags = [f"--namespace={args.namespace}"]
     if args.kubeconfig:

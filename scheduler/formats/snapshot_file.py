@@ -26,10 +26,10 @@ def scheduling_fields(
     kind: str, document: Mapping[str, object], node_annotations: Collection[str] = ()
 ) -> dict[str, object]:
     """Return a copy of the object with only the fields that scheduling reads, and these annotations of a node."""
-    found = _select(document, KINDS[kind].fields)
+    found = select(document, KINDS[kind].fields)
     if kind == "Node" and node_annotations:
         kept = dict.fromkeys(node_annotations, True)
-        annotations = _select(document, {"metadata": {"annotations": kept}}).get("metadata")
+        annotations = select(document, {"metadata": {"annotations": kept}}).get("metadata")
         if annotations:
             found["metadata"] = {**_mapping(found.get("metadata")), **_mapping(annotations)}
     spec = found.get("spec")
@@ -47,7 +47,8 @@ def header() -> dict[str, str]:
     return {"apiVersion": API_VERSION, "kind": KIND}
 
 
-def _select(document: Mapping[str, object], shape: FieldTree) -> dict[str, object]:
+def select(document: Mapping[str, object], shape: FieldTree) -> dict[str, object]:
+    """Return a copy of the document with only the fields of `shape`."""
     found: dict[str, object] = {}
     for field, inner in shape.items():
         value = document.get(field)
@@ -56,7 +57,7 @@ def _select(document: Mapping[str, object], shape: FieldTree) -> dict[str, objec
         if isinstance(inner, bool):
             found[field] = value
         elif isinstance(value, Mapping):
-            found[field] = _select(value, inner)
+            found[field] = select(value, inner)
         elif isinstance(value, list):
-            found[field] = [_select(one, inner) for one in value if isinstance(one, Mapping)]
+            found[field] = [select(one, inner) for one in value if isinstance(one, Mapping)]
     return found

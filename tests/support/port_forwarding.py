@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -86,8 +86,12 @@ class _Tunnel:
 
 
 @asynccontextmanager
-async def port_forwarding(api: str, target: int) -> AsyncGenerator[str, None]:
-    """Yield the address of a proxy of the API server, where every pod's ports lead to the port `target` here."""
+async def port_forwarding(api: str, target: int, log: Callable[[], str] = str) -> AsyncGenerator[str, None]:
+    """
+    Yield the address of a proxy of the API server, where every pod's ports lead to the port `target` here.
+
+    `log` returns the log of every container, whose last lines the proxy answers as a kubelet would.
+    """
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/portforward"):
@@ -95,6 +99,9 @@ async def port_forwarding(api: str, target: int) -> AsyncGenerator[str, None]:
             await socket.prepare(request)
             await _Tunnel(socket, target).run()
             return socket
+        if request.path.endswith("/log"):
+            lines = log().splitlines()[-int(request.query.get("tailLines", 1_000_000)) :]
+            return web.Response(text="\n".join(lines)[: int(request.query.get("limitBytes", 1 << 30))])
         url = f"{api}{request.raw_path}"
         accept = {"Accept": request.headers.get("Accept", "*/*")}
         async with session.request(request.method, url, headers=accept, data=await request.read()) as answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import tarfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ from scheduler.simulation.new_device_claims import TEMPLATE
 STANDARD_INPUT: Final = "-"
 #: A snapshot of 150,000 pods has about 150 MB.
 _SNAPSHOT_LIMIT_BYTES: Final = 2 << 30
+#: The snapshot in a file made by `bundle`, and the bytes that mark a tar file, with their place in it.
+BUNDLED_SNAPSHOT: Final = "affinity-scheduler-bundle/snapshot.json"
+_TAR_MAGIC: Final = b"ustar"
+_TAR_MAGIC_AT: Final = 257
 #: All of kube-prometheus in one file has 5 MB.
 _MANIFEST_LIMIT_BYTES: Final = 16 << 20
 #: The kind of documents that the scheduler does not watch: controllers make claims from them.
@@ -126,8 +131,14 @@ def _documents_of(file: str) -> list[tuple[str, object]]:
 
 
 def read_snapshot(file: str, cluster: LoadedCluster) -> None:
-    """Add the snapshot's objects to `cluster`. Raises SettingsError if it is no snapshot or of another version."""
+    """
+    Add the objects of a snapshot, or of the one in a support bundle, to `cluster`.
+
+    Raises SettingsError if it is no snapshot or of another version.
+    """
     body = _unzipped(_read(file, file, _SNAPSHOT_LIMIT_BYTES, "a file made by the command snapshot"), file)
+    if body.startswith(_TAR_MAGIC, _TAR_MAGIC_AT):
+        body = _bundled(body, file)
     try:
         head = msgspec.json.decode(body, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -160,6 +171,23 @@ def _unzipped(body: bytes, source: str) -> bytes:
             return _bounded(stream, source, _SNAPSHOT_LIMIT_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise SettingsError(source, "", f"a damaged gzip file ({error})", f"JSON of a {KIND}") from error
+
+
+def _bundled(body: bytes, source: str) -> bytes:
+    """Return the snapshot in a tar file. Raises SettingsError."""
+    expected = f"{BUNDLED_SNAPSHOT}, as the command bundle writes it"
+    try:
+        with tarfile.open(fileobj=io.BytesIO(body), mode="r:") as bundle:
+            member = bundle.extractfile(BUNDLED_SNAPSHOT)
+            if member is None:
+                raise SettingsError(source, "", "no file of that name", expected)
+            return _bounded(member, source, _SNAPSHOT_LIMIT_BYTES)
+    except KeyError as error:
+        found = "a support bundle without a snapshot (its MANIFEST.txt may say why)"
+        raise SettingsError(source, "", found, expected) from error
+    # A damaged header can lead to each of these.
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError) as error:
+        raise SettingsError(source, "", f"a damaged tar file ({error})", expected) from error
 
 
 def _read(file: str, source: str, limit_bytes: int, expected: str) -> bytes:

@@ -35,7 +35,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the cluster, the configuration and the output format."""
     parser.add_argument("-n", "--namespace", metavar="NS", help="namespace; default: the current context's")
     parser.add_argument(
-        "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` instead of a cluster"
+        "--on", metavar="SNAPSHOT", help="read a file made by `snapshot` or `bundle` instead of a cluster"
     )
     add_cluster_arguments(parser)
     settings_flags.add_config(

@@ -1,0 +1,314 @@
+"""`affinity-scheduler bundle` beside a running scheduler: what is in it, what never is, and what can be missing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import shutil
+import ssl
+import stat
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scheduler.cli.bundle import Bundle
+from scheduler.cli.main import main
+from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
+from scheduler.devcluster.cluster import DevCluster
+from scheduler.devcluster.kinds import NODE, POD
+from scheduler.formats.snapshot_file import header
+from tests.cli.conftest import Called
+from tests.cli.test_commands import SECRET, web
+from tests.support import accounts, build
+from tests.support.api_client import Api
+from tests.support.apiserver import Address
+from tests.support.cluster import kubeconfig_of, kubeconfig_text
+from tests.support.daemon import Daemon, running
+from tests.support.port_forwarding import port_forwarding
+from tests.support.waiting import until
+
+FOLDER = "affinity-scheduler-bundle"
+ANSWERED = {
+    *("configz.json", "flagz.txt", "statusz.txt", "readyz.txt", "metrics.txt"),
+    *("now.json", "pending.json", "decisions.json"),
+}
+OF_CLUSTER = {"snapshot.json", "apiserver.json", "lease.json", "events.json"}
+WRITTEN = {"MANIFEST.txt", "versions.json"}
+#: What a user who makes bundles may do, secrets and configuration maps excepted.
+ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bundler}
+rules:
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, list]}
+- {nonResourceURLs: ["*"], verbs: [get]}
+"""
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the texts of a bundle by name."""
+    with tarfile.open(path) as tar:
+        assert {member.name.partition("/")[0] for member in tar} == {FOLDER}
+        assert {member.mode for member in tar} == {0o600}
+        found = {}
+        for member in tar:
+            stream = tar.extractfile(member)
+            assert stream is not None
+            found[member.name.partition("/")[2]] = stream.read().decode()
+    return found
+
+
+def add_scheduler_pod(cluster: DevCluster) -> None:
+    """Create the pod that runs the scheduler, with secrets in each place where a pod can have them."""
+    container = {
+        "name": "scheduler",
+        "image": "affinity-scheduler:1",
+        "args": [f"--webhook-token={SECRET}"],
+        "command": ["run", SECRET],
+        "env": [{"name": "TOKEN", "value": SECRET}],
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "ports": [{"containerPort": 10259}],
+    }
+    metadata = {
+        "name": "affinity-scheduler-0",
+        "labels": {"app.kubernetes.io/name": "affinity-scheduler"},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET},
+    }
+    spec = {"containers": [container], "nodeName": "node-0001"}
+    cluster.store.create(POD, "kube-system", {"metadata": metadata, "spec": spec})
+    stored = cluster.store.get(POD, "kube-system", "affinity-scheduler-0")
+    status = {"phase": "Running", "containerStatuses": [{"name": "scheduler", "restartCount": 1}]}
+    cluster.store.rewrite(POD, {**stored, "status": {**stored["status"], **status}})
+
+
+@asynccontextmanager
+async def scheduled(folder: Path, *arguments: str) -> AsyncIterator[tuple[DevCluster, Daemon, str]]:
+    """Yield a cluster with secrets, its scheduler that has tried a pod, and a token of the role above."""
+    async with DevCluster(nodes=3, zones=3) as cluster:
+        for number in range(4):
+            cluster.store.create(POD, "default", web(f"web-{number}"))
+        node = cluster.store.get(NODE, "", "node-0001")
+        metadata = {**node["metadata"], "annotations": {"team/token": SECRET}}
+        cluster.store.rewrite(NODE, {**node, "metadata": metadata})
+        add_scheduler_pod(cluster)
+        (folder / "role.yaml").write_text(ROLE)
+        token = accounts.new_account(cluster, "bundler", folder / "role.yaml")
+        kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", folder)
+        async with running(kubeconfig, *arguments) as daemon:
+            daemon.token = token
+            await until(lambda: daemon.metric("scheduler_schedule_attempts_total"), lambda n: n >= 4)
+            yield cluster, daemon, token
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Path, called: Called) -> None:
+    """Through kubectl's port-forward, as in a cluster; `explain` reads the file."""
+    path = tmp_path / "bundle.tar.gz"
+    path.touch(mode=0o644)
+    async with scheduled(tmp_path, "--bind-address", "0.0.0.0") as (cluster, daemon, token):
+
+        def log() -> str:
+            return "\n".join([*daemon.lines, f"password={SECRET}", f"Authorization: Bearer {token}"])
+
+        async with port_forwarding(cluster.url, daemon.port, log) as front:
+            kubeconfig = tmp_path / "front"
+            kubeconfig.write_text(kubeconfig_text(front, token=token))
+            flags = ("--scheduler", "pod/affinity-scheduler-0", "--kubeconfig", str(kubeconfig))
+            code, out, err = await called("bundle", "-o", str(path), *flags)
+    assert (code, out) == (0, "")
+    assert [line.rpartition(": ")[0] for line in err.splitlines()] == [str(path)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    parts = read(path)
+    logs = {"pods.json", "log-affinity-scheduler-0.txt", "log-affinity-scheduler-0-previous.txt"}
+    assert set(parts) == WRITTEN | OF_CLUSTER | ANSWERED | logs
+    for name, text in parts.items():
+        assert SECRET not in text, name
+        assert token not in text, name
+        assert name in parts["MANIFEST.txt"] or name == "MANIFEST.txt"
+    assert "missing" not in parts["MANIFEST.txt"]
+    assert {entry["pod"] for entry in json.loads(parts["decisions.json"])["decisions"]} >= {"web-0", "web-3"}
+    assert json.loads(parts["now.json"])["queue"]
+    configuration = json.loads(parts["configz.json"])["componentconfig"]
+    assert configuration["profiles"][0]["schedulerName"] == "affinity-scheduler"
+    assert LEFT_OUT not in parts["configz.json"]
+    assert "secure-port" in parts["flagz.txt"]
+    assert "scheduler_pending_pods" in parts["metrics.txt"]
+    assert "Serving the page" in parts["log-affinity-scheduler-0.txt"]
+    assert "FailedScheduling" in parts["events.json"]
+    assert json.loads(parts["lease.json"])["spec"]["holderIdentity"]
+    assert json.loads(parts["pods.json"])["status"]["containerStatuses"][0]["restartCount"] == 1
+    assert json.loads(parts["versions.json"])["packages"]["aiohttp"]
+    code, out, err = await called("explain", "web-3", "--on", str(path))
+    assert (code, err) == (1, "")
+    assert "didn't match pod anti-affinity rules" in out
+    code, out, err = await called("simulate", "--drain", "node-0001", "--on", str(path))
+    assert (code, err) == (1, "")
+    assert "node-0001" in out
+
+
+@pytest.mark.asyncio
+async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
+    tmp_path: Path, called: Called
+) -> None:
+    """A scheduler on this machine, and a user who may read what `explain` reads."""
+    path = tmp_path / "bundle.tar.gz"
+    async with scheduled(tmp_path) as (cluster, daemon, _):
+        kubeconfig = tmp_path / "reader"
+        token = accounts.new_account(cluster, "reader", accounts.EXPLAIN_READER)
+        kubeconfig.write_text(kubeconfig_text(cluster.url, token=token))
+        flags = ("--url", f"http://127.0.0.1:{daemon.port}", "--kubeconfig", str(kubeconfig))
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+    parts = read(path)
+    assert code == 0
+    assert set(parts) == WRITTEN | ANSWERED | {"snapshot.json", "apiserver.json", "pods.json"}
+    missing = [line for line in parts["MANIFEST.txt"].splitlines() if ": missing: " in line]
+    assert err.splitlines()[:-1] == missing
+    assert {line.split()[0].rstrip(":") for line in missing} == {
+        *("lease.json", "events.json"),
+        *("log-affinity-scheduler-0.txt", "log-affinity-scheduler-0-previous.txt"),
+    }
+    assert all("403" in line or "404" in line for line in missing)
+    assert SECRET not in "".join(parts.values())
+
+
+@pytest.mark.asyncio
+async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
+    tmp_path: Path, called: Called
+) -> None:
+    """`explain` says that the bundle has no snapshot."""
+    path = tmp_path / "bundle.tar.gz"
+    async with DevCluster(nodes=1) as cluster:
+        (tmp_path / "nobody").write_text(
+            kubeconfig_text(cluster.url, token=accounts.new_account(cluster, "nobody"))
+        )
+        flags = ("--url", "http://127.0.0.1:1", "--kubeconfig", str(tmp_path / "nobody"))
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+    assert code == 0
+    assert set(read(path)) == {*WRITTEN, "apiserver.json"}
+    assert len([line for line in err.splitlines() if ": missing: " in line]) == len(ANSWERED) + 4
+    code, out, err = await called("explain", "web-0", "--on", str(path))
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith(f"{path}: found a support bundle without a snapshot")
+
+
+@pytest.mark.asyncio
+@pytest.mark.real
+async def test_a_real_api_server_accepts_every_request(
+    real_server: Address, tmp_path: Path, called: Called
+) -> None:
+    """No selector, no parameter, and no form of the log. It has no Lease of a scheduler."""
+    path, context = tmp_path / "b", ssl.create_default_context(cafile=str(real_server.ca_file))
+    kubeconfig = kubeconfig_of(real_server, tmp_path / "kubeconfig", token=real_server.token)
+    pod = build.pod("bundled", labels={"app.kubernetes.io/name": "affinity-scheduler"})
+    del pod["metadata"]["uid"]
+    async with Api(real_server.url, {"Authorization": f"Bearer {real_server.token}"}, ssl=context) as api:
+        assert (await api.post("/api/v1/namespaces/default/pods", pod)).ok
+        flags = ("-n", "default", "--url", "http://127.0.0.1:1", "--kubeconfig", str(kubeconfig))
+        code, _, err = await called("bundle", "-o", str(path), *flags)
+        await api.delete("/api/v1/namespaces/default/pods/bundled", {"gracePeriodSeconds": 0})
+    assert code == 0
+    assert set(read(path)) == WRITTEN | OF_CLUSTER - {"lease.json"} | {"pods.json", "log-bundled.txt"}
+    missing = [line.partition(": missing: ")[::2] for line in err.splitlines() if ": missing: " in line]
+    ((name, reason),) = (each for each in missing if each[0] not in ANSWERED)
+    assert name == "lease.json"
+    assert reason.startswith("404 ")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com:10259",
+        "127.0.0.1:10259",
+        "ftp://127.0.0.1:1",
+        "http://127.0.0.1:99999",
+        "http://[::1",
+    ],
+)
+def test_a_url_is_a_loopback_address(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A token would be sent to any other one."""
+    assert main(["bundle", "-o", "never-written", "--url", url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"--url: found {url}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f'err="401 Unauthorized: Bearer {SECRET}"', id="a header"),
+        pytest.param(f"https://user:{SECRET}@host/path", id="a URL"),
+        pytest.param(f'{{"clientSecret": "{SECRET} {SECRET}"}}', id="a field"),
+        pytest.param(f'{{"message": "{{\\"api_key\\":\\"{SECRET}\\"}}"}}', id="JSON in JSON"),
+        pytest.param(f"--some-token={SECRET} --v=2", id="a flag"),
+        pytest.param(f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n", id="a key that is cut off"),
+        pytest.param(f"the plain value {SECRET}", id="the user's own token"),
+        pytest.param(f"eyJhbGciOiJSUzI1NiJ9.{SECRET}", id="a web token that is cut off"),
+    ],
+)
+def test_a_text_loses_its_secrets(text: str) -> None:
+    redacted = without_secrets(text, [SECRET] if "plain" in text else [])
+    assert SECRET not in redacted
+    assert LEFT_OUT in redacted
+
+
+def test_other_text_is_kept() -> None:
+    """Also words that only resemble names of secrets."""
+    text = (
+        'I1121 09:33:57.1 1 a.py:2] "Scheduled" pod="shop/web-1" node="n7" topologyKey="zone"\n'
+        "authentication-token-webhook-cache-ttl: 10s\nhttps://10.0.0.1:6443/api kind=Secret tokens: 3"
+    )
+    assert without_secrets(text) == text
+
+
+def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_plugins() -> None:
+    """Those of ours stay."""
+    ours = {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 5}}
+    theirs = {"name": "Mine", "args": {"address": SECRET}}
+    document = {
+        "profiles": [{"pluginConfig": [ours, theirs]}],
+        "extenders": [{"tlsConfig": {"keyData": [SECRET], "insecure": True}}],
+    }
+    assert known_configuration(document) == {
+        "profiles": [{"pluginConfig": [ours, {"name": "Mine", "args": LEFT_OUT}]}],
+        "extenders": [{"tlsConfig": {"keyData": LEFT_OUT, "insecure": True}}],
+    }
+
+
+def test_parts_are_bounded(tmp_path: Path) -> None:
+    """The manifest says so."""
+    bundle = Bundle()
+    bundle.add("log.txt", b"x" * 100, limit_bytes=60)
+    (tmp_path / "b").write_bytes(bundle.packed())
+    parts = read(tmp_path / "b")
+    assert parts["log.txt"] == "x" * 60
+    assert "log.txt: 60 bytes, cut: it has more than 60" in parts["MANIFEST.txt"]
+
+
+@pytest.mark.parametrize("form", ["tar", "gz"])
+def test_a_damaged_bundle_is_one_line(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever byte is wrong: the answer or exit code 2, never a traceback."""
+    stream = io.BytesIO()
+    snapshot = json.dumps({**header(), "nodes": [build.node("n")], "pods": [build.pod("p")]}).encode()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        member = tarfile.TarInfo(f"{FOLDER}/snapshot.json")
+        member.size = len(snapshot)
+        tar.addfile(member, io.BytesIO(snapshot))
+    whole = stream.getvalue() if form == "tar" else gzip.compress(stream.getvalue())
+    rng, path = random.Random(7), tmp_path / "b"
+    path.write_bytes(whole)
+    assert main(["explain", "p", "--on", str(path)]) == 0
+    for _ in range(60):
+        damaged = bytearray(whole[: rng.randint(1, 1024)] if rng.random() < 0.3 else whole)
+        for _ in range(rng.randint(1, 4)):
+            damaged[rng.randrange(min(len(damaged), 1024))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        capsys.readouterr()
+        code = main(["explain", "p", "--on", str(path)])
+        assert code in (0, 1, 2)
+        assert code != 2 or len(capsys.readouterr().err.splitlines()) == 1
