@@ -18,7 +18,7 @@ import msgspec
 from scheduler.cli import server_flags, serving_flags, settings_flags
 from scheduler.cli.query.recordings import recorded_events
 from scheduler.cli.query.table import table_lines
-from scheduler.cli.query.terminal import LiveLines, escape_control_characters
+from scheduler.cli.query.terminal import LiveLines, Style, escape_control_characters
 from scheduler.errors import SettingsError
 from scheduler.model.semantics import DEFAULT_SEMANTICS
 from scheduler.settings.resolved import Settings
@@ -41,6 +41,8 @@ _CAUSES: Final = {
     Cause.RACE: "proven: another order of the changes around it explains it",
     Cause.SAMPLING: "the other scheduler may not have looked at the better nodes",
 }
+#: Causes of differences that are defects, here or there.
+_UNEXPLAINED: Final = frozenset({Cause.RULE, Cause.SCORE})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,14 +129,15 @@ def run(args: argparse.Namespace) -> int:
     finally:
         live.clear()
     _print(report, args.output)
-    return 1 if report.causes.get(Cause.RULE) or report.causes.get(Cause.SCORE) else 0
+    return 1 if any(report.causes.get(cause) for cause in _UNEXPLAINED) else 0
 
 
 def _print(report: ShadowReport, form: str) -> None:
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
-        print("\n".join(markdown(report) if form == "markdown" else text(report)))
+        lines = markdown(report) if form == "markdown" else text(report, Style(sys.stdout, os.environ))
+        print("\n".join(lines))
 
 
 def _options(args: argparse.Namespace, live: LiveLines) -> Options:
@@ -196,12 +199,19 @@ def summary(report: ShadowReport) -> list[str]:
     return lines
 
 
-def text(report: ShadowReport) -> list[str]:
-    """Return the lines of a report as text."""
-    lines = [escape_control_characters(line) for line in summary(report)]
-    lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
-    table = table_lines(_HEAD, [_row(each) for each in report.differences[:_SHOWN]])
-    return [*lines, *([""] if table else []), *map(escape_control_characters, table), *_more(report)]
+def text(report: ShadowReport, style: Style) -> list[str]:
+    """Return the lines of a report as text; differences that nothing explains are red."""
+    is_explained = not _UNEXPLAINED.intersection(report.causes)
+    head, *others = map(escape_control_characters, summary(report))
+    lines = [style.heading(style.good(head) if is_explained else style.bad(head)), *others]
+    lines += [_cause_line(cause, count, style) for cause, count in report.causes.items()]
+    table = [escape_control_characters(line) for line in _table(report, style.columns)]
+    return [*lines, *(["", style.heading(table[0]), *table[1:]] if table else []), *_more(report)]
+
+
+def _cause_line(cause: Cause, count: int, style: Style) -> str:
+    line = f"  {count:,} {cause}: {_CAUSES[cause]}"
+    return style.bad(line) if cause in _UNEXPLAINED else style.faint(line)
 
 
 def live_lines(report: ShadowReport, columns: int) -> list[str]:
@@ -210,14 +220,20 @@ def live_lines(report: ShadowReport, columns: int) -> list[str]:
         part for line in summary(report) for part in textwrap.wrap(line, columns, subsequent_indent="  ")
     ]
     lines += [f"  {count:,} {cause}: {_CAUSES[cause]}" for cause, count in report.causes.items()]
+    table = _table(report, columns)
+    return [*lines, "", *table] if table else lines
+
+
+def _table(report: ShadowReport, columns: int | None) -> list[str]:
+    """Return the table of differences; for so many columns with those that leave room for the last one."""
     rows = [_row(each) for each in report.differences[:_SHOWN]]
+    table: list[str] = []
     for head in _NARROWER:
         places = [_HEAD.index(name) for name in head]
-        shown = [[row[place] for place in places] for row in rows]
-        table = table_lines(head, shown)
-        if not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
+        table = table_lines(head, [[row[place] for place in places] for row in rows])
+        if columns is None or not table or table[0].index(head[-1]) + _WHY_COLUMNS <= columns:
             break
-    return [*lines, "", *table] if table else lines
+    return table
 
 
 def markdown(report: ShadowReport) -> list[str]:

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import TextIO
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.cli.query.table import table_lines
 from scheduler.cli.query.terminal import LiveLines, ReadProgress, Style
-from scheduler.cli.shadow import live_lines
+from scheduler.cli.shadow import live_lines, text
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 
 TERM = {"TERM": "xterm"}
@@ -179,3 +180,15 @@ def test_a_table_fits_into_the_terminal() -> None:
         "         affinity rules",
         "     12  Insufficient cpu",
     ]
+
+
+def test_a_report_of_shadow_is_red_where_nothing_explains_a_difference() -> None:
+    for cause, colour in ((Cause.SCORE, "31;1"), (Cause.RACE, "2")):
+        differences = (replace(REPORT.differences[0], cause=cause),)
+        report = replace(REPORT, causes={cause: 1}, differences=differences)
+        with terminal(80, 40) as screen:
+            lines = text(report, Style(screen.out, TERM))
+        assert next(line for line in lines if f"1 {cause}:" in line).startswith(f"\x1b[{colour}m")
+        assert ("31;1" in lines[0]) == (cause is Cause.SCORE)
+        assert lines[-2].split() == ["\x1b[1m", "POD", "CAUSE", "WHY\x1b[0m"]
+        assert not any("\x1b" in line for line in text(report, Style(io.StringIO(), TERM)))
