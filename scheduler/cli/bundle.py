@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -30,12 +30,12 @@ from scheduler.cli.query.input_files import BUNDLED_SNAPSHOT
 from scheduler.cli.query.listing import connect
 from scheduler.cli.query.redaction import known_configuration, without_secrets
 from scheduler.cli.snapshot import add_plugin_arguments, save, snapshot_of
-from scheduler.cli.ui import add_scheduler_arguments, check_kubectl, port_forward
+from scheduler.cli.ui import DEPLOYMENT, add_scheduler_arguments, check_kubectl, port_forward
 from scheduler.errors import ApiError, SettingsError
 from scheduler.formats.snapshot_file import select
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, load_credentials
-from scheduler.kube.requests import SERVER_VERSION, Request
+from scheduler.kube.requests import SERVER_VERSION, Request, escaped, get_pod
 from scheduler.model import nesting
 from scheduler.model.read_fields import FieldTree
 from scheduler.version import product_version
@@ -219,8 +219,31 @@ async def _port(args: argparse.Namespace) -> AsyncGenerator[str, None]:
         yield args.url.rstrip("/")
         return
     check_kubectl()
-    async with port_forward(args) as (_, port):
+    target = argparse.Namespace(**vars(args))
+    if target.scheduler == DEPLOYMENT:
+        target.scheduler = await _leader(args) or DEPLOYMENT
+    async with port_forward(target) as (_, port):
         yield f"https://127.0.0.1:{port}"
+
+
+async def _leader(args: argparse.Namespace) -> str | None:
+    """Return the pod that holds the Lease, since a standby has decided nothing; None if it is unknown."""
+    async with connect(args.kubeconfig, args.context, os.environ) as client:
+        try:
+            lease = Request("GET", _lease_path(args.namespace, _NAME), "get")
+            spec = _mapping(_document(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
+            # The name of a pod is its host's, with which the identity of an instance begins.
+            pod = str(spec.get("holderIdentity") or "").partition("_")[0]
+            if not pod:
+                return None
+            await client.request(get_pod(args.namespace, pod), timeout_s=_TIMEOUT_S)
+        except ApiError:
+            return None
+    return f"pod/{pod}"
+
+
+def _lease_path(namespace: str, name: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{escaped(namespace)}/leases/{escaped(name)}"
 
 
 async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> Mapping[str, object]:
@@ -270,15 +293,14 @@ async def _add_objects(
     if taken is not None:
         bundle.add("apiserver.json", taken)
     election = _mapping(configuration.get("leaderElection"))
-    lease = (str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME))
-    path = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*(quote(n, safe="") for n in lease))
+    path = _lease_path(
+        str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME)
+    )
     taken = await bundle.take("lease.json", client.request(Request("GET", path, "get"), timeout_s=_TIMEOUT_S))
     if taken is not None:
         bundle.add("lease.json", _lines([select(_document(taken), _LEASE)]))
     query = (("labelSelector", f"app.kubernetes.io/name={_NAME}"), ("limit", "100"))
-    pods = await _listed(
-        bundle, client, "pods.json", f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", query
-    )
+    pods = await _listed(bundle, client, "pods.json", f"/api/v1/namespaces/{escaped(namespace)}/pods", query)
     if pods == []:
         bundle.miss("pods and log", f"no pod with the label app.kubernetes.io/name={_NAME} in {namespace}")
     if pods:
@@ -290,7 +312,7 @@ async def _add_objects(
 
 async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapping[str, object]) -> None:
     """Add the last lines of the scheduler's container, and those of the one before it if that has ended."""
-    name = quote(str(_mapping(pod.get("metadata")).get("name")), safe="")
+    name = escaped(str(_mapping(pod.get("metadata")).get("name")))
     containers = [str(each.get("name")) for each in _mappings(_mapping(pod.get("spec")).get("containers"))]
     container = "scheduler" if "scheduler" in containers else next(iter(containers), "")
     restarts = [
@@ -304,7 +326,7 @@ async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapp
             ("limitBytes", str(_LIMIT_BYTES)),
             *([("previous", previous)] if previous else []),
         )
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{name}/log"
+        path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{name}/log"
         taken = await bundle.take(
             file, client.request(Request("GET", path, "get", query), timeout_s=_TIMEOUT_S)
         )
