@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.bundle import Bundle
 from scheduler.cli.main import main
+from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NODE, POD
@@ -66,7 +66,11 @@ def read(path: Path) -> dict[str, str]:
 
 
 def add_scheduler_pod(cluster: DevCluster) -> None:
-    """Create the pod of the scheduler that holds the Lease, which has this host's name, with secrets in each place where a pod can have them."""
+    """
+    Create the pod of the scheduler that holds the Lease, by this host's name.
+
+    It has secrets in each place where a pod can have them.
+    """
     container = {
         "name": "scheduler",
         "image": "affinity-scheduler:1",
