@@ -10,41 +10,34 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import os
 import platform
 import re
-import sys
-import tarfile
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.input_files import BUNDLED_SNAPSHOT
+from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, Bundle
 from scheduler.cli.query.listing import connect
-from scheduler.cli.query.redaction import known_configuration, without_secrets
+from scheduler.cli.query.redaction import known_configuration
 from scheduler.cli.snapshot import add_plugin_arguments, save, snapshot_of
-from scheduler.cli.ui import add_scheduler_arguments, check_kubectl, port_forward
+from scheduler.cli.ui import DEPLOYMENT, add_scheduler_arguments, check_kubectl, port_forward
 from scheduler.errors import ApiError, SettingsError
 from scheduler.formats.snapshot_file import select
 from scheduler.kube.client import KubeClient
 from scheduler.kube.credentials import Credentials, load_credentials
-from scheduler.kube.requests import SERVER_VERSION, Request
+from scheduler.kube.requests import SERVER_VERSION, Request, escaped, get_pod
 from scheduler.model import nesting
 from scheduler.model.read_fields import FieldTree
 from scheduler.version import product_version
 
-_FOLDER, _, _SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
 _TIMEOUT_S: Final = 30.0
-#: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.
-_LIMIT_BYTES: Final = 8 << 20
-_SNAPSHOT_LIMIT_BYTES: Final = 512 << 20
 _N_LOG_LINES: Final = 4_000
 _MAX_PODS: Final = 5
 _MAX_EVENTS: Final = 500
@@ -82,59 +75,6 @@ _EVENT: Final[FieldTree] = {
     **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent"), True),
     "involvedObject": {"kind": True, "namespace": True, "name": True},
 }
-
-
-class Bundle:
-    """The parts so far, and why others are missing. `secrets` are replaced wherever they occur."""
-
-    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        self._secrets = secrets
-        self._files: dict[str, bytes] = {}
-        self._lines: list[str] = []
-
-    def add(self, name: str, body: bytes, limit_bytes: int = _LIMIT_BYTES) -> None:
-        """Add a text without its secrets, cut at the limit."""
-        kept = without_secrets(body[:limit_bytes].decode(errors="replace"), self._secrets)
-        note = f", cut: it has more than {limit_bytes}" if len(body) > limit_bytes else ""
-        self._put(name, kept.encode(), note)
-
-    def add_snapshot(self, body: bytes) -> None:
-        """Add the snapshot as it is, or leave it out if it is too long."""
-        if len(body) > _SNAPSHOT_LIMIT_BYTES:
-            self.miss(_SNAPSHOT, f"more than {_SNAPSHOT_LIMIT_BYTES} bytes; `snapshot -o FILE` saves it")
-        else:
-            self._put(_SNAPSHOT, body, "")
-
-    def miss(self, name: str, reason: str) -> None:
-        """Note that a part is missing, here and on standard error."""
-        line = without_secrets(f"{name}: missing: {' '.join(reason.split())}", self._secrets)
-        self._lines.append(line)
-        print(line, file=sys.stderr)
-
-    async def take(self, name: str, reading: Awaitable[bytes]) -> bytes | None:
-        """Return what is read; None with a note if it cannot be had."""
-        try:
-            return await reading
-        except (ApiError, SettingsError, aiohttp.ClientError, TimeoutError) as error:
-            self.miss(name, str(error) or type(error).__name__)
-            return None
-
-    def packed(self) -> bytes:
-        """Return the tar file, compressed."""
-        manifest = "\n".join(
-            (f"A support bundle of affinity-scheduler {product_version()}", *self._lines, "")
-        )
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-            for name, body in {"MANIFEST.txt": manifest.encode(), **self._files}.items():
-                member = tarfile.TarInfo(f"{_FOLDER}/{name}")
-                member.size, member.mode = len(body), 0o600
-                tar.addfile(member, io.BytesIO(body))
-        return stream.getvalue()
-
-    def _put(self, name: str, body: bytes, note: str) -> None:
-        self._files[name] = body
-        self._lines.append(f"{name}: {len(body)} bytes{note}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +118,7 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    snapshot = await bundle.take(_SNAPSHOT, snapshot_of(args.kubeconfig, args.context, node_annotations))
+    snapshot = await bundle.take(SNAPSHOT, snapshot_of(args.kubeconfig, args.context, node_annotations))
     if snapshot is not None:
         bundle.add_snapshot(snapshot)
     configuration: Mapping[str, object] = {}
@@ -219,8 +159,31 @@ async def _port(args: argparse.Namespace) -> AsyncGenerator[str, None]:
         yield args.url.rstrip("/")
         return
     check_kubectl()
-    async with port_forward(args) as (_, port):
+    target = argparse.Namespace(**vars(args))
+    if target.scheduler == DEPLOYMENT:
+        target.scheduler = await _leader(args) or DEPLOYMENT
+    async with port_forward(target) as (_, port):
         yield f"https://127.0.0.1:{port}"
+
+
+async def _leader(args: argparse.Namespace) -> str | None:
+    """Return the pod that holds the Lease, since a standby has decided nothing; None if it is unknown."""
+    async with connect(args.kubeconfig, args.context, os.environ) as client:
+        try:
+            lease = Request("GET", _lease_path(args.namespace, _NAME), "get")
+            spec = _mapping(_document(await client.request(lease, timeout_s=_TIMEOUT_S)).get("spec"))
+            # The name of a pod is its host's, with which the identity of an instance begins.
+            pod = str(spec.get("holderIdentity") or "").partition("_")[0]
+            if not pod:
+                return None
+            await client.request(get_pod(args.namespace, pod), timeout_s=_TIMEOUT_S)
+        except ApiError:
+            return None
+    return f"pod/{pod}"
+
+
+def _lease_path(namespace: str, name: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{escaped(namespace)}/leases/{escaped(name)}"
 
 
 async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> Mapping[str, object]:
@@ -251,9 +214,7 @@ async def _answer(session: aiohttp.ClientSession, url: str) -> bytes:
     """Return the body, one byte more than the limit if it is longer. Raises SettingsError for another status."""
     async with session.get(url, allow_redirects=False) as answer:
         body = b""
-        while len(body) <= _LIMIT_BYTES and (
-            piece := await answer.content.read(_LIMIT_BYTES + 1 - len(body))
-        ):
+        while len(body) <= LIMIT_BYTES and (piece := await answer.content.read(LIMIT_BYTES + 1 - len(body))):
             body += piece
         # /readyz answers 500 with the checks that fail.
         if answer.status != 200 and "/readyz" not in url:
@@ -270,15 +231,14 @@ async def _add_objects(
     if taken is not None:
         bundle.add("apiserver.json", taken)
     election = _mapping(configuration.get("leaderElection"))
-    lease = (str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME))
-    path = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*(quote(n, safe="") for n in lease))
+    path = _lease_path(
+        str(election.get("resourceNamespace") or namespace), str(election.get("resourceName") or _NAME)
+    )
     taken = await bundle.take("lease.json", client.request(Request("GET", path, "get"), timeout_s=_TIMEOUT_S))
     if taken is not None:
         bundle.add("lease.json", _lines([select(_document(taken), _LEASE)]))
     query = (("labelSelector", f"app.kubernetes.io/name={_NAME}"), ("limit", "100"))
-    pods = await _listed(
-        bundle, client, "pods.json", f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", query
-    )
+    pods = await _listed(bundle, client, "pods.json", f"/api/v1/namespaces/{escaped(namespace)}/pods", query)
     if pods == []:
         bundle.miss("pods and log", f"no pod with the label app.kubernetes.io/name={_NAME} in {namespace}")
     if pods:
@@ -290,7 +250,7 @@ async def _add_objects(
 
 async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapping[str, object]) -> None:
     """Add the last lines of the scheduler's container, and those of the one before it if that has ended."""
-    name = quote(str(_mapping(pod.get("metadata")).get("name")), safe="")
+    name = escaped(str(_mapping(pod.get("metadata")).get("name")))
     containers = [str(each.get("name")) for each in _mappings(_mapping(pod.get("spec")).get("containers"))]
     container = "scheduler" if "scheduler" in containers else next(iter(containers), "")
     restarts = [
@@ -301,10 +261,10 @@ async def _add_log(bundle: Bundle, client: KubeClient, namespace: str, pod: Mapp
         query = (
             ("container", container),
             ("tailLines", str(_N_LOG_LINES)),
-            ("limitBytes", str(_LIMIT_BYTES)),
+            ("limitBytes", str(LIMIT_BYTES)),
             *([("previous", previous)] if previous else []),
         )
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{name}/log"
+        path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{name}/log"
         taken = await bundle.take(
             file, client.request(Request("GET", path, "get", query), timeout_s=_TIMEOUT_S)
         )

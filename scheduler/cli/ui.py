@@ -25,6 +25,7 @@ from scheduler.kube.credentials import Credentials, load_credentials
 from scheduler.serving.page_proxy import page_proxy
 
 _FORWARDING: Final = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+) ")
+DEPLOYMENT: Final = "deployment/affinity-scheduler"
 _START_S: Final = 30.0
 _STOP_S: Final = 5.0
 
@@ -40,7 +41,7 @@ def add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheduler",
-        default="deployment/affinity-scheduler",
+        default=DEPLOYMENT,
         metavar="RESOURCE",
         help="what kubectl forwards to: a pod, or a deployment (default %(default)s)",
     )

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import shutil
+import socket
 import ssl
 import stat
 import tarfile
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli.bundle import Bundle
 from scheduler.cli.main import main
+from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NODE, POD
@@ -32,6 +33,7 @@ from tests.support.daemon import Daemon, running
 from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
 
+POD_NAME = socket.gethostname().lower()
 FOLDER = "affinity-scheduler-bundle"
 ANSWERED = {
     *("configz.json", "flagz.txt", "statusz.txt", "readyz.txt", "metrics.txt"),
@@ -64,7 +66,11 @@ def read(path: Path) -> dict[str, str]:
 
 
 def add_scheduler_pod(cluster: DevCluster) -> None:
-    """Create the pod that runs the scheduler, with secrets in each place where a pod can have them."""
+    """
+    Create the pod of the scheduler that holds the Lease, by this host's name.
+
+    It has secrets in each place where a pod can have them.
+    """
     container = {
         "name": "scheduler",
         "image": "affinity-scheduler:1",
@@ -75,13 +81,13 @@ def add_scheduler_pod(cluster: DevCluster) -> None:
         "ports": [{"containerPort": 10259}],
     }
     metadata = {
-        "name": "affinity-scheduler-0",
+        "name": POD_NAME,
         "labels": {"app.kubernetes.io/name": "affinity-scheduler"},
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET},
     }
     spec = {"containers": [container], "nodeName": "node-0001"}
     cluster.store.create(POD, "kube-system", {"metadata": metadata, "spec": spec})
-    stored = cluster.store.get(POD, "kube-system", "affinity-scheduler-0")
+    stored = cluster.store.get(POD, "kube-system", POD_NAME)
     status = {"phase": "Running", "containerStatuses": [{"name": "scheduler", "restartCount": 1}]}
     cluster.store.rewrite(POD, {**stored, "status": {**stored["status"], **status}})
 
@@ -119,13 +125,12 @@ async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Pat
         async with port_forwarding(cluster.url, daemon.port, log) as front:
             kubeconfig = tmp_path / "front"
             kubeconfig.write_text(kubeconfig_text(front, token=token))
-            flags = ("--scheduler", "pod/affinity-scheduler-0", "--kubeconfig", str(kubeconfig))
-            code, out, err = await called("bundle", "-o", str(path), *flags)
+            code, out, err = await called("bundle", "-o", str(path), "--kubeconfig", str(kubeconfig))
     assert (code, out) == (0, "")
     assert [line.rpartition(": ")[0] for line in err.splitlines()] == [str(path)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     parts = read(path)
-    logs = {"pods.json", "log-affinity-scheduler-0.txt", "log-affinity-scheduler-0-previous.txt"}
+    logs = {"pods.json", f"log-{POD_NAME}.txt", f"log-{POD_NAME}-previous.txt"}
     assert set(parts) == WRITTEN | OF_CLUSTER | ANSWERED | logs
     for name, text in parts.items():
         assert SECRET not in text, name
@@ -139,7 +144,7 @@ async def test_a_bundle_has_what_a_bug_report_needs_and_no_secrets(tmp_path: Pat
     assert LEFT_OUT not in parts["configz.json"]
     assert "secure-port" in parts["flagz.txt"]
     assert "scheduler_pending_pods" in parts["metrics.txt"]
-    assert "Serving the page" in parts["log-affinity-scheduler-0.txt"]
+    assert "Serving the page" in parts[f"log-{POD_NAME}.txt"]
     assert "FailedScheduling" in parts["events.json"]
     assert json.loads(parts["lease.json"])["spec"]["holderIdentity"]
     assert json.loads(parts["pods.json"])["status"]["containerStatuses"][0]["restartCount"] == 1
@@ -171,7 +176,7 @@ async def test_parts_that_cannot_be_had_are_named_and_the_rest_is_written(
     assert err.splitlines()[:-1] == missing
     assert {line.split()[0].rstrip(":") for line in missing} == {
         *("lease.json", "events.json"),
-        *("log-affinity-scheduler-0.txt", "log-affinity-scheduler-0-previous.txt"),
+        *(f"log-{POD_NAME}.txt", f"log-{POD_NAME}-previous.txt"),
     }
     assert all("403" in line or "404" in line for line in missing)
     assert SECRET not in "".join(parts.values())

@@ -29,6 +29,7 @@ from tests.support.kubectl import Kubectl
 from tests.support.manifest_files import MANIFESTS, resources
 from tests.support.port_forwarding import port_forwarding
 from tests.support.waiting import until
+from tests.testing.test_failing_rule import CONFIG, RULE
 
 EACH_ALERT = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 #: Of kubectl's verbs, those that change nothing, and their flags that a runbook may have.
@@ -43,25 +44,6 @@ _FLAGS = {
 _KINDS = {"pods": "v1/Pod", "events": "v1/Event", "lease": "coordination.k8s.io/v1/Lease"}
 _KINDS["leases"] = _KINDS["lease"]
 _HAS_VALUE = {"-n", "-l", "-o", "--field-selector", "--raw"}
-_RULE = """
-from scheduler.plugin import NodeByNode
-
-
-class Broken(NodeByNode):
-    name = "Broken"
-    only_pods_with_label = "team"
-
-    def fits(self, pod, node):
-        return pod.labels["tem"] == "blue"
-"""
-_CONFIG = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {qps: -1}
-profiles:
-  - schedulerName: affinity-scheduler
-    plugins: {multiPoint: {enabled: [{name: Broken}]}}
-"""
 
 
 @EACH_ALERT
@@ -185,8 +167,8 @@ class Running:
 async def night(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     """Yield them; the scheduler's log is behind a pod of its own, as in a cluster."""
     folder = tmp_path_factory.mktemp("night")
-    (folder / "broken.py").write_text(_RULE)
-    (folder / "config.yaml").write_text(_CONFIG)
+    (folder / "broken.py").write_text(RULE)
+    (folder / "config.yaml").write_text(CONFIG)
     async with DevCluster(nodes=1) as cluster:
         kubeconfig = accounts.account_kubeconfig(cluster, "scheduler", folder)
         metadata = {

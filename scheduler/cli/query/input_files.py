@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-import tarfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -175,6 +174,8 @@ def _unzipped(body: bytes, source: str) -> bytes:
 
 def _bundled(body: bytes, source: str) -> bytes:
     """Return the snapshot in a tar file. Raises SettingsError."""
+    import tarfile  # only here: it takes 9 ms
+
     expected = f"{BUNDLED_SNAPSHOT}, as the command bundle writes it"
     try:
         with tarfile.open(fileobj=io.BytesIO(body), mode="r:") as bundle:
