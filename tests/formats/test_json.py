@@ -62,7 +62,7 @@ FIELDS = {
     DecisionRecord: "v evaluated feasible top rejected relaxed evicted",
     Simulation: (
         "apiVersion kind manifestKind namespace name replicas placed zones nodes moreNodes next notes evicted victims "
-        "moreGroups"
+        "moreGroups running"
     ),
     ZoneShare: "zone nodes pods",
     NodeShare: "node zone pods",

@@ -52,6 +52,7 @@ def test_a_second_build_elsewhere_is_equal_byte_for_byte(distributions: Path, tm
     shutil.copytree(
         ROOT,
         copy,
+        symlinks=True,
         ignore=lambda folder, names: {*names} - KEPT if Path(folder) == ROOT else {*names} & {"__pycache__"},
     )
     for path in copy.rglob("*.py"):
