@@ -144,7 +144,7 @@ class PodDecoder:
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
             # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too;
-            # a maxPodsPerDomain in per cent takes it from the minimum of the group.
+            # maxPodsPerDomain in per cent depends on the minimum of the pod's group.
             labels = frozenset((meta.labels or {}).items())
             minimum = group_minimum(namespace, meta.labels or {}, annotations)
             text, mode = _within(annotations[AFFINITY], LIMIT_BYTES), annotations.get(MODE)

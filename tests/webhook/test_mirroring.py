@@ -62,9 +62,10 @@ def test_a_percentage_is_told_of_a_member_and_refused_of_other_pods() -> None:
     own = {"podAntiAffinity": {HARD: [{**WEB, "maxPodsPerDomain": "20%"}]}}
     prefix = "affinity-scheduler.io/pod-group"
     member = {prefix: "g", f"{prefix}-min-count": "5"}
-    assert mirrored(own, **member) == ({}, [f"{MIRROR}: not mirrored: maxPodsPerDomain in per cent"])
+    assert mirrored(own, None, **member) == ({}, [f"{MIRROR}: not mirrored: maxPodsPerDomain in per cent"])
     refused = mutated(pod_with({OWN: own}))
     assert refused.pod is None
+    assert refused.status is not None
     assert "a percentage needs a group" in refused.status["message"]
 
 
