@@ -295,10 +295,11 @@ def member(name: str, percentage: str, minimum: int, where: str = "labels") -> b
 
 @given(st.integers(1, 100), st.integers(1, 5000), st.sampled_from(["labels", "annotations"]))
 def test_a_percentage_is_of_the_groups_minimum_rounded_up(percent: int, minimum: int, where: str) -> None:
-    """One decoder has seen an equal pod of another minimum before, which must not matter."""
+    """The decoder holds the spec of an equal pod with another minimum, which is not shared."""
     decoder = Driver()
-    decoder.decoded(member("other", f"{percent}%", minimum % 5000 + 1, where))
+    other = decoder.decoded(member("other", f"{percent}%", minimum % 5000 + 1, where))
     document = member("p", f"{percent}%", minimum, where)
+    assert decoder.decoded(document).spec is not other.spec
     (limit,) = usable(decoder.decoded(document).spec.affinity.required_anti)
     assert limit.max_pods == max_pods(document, {"maxPodsPerDomain": f"{percent}%"})
 
