@@ -306,13 +306,19 @@ def test_a_percentage_is_of_the_groups_minimum_rounded_up(percent: int, minimum:
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
 def test_no_domain_gets_more_than_its_percentage_of_a_group(cluster: Driver, where: str) -> None:
-    """50 % of five are three: two zones hold such a group, and a sixth pod, and no seventh."""
-    for name in ("a", "b"):
-        cluster.node(name, labels={ZONE: name})
+    """50 % of five are three: such a group does not fit one zone, and fits two."""
+
+    def places() -> list[int]:
+        binds = [each.node_name for _ in range(3) for each in cluster.cycle() if isinstance(each, Bind)]
+        return sorted(Counter(binds).values())
+
+    cluster.node("a", labels={ZONE: "a"})
     for number in range(5):
         cluster.handle(PodSeen(cluster.decoded(member(f"p{number}", "50%", 5, where))))
-    zones = Counter(each.node_name for _ in range(3) for each in cluster.cycle() if isinstance(each, Bind))
-    assert sorted(zones.values()) == [2, 3]
+    assert places() == []
+    cluster.node("b", labels={ZONE: "b"})
+    cluster.pass_time(20.0)
+    assert places() == [2, 3]
 
 
 limits = st.integers(1, 3)
