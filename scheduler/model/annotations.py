@@ -4,7 +4,8 @@ Affinity declared by annotation, for rules that have no field in the API.
 `affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to those of the spec, or replace them if
 `affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
 `requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
-and `mismatchLabelKeys` of terms, and `maxPodsPerDomain` of required anti-affinity.
+and `mismatchLabelKeys` of terms, and `maxPodsPerDomain` of required anti-affinity, a number or a percentage of the
+minimum of the pod's group, rounded up.
 
 A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
 only if the pod's namespace is marked, see `MARKED_NAMESPACES`.
@@ -24,6 +25,7 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
+from scheduler.model.pod_groups import MIN_COUNT, group_minimum
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
@@ -70,6 +72,7 @@ SHOWN_OF_MODE: Final = 64
 _LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
 
+_PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
@@ -95,7 +98,7 @@ class _Term(_Strict, frozen=True):
     namespace_selector: _LabelSelector | None = None
     match_label_keys: tuple[str, ...] = ()
     mismatch_label_keys: tuple[str, ...] = ()
-    max_pods_per_domain: int | None = None
+    max_pods_per_domain: int | str | None = None
 
 
 class _WeightedTerm(_Strict, frozen=True):
@@ -198,7 +201,8 @@ def parse_affinity_annotation(
         raw = _DECODER.decode(text)
         # The webhook merged label keys at creation; labels edited since must not add contradicting requirements.
         labels_to_merge = {} if MERGED_LABELS in annotations else labels
-        return _parsed_affinity(namespace, labels_to_merge, raw, replaces=mode == _REPLACE)
+        parser = _TermParser(namespace, labels_to_merge, group_minimum(namespace, labels, annotations))
+        return _parsed_affinity(parser, raw, replaces=mode == _REPLACE)
     except msgspec.ValidationError as error:
         cause, at, path = str(error).rpartition(" - at `")
         return _problem(f"{path.rstrip('`')}: {cause}" if at else f"$: {path}")
@@ -213,9 +217,7 @@ def _problem(cause: str) -> Problem:
     return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
 
 
-def _parsed_affinity(
-    namespace: str, labels: Mapping[str, str], raw: _Affinity, *, replaces: bool
-) -> AnnotatedAffinity:
+def _parsed_affinity(parser: _TermParser, raw: _Affinity, *, replaces: bool) -> AnnotatedAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -223,7 +225,6 @@ def _parsed_affinity(
         raise _MalformedError(f"$: more than {_LIMIT_TERMS} terms")
     if sum(len(term.match_expressions or ()) for term in node_terms) > _LIMIT_NODE_EXPRESSIONS:
         raise _MalformedError(f"$.nodeAffinity: more than {_LIMIT_NODE_EXPRESSIONS} expressions")
-    parser = _TermParser(namespace, labels)
     pod_affinity = PodAffinity(
         required=parser.required("$.podAffinity", pod, is_anti=False),
         required_anti=parser.required("$.podAntiAffinity", anti, is_anti=True),
@@ -286,10 +287,11 @@ def _weight(path: str, weight: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _TermParser:
-    """Parses the terms of one pod; raises _MalformedError."""
+    """Parses the terms of one pod; raises _MalformedError. `group_minimum`: 0 if the pod does not say one."""
 
     namespace: str
     labels: Mapping[str, str]
+    group_minimum: int
 
     def required(self, path: str, raw: _PodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
@@ -336,7 +338,7 @@ class _TermParser:
             namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
             topology_key=raw.topology_key,
             weight=weight,
-            max_pods=_max_pods(path, raw, is_anti=is_anti),
+            max_pods=_max_pods(path, raw, self.group_minimum, is_anti=is_anti),
             enforced=enforced,
             crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
             by_annotation=True,
@@ -367,15 +369,22 @@ class _TermParser:
         return Selector((*selector.requirements, *matching, *mismatching))
 
 
-def _max_pods(path: str, raw: _Term, *, is_anti: bool) -> int:
-    if raw.max_pods_per_domain is None:
+def _max_pods(path: str, raw: _Term, minimum: int, *, is_anti: bool) -> int:
+    """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
+    limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
+    if limit is None:
         return 1
     if not is_anti:
-        raise _MalformedError(f"{path}.maxPodsPerDomain: only required anti-affinity takes it")
-    if not 1 <= raw.max_pods_per_domain <= _LIMIT_PODS:
-        shown = str(raw.max_pods_per_domain)[:64]
-        raise _MalformedError(f"{path}.maxPodsPerDomain: found {shown}, expected 1 to {_LIMIT_PODS}")
-    return raw.max_pods_per_domain
+        raise _MalformedError(f"{at}: only required anti-affinity takes it")
+    if isinstance(limit, str):
+        if not (percentage := _PERCENTAGE.fullmatch(limit)):
+            raise _MalformedError(f'{at}: found "{limit[:64]}", expected a number, or "1%" to "100%"')
+        if not minimum:
+            raise _MalformedError(f"{at}: a percentage needs a group, and {MIN_COUNT} of the pod")
+        return -(-int(percentage[1]) * minimum // 100)
+    if not 1 <= limit <= _LIMIT_PODS:
+        raise _MalformedError(f"{at}: found {str(limit)[:64]}, expected 1 to {_LIMIT_PODS}")
+    return limit
 
 
 def _parsed_selector(path: str, raw: _LabelSelector | None) -> Selector:

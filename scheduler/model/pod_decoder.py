@@ -48,7 +48,7 @@ from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.gated_fields import without_effect
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
-from scheduler.model.pod_groups import group_reference
+from scheduler.model.pod_groups import group_minimum, group_reference
 from scheduler.model.pod_wire import decode_part
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
@@ -143,10 +143,13 @@ class PodDecoder:
         key = _spec_key(namespace, raw)
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
-            # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too.
+            # matchLabelKeys of its terms take their values from the pod's labels, so the key has the labels too;
+            # maxPodsPerDomain in per cent depends on the minimum of the pod's group.
             labels = frozenset((meta.labels or {}).items())
+            minimum = group_minimum(namespace, meta.labels or {}, annotations)
             text, mode = _within(annotations[AFFINITY], LIMIT_BYTES), annotations.get(MODE)
-            key = (*key, text, mode and mode[: SHOWN_OF_MODE + 1], MERGED_LABELS in annotations, labels)
+            merged = MERGED_LABELS in annotations
+            key = (*key, text, mode and mode[: SHOWN_OF_MODE + 1], merged, labels, minimum)
         if FALLBACK in annotations:
             key = (*key, FALLBACK, _within(annotations[FALLBACK], LIMIT_CHARACTERS))
         spec = self._specs.get(key)

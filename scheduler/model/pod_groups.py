@@ -215,6 +215,12 @@ def group_reference(
     return GroupReference(apart, problem=problem)
 
 
+def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int:
+    """Return the minimum that a member of a group of our own says; 0 for other pods, and if it is malformed."""
+    group = group_reference(namespace, "", labels, annotations)
+    return 0 if group is None else group.min_count
+
+
 def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
     """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
     name = labels.get(PART) or annotations.get(PART, "")

@@ -89,7 +89,7 @@ def _new_terms(
             continue
         obstacles = [name for name in KEY_LISTS if list_field(term, name)]
         if term.get(_LIMIT) not in (None, 1):
-            obstacles.append(f"{_LIMIT} above 1")
+            obstacles.append(f"{_LIMIT} {'in per cent' if isinstance(term[_LIMIT], str) else 'above 1'}")
         if obstacles:
             left_out.update(dict.fromkeys(obstacles))
             continue

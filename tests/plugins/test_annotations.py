@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.instructions import Bind
 from scheduler.model.stimuli import PodGone, PodSeen
+from scheduler.model.terms import usable
+from tests.reference.inter_pod_affinity import max_pods
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, selector, term
 from tests.support.driving import NAME, Driver, bind_of, condition_of
@@ -119,6 +123,22 @@ def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
             anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=0),
             f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: found 0, expected 1 to 1000000",
             id="no pod at all",
+        ),
+        *(
+            pytest.param(
+                anti(HOSTNAME, selector("app=a"), maxPodsPerDomain=text),
+                f"$.podAntiAffinity.{REQUIRED}[0].maxPodsPerDomain: {cause}",
+                id=f"a limit of {text}",
+            )
+            for text, cause in (
+                ("0%", 'found "0%", expected a number, or "1%" to "100%"'),
+                ("101%", 'found "101%", expected a number, or "1%" to "100%"'),
+                ("2", 'found "2", expected a number, or "1%" to "100%"'),
+                (
+                    "30%",
+                    "a percentage needs a group, and affinity-scheduler.io/pod-group-min-count of the pod",
+                ),
+            )
         ),
         pytest.param(
             {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "maxPodsPerDomain": 2}]}},
@@ -257,6 +277,48 @@ def test_a_limit_follows_every_change_that_affects_it(cluster: Driver) -> None:
     assert not lets_in()
     cluster.node("a")
     assert lets_in()
+
+
+GROUP = "affinity-scheduler.io/pod-group"
+MIN_COUNT = "affinity-scheduler.io/pod-group-min-count"
+
+
+def member(name: str, percentage: str, minimum: int, where: str = "labels") -> build.Json:
+    """Return a member of a group of so many, of which a zone may have the percentage."""
+    document = build.pod(name, labels={"app": "db"})
+    document["spec"]["schedulerName"] = NAME
+    limit = anti(ZONE, selector("app=db"), maxPodsPerDomain=percentage)
+    document["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(limit)}
+    document["metadata"][where].update({GROUP: "g", MIN_COUNT: str(minimum)})
+    return document
+
+
+@given(st.integers(1, 100), st.integers(1, 5000), st.sampled_from(["labels", "annotations"]))
+def test_a_percentage_is_of_the_groups_minimum_rounded_up(percent: int, minimum: int, where: str) -> None:
+    """The decoder holds the spec of an equal pod with another minimum, which is not shared."""
+    decoder = Driver()
+    other = decoder.decoded(member("other", f"{percent}%", minimum % 5000 + 1, where))
+    document = member("p", f"{percent}%", minimum, where)
+    assert decoder.decoded(document).spec is not other.spec
+    (limit,) = usable(decoder.decoded(document).spec.affinity.required_anti)
+    assert limit.max_pods == max_pods(document, {"maxPodsPerDomain": f"{percent}%"})
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_no_domain_gets_more_than_its_percentage_of_a_group(cluster: Driver, where: str) -> None:
+    """50 % of five are three: such a group does not fit one zone, and fits two."""
+
+    def places() -> list[int]:
+        binds = [each.node_name for _ in range(3) for each in cluster.cycle() if isinstance(each, Bind)]
+        return sorted(Counter(binds).values())
+
+    cluster.node("a", labels={ZONE: "a"})
+    for number in range(5):
+        cluster.handle(PodSeen(cluster.decoded(member(f"p{number}", "50%", 5, where))))
+    assert places() == []
+    cluster.node("b", labels={ZONE: "b"})
+    cluster.pass_time(20.0)
+    assert places() == [2, 3]
 
 
 limits = st.integers(1, 3)

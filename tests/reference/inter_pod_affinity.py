@@ -80,6 +80,19 @@ def _affinity(pod: Object, side: str) -> Object:
     return ((pod.get("spec") or {}).get("affinity") or {}).get(side) or {}
 
 
+def max_pods(pod: Object, term: Object) -> int:
+    """Return the least number of pods that is at least the percentage of the group's minimum, or the number given."""
+    limit = term.get("maxPodsPerDomain", 1)
+    if isinstance(limit, int):
+        return limit
+    metadata, name = pod["metadata"], "affinity-scheduler.io/pod-group-min-count"
+    minimum = int((metadata.get("labels") or {}).get(name) or metadata["annotations"][name])
+    n_pods = 0
+    while n_pods * 100 < int(limit.removesuffix("%")) * minimum:
+        n_pods += 1
+    return n_pods
+
+
 def _term(pod: Object, declared: Object, weighted: bool) -> Term:
     term = declared["podAffinityTerm"] if weighted else declared
     namespaces = frozenset(term.get("namespaces") or ())
@@ -91,7 +104,7 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
         selector=parse(term.get("labelSelector")),
         topology_key=term["topologyKey"],
         weight=declared["weight"] if weighted else 0,
-        max_pods=term.get("maxPodsPerDomain", 1),
+        max_pods=max_pods(pod, term),
     )
 
 

@@ -58,6 +58,17 @@ def test_what_has_no_field_is_told(own: Json, named: str) -> None:
     assert mirrored(own) == ({}, [f"{MIRROR}: not mirrored: {named}"])
 
 
+def test_a_percentage_is_told_of_a_member_and_refused_of_other_pods() -> None:
+    own = {"podAntiAffinity": {HARD: [{**WEB, "maxPodsPerDomain": "20%"}]}}
+    prefix = "affinity-scheduler.io/pod-group"
+    member = {prefix: "g", f"{prefix}-min-count": "5"}
+    assert mirrored(own, None, **member) == ({}, [f"{MIRROR}: not mirrored: maxPodsPerDomain in per cent"])
+    refused = mutated(pod_with({OWN: own}))
+    assert refused.pod is None
+    assert refused.status is not None
+    assert "a percentage needs a group" in refused.status["message"]
+
+
 def test_node_terms_of_both_have_to_hold() -> None:
     zone, disks = build.node_term(f"{build.ZONE} in a"), [build.node_term("ssd"), build.node_term("nvme")]
     own = build.affinity(node_required=disks)
