@@ -61,10 +61,13 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     seconds = args.hours * 3600 if args.seconds is None else args.seconds
     asked = [kind for kind in KINDS if args.kind is None or kind.name in args.kind]
-    rows = [_run(kind, seed, share_s) for kind, share_s in shares(asked, seconds, offered=_offered())]
-    if args.record:
-        _record(rows)
-    return 1 if any(row.found for row in rows) else 0
+    n_found = 0
+    for kind, share_s in shares(asked, seconds, offered=_offered()):
+        row = _run(kind, seed, share_s)
+        n_found += row.found
+        if args.record:
+            _record(row)
+    return 1 if n_found else 0
 
 
 def shares(kinds: Sequence[Kind], seconds: float, *, offered: str) -> list[tuple[Kind, float]]:
@@ -146,11 +149,12 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-def _record(rows: Sequence[Row]) -> None:
+def _record(row: Row) -> None:
+    """Add the row to the file at once: a night may be interrupted."""
     before = msgspec.json.decode(_RUNS.read_bytes(), type=list[Row]) if _RUNS.exists() else []
-    _RUNS.write_bytes(msgspec.json.format(msgspec.json.encode([*before, *rows]), indent=2) + b"\n")
-    if any(row.kind == "speed" for row in rows):
-        remember(measured(BENCH), rows[0].date, rows[0].commit)
+    _RUNS.write_bytes(msgspec.json.format(msgspec.json.encode([*before, row]), indent=2) + b"\n")
+    if row.kind == "speed":
+        remember(measured(BENCH), row.date, row.commit)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """How long a pod that failed waits."""
 
 from scheduler.queueing.backoff import Backoff
+from scheduler.queueing.queued_pod import QueuedPod
+from tests.queueing.build import pod
 
 DEFAULT = Backoff(1.0, 10.0)
 
@@ -11,3 +13,13 @@ def test_the_wait_doubles_up_to_its_maximum():
 
 def test_ten_thousand_failures_still_wait_the_maximum():
     assert DEFAULT.duration_s(10_000) == 10.0
+
+
+def test_the_backoff_is_over_at_its_end():
+    queued = QueuedPod(pod("p"), 0.0, 1)
+    queued.backoff_window_s = 7.0
+    end_s = DEFAULT.end_s(queued)
+    assert (DEFAULT.is_backing_off(queued, end_s - 0.001), DEFAULT.is_backing_off(queued, end_s)) == (
+        True,
+        False,
+    )

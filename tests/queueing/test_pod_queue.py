@@ -14,7 +14,7 @@ from scheduler.framework.events import (
     always,
     never,
 )
-from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.pod_queue import KeptOut, PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import SubQueue
 from tests.queueing.build import pod
@@ -342,3 +342,22 @@ def test_a_pod_waits_for_one_plugin_only_if_no_other_rejected_it():
     assert not with_another.waits_only_for("NodeName")
     queue.on_event(NODE_ADD, None, None, 0.0)
     assert not alone.waits_only_for("NodeName"), "it waits for its backoff"
+
+
+@pytest.mark.parametrize("order", [PodQueue.activate, PodQueue.wake, PodQueue.let_through])
+def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
+    """Neither one that is gone, nor one that is being tried, nor one that is active already."""
+    queue = queue_of(pod("tried", priority=9), pod("active"))
+    tried = popped(queue)
+    incoming = dict(queue.incoming)
+    for uid in ("gone", "tried", "active"):
+        order(queue, uid, 1.0)
+    assert dict(queue.incoming) == incoming
+    assert drained(queue, 1.0) == ["active"]
+    assert tried.attempts == 1
+
+
+def test_a_nomination_keeps_out_pods_up_to_its_priority_but_its_own():
+    kept_out = KeptOut(5, but="nominated")
+    pods = [pod("above", priority=6), pod("equal", priority=5), pod("below"), pod("nominated", priority=5)]
+    assert [each.name for each in pods if kept_out.selects(each)] == ["equal", "below"]
