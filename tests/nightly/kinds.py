@@ -68,7 +68,7 @@ KINDS: Final = (
     Kind("groups", 2, _chaos("--groups"), _RUNS),
     Kind("volumes", 1, _tests("tests/core/test_volume_lives.py", "tests/plugins/test_volumes.py"), repeats=True),
     Kind("devices", 2, _chaos("--devices"), _RUNS, needs="--devices"),
-    Kind("upgrade", 2, _chaos("--exchange"), _RUNS, needs="--exchange"),
+    Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE), needs="--exchange"),
     Kind(
         "reference",
         3,
