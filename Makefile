@@ -9,7 +9,7 @@ LOCKED := .venv-locked
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.installed ## Play sixteen stories about pod affinity on an embedded cluster.
+demo: $(VENV)/.installed ## Play seventeen stories about pod affinity on an embedded cluster.
 	@$(BIN)/affinity-scheduler demo
 
 # Much of it is waiting for other processes: more workers than a small machine has cores. Each file is run by one of

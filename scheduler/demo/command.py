@@ -33,6 +33,7 @@ from scheduler.demo.stories import (
     fallback,
     gpus,
     groups,
+    hole,
     own_rules,
     priorities,
     racks,
@@ -62,6 +63,7 @@ STORIES: Final[Sequence[Story]] = (
     shadow.STORY,
     priorities.STORY,
     gpus.STORY,
+    hole.STORY,
 )
 _NODES: Final = 6
 _ZONES: Final = 3

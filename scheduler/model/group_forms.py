@@ -6,7 +6,7 @@ today. Kueue's annotations count for pods that are in a group. What a pod says i
 
 Of both workloads a part is a leader with its workers, or a job. With their exclusive topology, or where followers are
 created once the leader runs, no part can wait for all of its members: then each member counts, and later ones join the
-part's domain. Source: the constants of jobset v1alpha2, leaderworkerset v1 and kueue v1beta1.
+part's domain. Source: the constants of jobset v1alpha2, leaderworkerset v1 and kueue v1beta2.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 from scheduler.model.group_topology import (
     PART,
     PART_MIN_COUNT,
+    PART_PREFERRED_TOPOLOGY,
     PART_REQUIRED_TOPOLOGY,
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
@@ -38,7 +39,11 @@ FOREIGN_ANNOTATIONS: Final = (
     f"{_KUEUE}/podset-required-topology",
     f"{_KUEUE}/podset-preferred-topology",
     f"{_KUEUE}/podset-slice-required-topology",
+    f"{_KUEUE}/podset-slice-size",
 )
+_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+#: Digits of a number that count.
+_DIGITS: Final = 9
 
 
 def workload_group(
@@ -72,15 +77,33 @@ def workload_group(
     return {**{name: text for name, text in asked.items() if text}, **annotations}
 
 
-def with_kueue_levels(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the annotations with ours for the levels that Kueue's name, unless ours name some."""
+def with_kueue_levels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """
+    Return the annotations with ours for the levels and slices that Kueue's name, unless ours name some.
+
+    Kueue applies the levels to each replica of a LeaderWorkerSet, which is a part, and otherwise to the group.
+    """
     if not any(name.startswith(_KUEUE) for name in annotations):
         return annotations
-    asked = {
-        REQUIRED_TOPOLOGY: annotations.get(f"{_KUEUE}/podset-required-topology"),
-        PREFERRED_TOPOLOGY: annotations.get(f"{_KUEUE}/podset-preferred-topology"),
-    }
-    if REQUIRED_TOPOLOGY in annotations or PREFERRED_TOPOLOGY in annotations:
-        asked = {}
-    asked[PART_REQUIRED_TOPOLOGY] = annotations.get(f"{_KUEUE}/podset-slice-required-topology")
+    required, preferred = REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY
+    if annotations.get(GROUP_FROM) == LEADER_WORKER_SET:
+        required, preferred = PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY
+    asked: dict[str, str] = {}
+    if required not in annotations and preferred not in annotations:
+        asked[required] = annotations.get(f"{_KUEUE}/podset-required-topology", "")
+        asked[preferred] = annotations.get(f"{_KUEUE}/podset-preferred-topology", "")
+    if sliced := annotations.get(f"{_KUEUE}/podset-slice-required-topology"):
+        asked[PART_REQUIRED_TOPOLOGY] = sliced
+        if PART not in labels and (GROUP_FROM in annotations or PART not in annotations):
+            annotations = {**annotations, **_slice(labels, annotations)}
     return {**{name: text for name, text in asked.items() if text}, **annotations}
+
+
+def _slice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return part and size of the slice of a job to which an index belongs; nothing without index or size."""
+    size, index = annotations.get(f"{_KUEUE}/podset-slice-size", ""), labels.get(_COMPLETION_INDEX, "")
+    if not all(text.isascii() and text.isdigit() for text in (size, index)) or not int(size[:_DIGITS]):
+        return {}
+    number = str(int(index[:_DIGITS]) // int(size[:_DIGITS]))
+    job = annotations.get(PART)
+    return {PART: f"{job}-{number}" if job else number, PART_MIN_COUNT: size}

@@ -194,7 +194,7 @@ def group_reference(
             if fault
             else None
         )
-    annotations = with_kueue_levels(annotations)
+    annotations = with_kueue_levels(labels, annotations)
     problem, min_count, release_after_s = "", 0, 0
     if (release := annotations.get(RELEASE_AFTER)) is not None:
         release_after_s = _number(release, _LIMIT_RELEASE_S)

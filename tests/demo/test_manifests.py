@@ -75,4 +75,4 @@ def test_the_wheel_takes_the_manifests_along() -> None:
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"manifests/examples": "scheduler/demo/manifests"}
+    assert wheel["force-include"]["manifests/examples"] == "scheduler/demo/manifests"

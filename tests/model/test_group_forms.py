@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.model.group_forms import GROUP_FROM
-from scheduler.model.group_topology import PART_MIN_COUNT, REQUIRED_TOPOLOGY, Part, Topology
+from scheduler.model.group_topology import PART, PART_MIN_COUNT, REQUIRED_TOPOLOGY, Part, Topology
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupReference, group_reference
 
 LWS = {
@@ -69,6 +69,27 @@ def test_levels_of_kueue_count_in_a_group_that_names_none() -> None:
     assert _asked(group, {**kueue, REQUIRED_TOPOLOGY: "hall"}).topology == Topology(("hall",))
     sliced = {"kueue.x-k8s.io/podset-slice-required-topology": "rack", GROUP_FROM: "JobSet"}
     assert _asked(JOB_SET, sliced).part == Part("workers-2", 1, Topology(("rack",)))
+
+
+def test_levels_of_kueue_are_of_each_replica_of_a_leaderworkerset() -> None:
+    for name, topology in (("required", Topology(("rack",))), ("preferred", Topology((), ("rack",)))):
+        kueue = {f"kueue.x-k8s.io/podset-{name}-topology": "rack"}
+        read = _asked(LWS, {GROUP_FROM: "LeaderWorkerSet", **SIZE, **kueue})
+        assert (read.topology, read.part) == (Topology(), Part("1", 4, topology))
+
+
+def test_a_slice_of_kueue_is_a_part_of_its_size() -> None:
+    """By the index in its job; a part that the pod names itself, and a size that is no number, make no slices."""
+    kueue = {"kueue.x-k8s.io/podset-slice-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": "4"}
+    index = {"batch.kubernetes.io/job-completion-index": "9"}
+    levels = Topology(("rack",))
+    read = _asked({**JOB_SET, **index}, {GROUP_FROM: "JobSet", **kueue})
+    assert (read.min_count, read.part) == (1, Part("workers-2-2", 4, levels))
+    own = {GROUP: "g", MIN_COUNT: "12"}
+    assert _asked(index, {**own, **kueue}).part == Part("2", 4, levels)
+    assert _asked(index, {**own, **kueue, PART: "p"}).part == Part("p", 1, levels)
+    for size in ("0", "four", ""):
+        assert _asked(index, {**own, **kueue, "kueue.x-k8s.io/podset-slice-size": size}).part is None
 
 
 def test_an_unknown_workload_is_a_problem() -> None:
