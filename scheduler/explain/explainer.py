@@ -224,7 +224,8 @@ def _with_refused_member(
         trial.subject = stuck.pod
         explanation = with_parts(explanation, member=refused_member(stuck))
         member_request = replace(request, pod=stuck.pod, state=world.state)
-        inspection = trial.inspect(stuck, request.pending_pods)
+        placed = {place.pod.uid for place in stuck.places}
+        inspection = trial.inspect(stuck, [pod for pod in request.pending_pods if pod.uid not in placed])
         if inspection is None:
             return with_parts(
                 explanation, groups=_prefilter_group(member_request, trial.profile, stuck.error)

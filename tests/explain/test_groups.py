@@ -87,6 +87,9 @@ def test_the_domain_in_which_the_group_came_furthest_is_named() -> None:
     assert answer.member is not None
     assert (answer.member.domain, answer.member.placed.n_total) == ("a", 2)
     assert sum(group.n_nodes for group in answer.groups) == 2
+    # Beside the refused member the others have nodes: none of them is said to lack one.
+    (rule,) = [rule for rule in answer.rules if rule.pods.shown]
+    assert not {pod.name for pod in rule.pods.shown} & {pod.name for pod in rule.pending.shown}
 
 
 def test_a_level_that_no_node_has_is_named() -> None:
