@@ -210,7 +210,7 @@ def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -
     page.get_by_text("2 of 3 replicas fit").wait_for()
     page.get_by_text("Without the changes: 3 of 3").wait_for()
     page.get_by_role("heading", name="What stops the next one").wait_for()
-    page.get_by_text("0 of 1 pod find another node").wait_for()
+    page.get_by_text("0 of 1 pod finds another node").wait_for()
     changes = served.request(
         "GET", f"/api/v1/pods?resourceVersion={before}&resourceVersionMatch=NotOlderThan"
     )
