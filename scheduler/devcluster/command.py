@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         if not least <= found <= most:
             raise SettingsError(flag, "", str(found), f"a number from {least} to {most}")
+    if args.gpu_fabric and not args.gpus:
+        raise SettingsError("--gpu-fabric", "", str(args.gpu_fabric), "--gpus N beside it")
     labels = dict(map(node_label, args.node_label))
     resources = dict(map(node_resource, args.node_resource))
     minor = _minor(args.version)

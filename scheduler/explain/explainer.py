@@ -184,6 +184,7 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
         message = cycle.messages.get(pod.uid) or explanation.message
         # What refuses the pod alone need not be what its group lacks, and its best nodes are not the group's.
         unplaced = {"state": "unschedulable", "scores": (), "n_feasible": 0, **_NOTHING_REFUSED}
+        notes = (*notes, *_missing_levels(request, key, members.values()))
         explanation = with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
         return _with_refused_member(explanation, request, key, list(members.values()), world)
     node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
@@ -191,6 +192,21 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
     # The explanation of the pod alone is left out: its group fits.
     fits = {"state": "schedulable", "message": message, **_NOTHING_REFUSED}
     return with_parts(explanation, notes=notes, group=key.text, **fits)
+
+
+def _missing_levels(request: ExplainRequest, key: GroupKey, members: Iterable[Pod]) -> list[str]:
+    """Return a note for each level that the group or one of its parts requires and that is a label of no node."""
+    group = request.state.groups.get(key)
+    parts = (pod.group.part for pod in members if pod.group is not None)
+    topologies = [part.topology for part in parts if part is not None]
+    if group is not None:
+        topologies.append(group.topology)
+    levels = {level for topology in topologies for level in topology.required}
+    return [
+        f"no node has the label {level}, which the group, or a part of it, requires"
+        for level in sorted(levels)
+        if not request.state.nodes.has_label(level)
+    ]
 
 
 def _with_refused_member(
@@ -208,7 +224,8 @@ def _with_refused_member(
         trial.subject = stuck.pod
         explanation = with_parts(explanation, member=refused_member(stuck))
         member_request = replace(request, pod=stuck.pod, state=world.state)
-        inspection = trial.inspect(stuck, request.pending_pods)
+        placed = {place.pod.uid for place in stuck.places}
+        inspection = trial.inspect(stuck, [pod for pod in request.pending_pods if pod.uid not in placed])
         if inspection is None:
             return with_parts(
                 explanation, groups=_prefilter_group(member_request, trial.profile, stuck.error)

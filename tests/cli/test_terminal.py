@@ -155,6 +155,9 @@ def test_sentences_are_broken_between_words_and_tables_are_not() -> None:
         style = Style(screen.out, TERM)
         headline = style.heading("29 columns, " + style.bad("coloured in part"))
         assert style.wrapped(headline) == headline
+        # The code of the colour and the indentation are no column of a table.
+        note = style.wrapped(style.faint("  note: two words more than fit")).split("\n")
+        assert note == ["\x1b[2m  note: two words more", "      than fit\x1b[0m"]
     assert Style(io.StringIO(), TERM).wrapped(text) == text
 
 

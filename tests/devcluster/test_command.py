@@ -135,6 +135,8 @@ async def test_it_is_of_another_version(tmp_path):
     assert line == "--version: found 1.32, expected one of 1.33, 1.34, 1.35, 1.36, 1.37"
     line = await refused(tmp_path, "--version", "1.33", "--gpus", "1")
     assert line == "--gpus: found --version 1.33, expected a version that serves resource.k8s.io/v1"
+    line = await refused(tmp_path, "--gpu-fabric", "2")
+    assert line == "--gpu-fabric: found 2, expected --gpus N beside it"
 
 
 def server_of(lines):

@@ -87,6 +87,22 @@ def test_the_domain_in_which_the_group_came_furthest_is_named() -> None:
     assert answer.member is not None
     assert (answer.member.domain, answer.member.placed.n_total) == ("a", 2)
     assert sum(group.n_nodes for group in answer.groups) == 2
+    # Beside the refused member the others have nodes: none of them is said to lack one.
+    (rule,) = [rule for rule in answer.rules if rule.pods.shown]
+    assert not {pod.name for pod in rule.pods.shown} & {pod.name for pod in rule.pending.shown}
+
+
+def test_a_level_that_no_node_has_is_named() -> None:
+    """The message of such a group counts no nodes and no reason."""
+    template = _template("1")
+    level = "affinity-scheduler.io/pod-group-part-required-topology"
+    template["metadata"]["annotations"] = {"affinity-scheduler.io/pod-group-part": "p", level: "rack"}
+    note = "no node has the label rack, which the group, or a part of it, requires"
+    assert note in _explained(Cluster(_nodes("a b")), template, 2).notes
+    # One node with the label is too small, so that the group still has no places.
+    racked = _nodes("c", cpu="1", labels={"rack": "r"})
+    answer = _explained(Cluster([*_nodes("a b"), *racked]), template, 2)
+    assert (answer.state, [n for n in answer.notes if "label" in n]) == ("unschedulable", [])
 
 
 def test_without_trials_the_refusals_are_told_all_the_same() -> None:

@@ -196,6 +196,8 @@ def test_a_pool_shows_which_pod_has_each_device_and_which_are_tainted(page: Page
     page.get_by_role("link", name=used["pool"]).click()
     page.get_by_role("link", name="models/inference-").first.wait_for()
     page.get_by_text("by claim models/inference-").first.wait_for()
+    served.request("DELETE", "/apis/apps/v1/namespaces/models/deployments/inference")
+    served.until(lambda: not served.request("GET", "/api/v1/namespaces/models/pods")["items"])
 
 
 def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -> None:
@@ -210,7 +212,7 @@ def test_a_question_is_answered_and_writes_nothing(page: Page, served: Served) -
     page.get_by_text("2 of 3 replicas fit").wait_for()
     page.get_by_text("Without the changes: 3 of 3").wait_for()
     page.get_by_role("heading", name="What stops the next one").wait_for()
-    page.get_by_text("0 of 1 pod find another node").wait_for()
+    page.get_by_text("0 of 1 pod finds another node").wait_for()
     changes = served.request(
         "GET", f"/api/v1/pods?resourceVersion={before}&resourceVersionMatch=NotOlderThan"
     )

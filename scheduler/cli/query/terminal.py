@@ -150,9 +150,10 @@ def _size(out: TextIO) -> tuple[int, int]:
 
 def _wrapped(line: str, columns: int) -> str:
     """Return the line in parts of at most so many columns where it has blanks; later parts are indented further."""
-    if len(_COLOUR.sub("", line)) <= columns or _TABLE_ROW.search(line):
+    text = _COLOUR.sub("", line)
+    if len(text) <= columns or _TABLE_ROW.search(text):
         return line
-    indent = " " * (len(line) - len(line.lstrip(" ")) + 4)
+    indent = " " * (len(text) - len(text.lstrip(" ")) + 4)
     parts = textwrap.wrap(
         line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )

@@ -106,7 +106,7 @@ function Simulation({ now, then }) {
 
 function Displaced({ displaced }) {
   return html`<section>
-    <h2>Pods of ${counted(displaced.nodes, "lost node")} <${Badge} kind=${displaced.refused.length ? "bad" : "good"}>${count(displaced.placed)} of ${counted(displaced.pods - displaced.stay, "pod")} find another node<//></h2>
+    <h2>Pods of ${counted(displaced.nodes, "lost node")} <${Badge} kind=${displaced.refused.length ? "bad" : "good"}>${count(displaced.placed)} of ${counted(displaced.pods - displaced.stay, "pod")} ${displaced.pods - displaced.stay === 1 ? "finds" : "find"} another node<//></h2>
     ${displaced.stay > 0 && html`<p class="muted">${counted(displaced.stay, "pod")} belong to their node and end with it.</p>`}
     ${displaced.more > 0 && html`<p class="muted">${counted(displaced.more, "pod")} of low priority were not tried.</p>`}
     <${Zones} then=${{ zones: displaced.byZone }} />
