@@ -127,6 +127,20 @@ def test_as_many_parts_as_fit_are_placed_and_the_others_later(driver: Driver) ->
     assert by_rack(_late(driver)) == {"r4": 2}
 
 
+def test_a_part_with_too_few_members_waits_for_the_others(driver: Driver) -> None:
+    racks(driver, "a", r1=3, r2=3)
+    part(driver, "x", 1, 1, n_needed=2)
+    waits = (
+        f"pod group default/g waits until 2 pods of its part x exist that may be placed ({PART_MIN_COUNT})"
+    )
+    assert message(driver) == waits
+    part(driver, "y", 2, 1)
+    assert set(placed(driver)) == {"y-0", "y-1"}
+    assert message(driver) == waits
+    part(driver, "x", 2, 1)
+    assert set(_late(driver)) == {"x-0", "x-1"}
+
+
 def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> None:
     racks(driver, "a", r1=3, r2=5)
     pods = part(driver, "x", 3, 3)
