@@ -87,7 +87,8 @@ def unplaced_message(
         where = f" in {stuck.domain}" if stuck.domain else ""
         if not outcome.key and stuck.n_placed:
             text += f": {stuck.n_placed} found"
-        text += f"; the next, {stuck.pod.name}{where}: {stuck.error.message()}"
+        reason = stuck.error.message() if stuck.rows.any() else "no node is in a domain that it may take."
+        text += f"; the next, {stuck.pod.name}{where}: {reason}"
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."

@@ -188,6 +188,8 @@ def group_reference(
     elif source is not None:
         fault = f'{GROUP_FROM} of the pod: found "{escaped(source[:64])}", expected {LEADER_WORKER_SET} or {JOB_SET}'
     key = _key(namespace, scheduling_group, labels, annotations)
+    if key is None and source is not None:
+        fault = fault or f'{GROUP_FROM} of the pod: found "{source}", expected a label with the name of one'
     if key is None:
         return (
             GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)

@@ -127,6 +127,15 @@ def test_as_many_parts_as_fit_are_placed_and_the_others_later(driver: Driver) ->
     assert by_rack(_late(driver)) == {"r4": 2}
 
 
+@pytest.mark.parametrize("asked", [{"required": "no/such-label"}, {"within": "no/such-label"}])
+def test_the_message_says_that_no_node_has_the_level(driver: Driver, asked: dict[str, str]) -> None:
+    racks(driver, "a", r1=3)
+    part(driver, "x", 2, 2, **asked)
+    text = message(driver)
+    assert "; the next, x-0: no node is in a domain that it may take." in text
+    assert "no/such-label" in text
+
+
 def test_a_part_with_too_few_members_waits_for_the_others(driver: Driver) -> None:
     racks(driver, "a", r1=3, r2=3)
     part(driver, "x", 1, 1, n_needed=2)
