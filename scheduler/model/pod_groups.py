@@ -247,7 +247,8 @@ def _number(text: str | None, most: int) -> int:
     """Return the number from 1 to `most`, 0 for another text."""
     if text is None or not (text.isascii() and text.isdigit()):
         return 0
-    number = int(text[:9])
+    # As many digits as no limit has.
+    number = int(text) if len(text) < 10 else 0
     return number if number <= most else 0
 
 
