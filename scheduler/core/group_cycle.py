@@ -22,7 +22,13 @@ from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
-from scheduler.core.group_messages import NOT_RELAXED, unequal_priorities, unplaced_message, waiting_for
+from scheduler.core.group_messages import (
+    NOT_RELAXED,
+    unequal_priorities,
+    unplaced_message,
+    waiting_for,
+    waiting_for_part,
+)
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations
 from scheduler.core.group_requests import search_request, unnominated
@@ -154,6 +160,9 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = search_request(self._state, key, group, pods, profile)
+        if text := waiting_for_part(key, pods, request):
+            outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
+            return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
@@ -258,9 +267,12 @@ class GroupCycles:
             return False
         if len(members) > _MOST_ASKED_AGAIN:
             return True
+        request = search_request(self._state, key, group, members, profile)
+        if request.n_needed > len(request.members):
+            return False
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):
-            outcome = finished(search(search_request(self._state, key, group, members, profile), trial))
+            outcome = finished(search(request, trial))
             finished(trial.take_all_back())
         return not outcome.is_placed and outcome.error is None
 

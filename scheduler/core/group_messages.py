@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from scheduler.core.group_attempt import Outcome, PartRoom
+from scheduler.core.group_attempt import Outcome, PartRoom, SearchRequest
 from scheduler.core.group_members import n_needed
+from scheduler.model.group_topology import PART_MIN_COUNT
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.pod_groups import PodGroups
@@ -27,6 +28,18 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
     if group is None or problem or n_needed(groups, key) > len(members):
         return waiting_message(key, group, problem)
     return ""
+
+
+def waiting_for_part(key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:
+    """Return why these pending members wait for others of their part; empty if the search has enough of them."""
+    if len(request.members) >= request.n_needed:
+        return ""
+    parts = (pod.group.part for pod in members if pod.group is not None)
+    part = next(part for part in parts if part is not None and part.name not in request.parts)
+    return (
+        f"pod group {key.text} waits until {part.min_count} pods of its part {part.name} exist that may be placed"
+        f" ({PART_MIN_COUNT})"
+    )
 
 
 def unequal_priorities(group: PodGroup, members: Iterable[Pod]) -> str:
@@ -76,7 +89,8 @@ def unplaced_message(
         where = f" in {stuck.domain}" if stuck.domain else ""
         if not outcome.key and stuck.n_placed:
             text += f": {stuck.n_placed} found"
-        text += f"; the next, {stuck.pod.name}{where}: {stuck.error.message()}"
+        reason = stuck.error.message() if stuck.rows.any() else "no node is in a domain that it may take."
+        text += f"; the next, {stuck.pod.name}{where}: {reason}"
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."

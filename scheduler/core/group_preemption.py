@@ -148,14 +148,11 @@ class _Attempt:
     def _remove_pod(self, placed: PlacedPod) -> None:
         uid = placed.pod.uid
         self._removed[uid] = placed
-        group = self._state.groups.key_of(placed.pod)
-        was_whole = group is not None and self._state.groups.is_whole(group)
-        if placed.assumed:
-            self._state.forget(uid)
-        else:
-            self._state.remove_pod(uid)
-        if group is not None and was_whole:
-            self._state.groups.note_whole(group)
+        with self._state.groups.with_notes_kept(placed.pod):
+            if placed.assumed:
+                self._state.forget(uid)
+            else:
+                self._state.remove_pod(uid)
         self.claims.free(claims_of(placed.pod, self._view))
 
     def _restore(self, unit: Unit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -18,27 +19,34 @@ from scheduler.state.cluster import ClusterState
 def search_request(
     state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
 ) -> SearchRequest:
-    """Return what the search is asked for these pending members of the group."""
+    """Return what the search is asked for these pending members of the group; none is of a part with too few."""
     members, hierarchy = [unnominated(pod) for pod in pending], profile.topology_levels
     topology, held = group.topology.within(hierarchy), held_rows(state, state.groups.placed(key))
     rows = rows_for(state, held, topology.required)
-    parts = _parts(state, key, members, hierarchy)
+    parts: dict[str, PartRequest] = {}
+    if any(map(part_of, members)):
+        parts = _parts(state, key, members, hierarchy)
+        members = [pod for pod in members if part_of(pod) in parts]
     return SearchRequest(members, n_needed(state.groups, key), topology, rows, held, parts)
 
 
 def _parts(
     state: ClusterState, key: GroupKey, members: Sequence[Pod], hierarchy: Sequence[str]
 ) -> dict[str, PartRequest]:
-    """Return what the parts need, by name; a part counts as its first member describes it."""
+    """Return what the parts with enough members need, by name; a part counts as its first member describes it."""
     asked = {part_of(pod): pod.group.part for pod in reversed(members) if pod.group is not None}
     parts: dict[str, PartRequest] = {}
-    for name, part in asked.items() if any(asked.values()) else ():
+    sizes = Counter(map(part_of, members))
+    for name, part in asked.items():
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
         running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
         topology, held = levels.within(hierarchy), held_rows(state, running)
         rows = rows_for(state, held, topology.required)
-        parts[name] = PartRequest(max(1, min_count - len(running)), topology, rows, held)
+        # Beside members that run, members that finished or were replaced do not come back.
+        n_missing = min(min_count - len(running), sizes[name]) if running else min_count
+        if sizes[name] >= n_missing:
+            parts[name] = PartRequest(max(1, n_missing), topology, rows, held)
     return parts
 
 

@@ -30,8 +30,10 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     Place at least `n_needed` of the members, and as many as it can.
 
     `trial`: without places; has the places afterwards if the outcome `is_placed`, none otherwise. Cost: one decision
-    per member if the first domain has room for all.
+    per member if the first domain has room for all, none for too few members.
     """
+    if len(request.members) < request.n_needed:
+        return Outcome()
     kinds = yield from kinds_of(request.members, trial.view)
     components = yield from components_of(kinds, trial.view)
     attempt = Attempt(request, trial, kinds)

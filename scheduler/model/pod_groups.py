@@ -188,6 +188,8 @@ def group_reference(
     elif source is not None:
         fault = f'{GROUP_FROM} of the pod: found "{escaped(source[:64])}", expected {LEADER_WORKER_SET} or {JOB_SET}'
     key = _key(namespace, scheduling_group, labels, annotations)
+    if key is None and source is not None:
+        fault = fault or f'{GROUP_FROM} of the pod: found "{source}", expected a label with the name of one'
     if key is None:
         return (
             GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)
@@ -251,7 +253,8 @@ def _number(text: str | None, most: int) -> int:
     """Return the number from 1 to `most`, 0 for another text."""
     if text is None or not (text.isascii() and text.isdigit()):
         return 0
-    number = int(text[:9])
+    # As many digits as no limit has.
+    number = int(text) if len(text) < 10 else 0
     return number if number <= most else 0
 
 

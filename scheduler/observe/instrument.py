@@ -299,7 +299,7 @@ class _TimedNodeFilter(NodeFilter):
 
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name, self._filter, self._timer = name, node_filter, timer
-        self._mask: Mask | None = None
+        self._is_timed = False
         self.needs_pods, self.copies, self.reserve = (
             node_filter.needs_pods,
             node_filter.copies,
@@ -307,9 +307,16 @@ class _TimedNodeFilter(NodeFilter):
         )
 
     def mask(self) -> Mask:
-        if self._mask is None:
-            self._mask = self._timer.run(self._name, "Filter", self._filter.mask)
-        return self._mask
+        return self._first_timed(self._filter.mask)
+
+    def mask_within(self, rows: Mask) -> Mask:
+        return self._first_timed(lambda: self._filter.mask_within(rows))
+
+    def _first_timed(self, call: Callable[[], Mask]) -> Mask:
+        if self._is_timed:
+            return call()
+        self._is_timed = True
+        return self._timer.run(self._name, "Filter", call)
 
     def statuses(self) -> NodeStatuses:
         return self._filter.statuses()

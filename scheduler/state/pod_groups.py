@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -194,6 +195,17 @@ class PodGroups:
     def is_released(self, key: GroupKey) -> bool:
         """Return whether the group is to be placed anew."""
         return key in self._released
+
+    @contextmanager
+    def with_notes_kept(self, pod: Pod) -> Iterator[None]:
+        """Keep what is noted of the pod's group, of which the last member leaves on trial within the block."""
+        notes = (self._whole, self._released, self._being_evicted)
+        key = None if pod.group is None else pod.group.key
+        kept = [keys for keys in notes if key in keys]
+        yield
+        if key is not None:
+            for keys in kept:
+                keys.add(key)
 
     def is_complete(self, pod: Pod) -> bool:
         """Return whether as many members exist as the pod's group needs; True for a pod without a group."""

@@ -231,3 +231,24 @@ def check_units(seed: int) -> int:
 
 def test_groups_leave_whole_only_for_higher_priorities_and_none_in_vain():
     assert sum(check_units(seed) > 1 for seed in range(150)) > 5
+
+
+@VERSIONS
+def test_a_group_that_is_half_evicted_goes_though_another_group_looked_for_room(
+    cluster: Driver, version: str
+) -> None:
+    """The search for room took the last member away on trial, and with it the note that the others were evicted."""
+    for index in range(2):
+        cluster.node(f"n{index}", allocatable={"cpu": "1", "pods": "10"})
+    cluster.handle(group_seen("whole", 2, priority=0, mode=WHOLE[version], version=version))
+    show(cluster, member("v0", "whole", 0, node="n0"), member("v1", "whole", 0, node="n1"))
+    (lone,) = show(cluster, member("lone", "", 5))
+    (first,) = [each for each in cluster.cycle() if isinstance(each, EvictVictim)]
+    told = cluster.handle(EvictionEnded(lone.uid, first.victim.uid, VictimFate.DELETED))
+    (last,) = [each for each in told if isinstance(each, EvictVictim)]
+    cluster.lose(first.victim)
+    cluster.lose(lone)
+    cluster.handle(group_seen("other", 3, priority=5, version=version))
+    show(cluster, *(member(f"o{index}", "other", 5) for index in range(3)))
+    cluster.cycle()
+    assert cluster.needs_eviction(lone.uid, last.victim.uid)

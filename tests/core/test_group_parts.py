@@ -127,6 +127,29 @@ def test_as_many_parts_as_fit_are_placed_and_the_others_later(driver: Driver) ->
     assert by_rack(_late(driver)) == {"r4": 2}
 
 
+@pytest.mark.parametrize("asked", [{"required": "no/such-label"}, {"within": "no/such-label"}])
+def test_the_message_says_that_no_node_has_the_level(driver: Driver, asked: dict[str, str]) -> None:
+    racks(driver, "a", r1=3)
+    part(driver, "x", 2, 2, 0, 1, **asked)
+    text = message(driver)
+    assert "; the next, x-0: no node is in a domain that it may take." in text
+    assert "no/such-label" in text
+
+
+def test_a_part_with_too_few_members_waits_for_the_others(driver: Driver) -> None:
+    racks(driver, "a", r1=3, r2=3)
+    part(driver, "x", 1, 1, n_needed=2)
+    waits = (
+        f"pod group default/g waits until 2 pods of its part x exist that may be placed ({PART_MIN_COUNT})"
+    )
+    assert message(driver) == waits
+    part(driver, "y", 2, 1)
+    assert set(placed(driver)) == {"y-0", "y-1"}
+    assert message(driver) == waits
+    part(driver, "x", 2, 1)
+    assert set(_late(driver)) == {"x-0", "x-1"}
+
+
 def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> None:
     racks(driver, "a", r1=3, r2=5)
     pods = part(driver, "x", 3, 3)
@@ -157,6 +180,7 @@ def test_parts_are_in_few_blocks_if_the_group_prefers_that(driver: Driver) -> No
     ("annotations", "expected"),
     [
         ({PART: "a b"}, f'{PART} of the pod: found "a b", expected a valid label value'),
+        ({PART: "a", PART_MIN_COUNT: "0000000010"}, f'{PART_MIN_COUNT} of the pod: found "0000000010"'),
         ({PART: "a", PART_MIN_COUNT: "0"}, f'{PART_MIN_COUNT} of the pod: found "0", expected 1 to 5000'),
         (
             {PART: "a", PART_REQUIRED_TOPOLOGY: "/"},

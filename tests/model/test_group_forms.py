@@ -96,3 +96,14 @@ def test_an_unknown_workload_is_a_problem() -> None:
     read = _read({}, {GROUP_FROM: "Job"})
     assert read is not None
     assert read.problem == f'{GROUP_FROM} of the pod: found "Job", expected LeaderWorkerSet or JobSet'
+
+
+def test_a_pod_that_asks_for_a_group_of_its_workload_without_one_is_a_problem() -> None:
+    for source, labels in (("JobSet", LWS), ("LeaderWorkerSet", JOB_SET)):
+        read = _read(labels, {GROUP_FROM: source})
+        assert read is not None
+        assert (
+            read.problem
+            == f'{GROUP_FROM} of the pod: found "{source}", expected a label with the name of one'
+        )
+    assert _asked({GROUP: "g", MIN_COUNT: "2"}, {GROUP_FROM: "JobSet"}).key.name == "g"

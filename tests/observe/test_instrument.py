@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from scheduler.assembly.profiles import build_profiles
-from scheduler.framework.interface import PodContext, PreFilterResult
+from scheduler.framework.interface import NodeFilter, PodContext, PreFilterResult
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.status import Code, Skip, Status
-from scheduler.observe.instrument import CycleObserver
+from scheduler.observe.instrument import CycleObserver, _TimedNodeFilter
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
@@ -123,6 +123,14 @@ def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
     timed, bare = _bind_pods(Observed(sampled=1.0)), _bind_pods(Observed(sampled=0.0))
     assert len(bare) == 12
     assert timed == bare
+
+
+def test_a_timed_filter_passes_on_all_that_a_filter_may_define() -> None:
+    """A filter of devices was asked about no row in a timed cycle, and its pod's claim was not given up."""
+    may_define = {name for name in vars(NodeFilter) if not name.startswith("_")}
+    attributes = {"needs_pods", "copies", "reserve"}
+    assert "mask_within" in may_define
+    assert may_define - attributes <= vars(_TimedNodeFilter).keys()
 
 
 @pytest.mark.parametrize("sampled", [0.0, 1.0])
