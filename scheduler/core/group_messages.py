@@ -83,8 +83,6 @@ def unplaced_message(
     elif outcome.key:
         text += f" in one {outcome.key}: {_room(outcome.room, n_wanted)}"
     stuck = outcome.stuck
-    if stuck is not None and outcome.key and not stuck.error.n_nodes:
-        return f"pod group {key.text} needs one {outcome.key}, and no node that it may use has this label"
     if stuck is not None:
         where = f" in {stuck.domain}" if stuck.domain else ""
         if not outcome.key and stuck.n_placed:

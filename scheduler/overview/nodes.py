@@ -25,6 +25,12 @@ class Use(JsonStruct, frozen=True):
     allocatable: int
 
 
+class TotalUse(Use, frozen=True):
+    """Of all nodes. `most_free`: what the node has left that has most, so that a pod which needs more fits nowhere."""
+
+    most_free: int
+
+
 class NodeUse(JsonStruct, frozen=True, kw_only=True):
     """One node. `share`: the largest share of a resource that is requested, 1 for all of it."""
 
@@ -43,7 +49,7 @@ class NodeUses(Document, frozen=True, kw_only=True):
     """
 
     kind: str = "NodeUses"
-    total: tuple[Use, ...]
+    total: tuple[TotalUse, ...]
     by_share: tuple[int, ...]
     nodes: tuple[NodeUse, ...]
     n_more: int
@@ -84,7 +90,12 @@ def node_uses(state: ClusterState, search: str) -> NodeUses:
     )
     return NodeUses(
         total=tuple(
-            Use(name, int(requested.sum()), int(allocatable.sum()))
+            TotalUse(
+                name,
+                int(requested.sum()),
+                int(allocatable.sum()),
+                max(0, int((allocatable - requested).max(initial=0))),
+            )
             for name, (requested, allocatable) in columns.items()
         ),
         by_share=tuple(by_share.tolist()),

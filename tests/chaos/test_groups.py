@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from scheduler.core import group_cycle
+from scheduler.core import group_requests
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.queueing.pod_queue import PodQueue
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
@@ -129,7 +129,7 @@ def test_groups_that_have_room_are_whole_in_the_end(shape: Shape, seed: int) -> 
 @pytest.mark.parametrize(
     ("owner", "attribute", "instead", "verdict"),
     [
-        pytest.param(group_cycle, "n_needed", lambda *_: 1, Verdict.HALF, id="one member is enough"),
+        pytest.param(group_requests, "n_needed", lambda *_: 1, Verdict.HALF, id="one member is enough"),
         pytest.param(PodQueue, "take", lambda *_: None, Verdict.LEFT, id="members come alone"),
     ],
 )

@@ -204,14 +204,6 @@ def test_the_message_names_the_required_level(driver: Driver) -> None:
     )
 
 
-def test_the_message_says_that_no_node_has_the_label(driver: Driver) -> None:
-    driver.node("n", labels={RACK: "r"})
-    members(driver, 2, BLOCK)
-    assert message(driver).startswith(
-        f"pod group default/g needs one {BLOCK}, and no node that it may use has this label"
-    )
-
-
 @pytest.mark.parametrize(
     ("required", "preferred", "expected"),
     [

@@ -49,6 +49,8 @@ def test_the_fullest_nodes_come_first_and_all_are_counted() -> None:
     total = {use.resource: (use.requested, use.allocatable) for use in found.total}
     assert (uses["cpu"], uses["pods"], uses["memory"][0]) == ((3000, 4000), (3, 10), 0)
     assert (total["cpu"], total["pods"]) == ((3000, 16000), (3, 40))
+    most_free = {use.resource: use.most_free for use in found.total}
+    assert (most_free["cpu"], most_free["pods"]) == (4000, 10)
     assert (sum(found.by_share), found.by_share[7]) == (4, 1)
     assert {node.node for node in node_uses(state, "b").nodes} == {"n1", "n3"}
 

@@ -98,7 +98,7 @@ def test_the_wheel_installs_into_a_clean_environment_and_starts(wheel: Path, tmp
 def test_the_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == {"scheduler"}
+    assert tops == {"scheduler", "affinity_scheduler"}
     assert "scheduler/py.typed" in names
     assert "scheduler/README.md" in names
     page = {"index.html", "app.js", "style.css", "views/now.js", "vendor/uplot.js", "vendor/preact.LICENSE"}

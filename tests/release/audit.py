@@ -105,7 +105,8 @@ def import_findings(root: Path) -> Iterator[str]:
     any_extra = {canonicalize_name(each.name) for each in declared(root, "ci")}
     imported: set[str] = set()
     for module, is_optional in sorted(found):
-        owners = distributions.get(module, set())
+        # A package that is not installed here, as one of an extra, has its module's name.
+        owners = distributions.get(module) or {canonicalize_name(module)}
         imported |= owners
         if not is_optional and module not in ours and not owners & any_extra:
             yield f"{module}: found an import of it, expected its distribution in pyproject.toml"

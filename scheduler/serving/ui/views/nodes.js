@@ -24,6 +24,7 @@ function Totals({ data }) {
     <div class="columns uses">
       <table><tbody>${data.total.map((use) => html`<tr key=${use.resource}>
         <th scope="row">${use.resource}</th><td><${Use} use=${use} /></td><td class="number">${percent(use.requested, use.allocatable)}</td>
+        <td class="muted">at most ${amount(use.resource, use.mostFree)} free on one node</td>
       </tr>`)}</tbody></table>
       <table><thead><tr><th>Fullest resource</th><th><span class="hidden">Share</span></th><th class="number">Nodes</th></tr></thead>
         <tbody>${data.byShare.map((number, index) => number > 0 && html`<tr key=${index}>
