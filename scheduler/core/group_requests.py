@@ -1,4 +1,4 @@
-"""What a group asks for when places are searched for it, with what its running members leave open."""
+"""Builds the request of a group for the search of places, within the domains that its running members leave open."""
 
 from __future__ import annotations
 

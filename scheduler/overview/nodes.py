@@ -1,4 +1,4 @@
-"""How full the nodes are: what their pods request of each resource."""
+"""The use of the nodes: requests of their pods by resource."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _MAX_KEPT: Final = 1_000
 
 
 class ProvenOrders:
-    """What came before what, without a cycle."""
+    """Orders of changes, without a cycle."""
 
     def __init__(self) -> None:
         self._later: OrderedDict[ChangeKey, set[ChangeKey]] = OrderedDict()

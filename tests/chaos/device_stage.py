@@ -53,7 +53,7 @@ Device = tuple[str, str, str]
 
 
 class Writers(Enum):
-    """Who allocates devices: one scheduler, two on a Lease, two with different names, or these and a careless one."""
+    """The writers of devices: one scheduler, two on a Lease, two with different names, or these and a careless one."""
 
     ALONE = "alone"
     ELECTED = "elected"

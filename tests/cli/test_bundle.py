@@ -272,7 +272,7 @@ def test_other_text_is_kept() -> None:
 
 
 def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_plugins() -> None:
-    """Those of ours stay."""
+    """The arguments of built-in plugins stay."""
     ours = {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 5}}
     theirs = {"name": "Mine", "args": {"address": SECRET}}
     document = {

@@ -31,7 +31,7 @@ class PageError(Exception):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one kind of search of a night did: how many runs, in which time, how many defects it found."""
+    """The result of one kind of search in a night: runs, hours, and defects found."""
 
     kind: str
     runs: int

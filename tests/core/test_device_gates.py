@@ -1,4 +1,4 @@
-"""What single gates of DRA change, where an API server has stored what they are about."""
+"""Single gates of DRA, beside an API server that has stored their fields."""
 
 from __future__ import annotations
 

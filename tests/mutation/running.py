@@ -33,7 +33,7 @@ SAME_EXAMPLES: Final = ("--hypothesis-profile", "mutant", "--hypothesis-seed", "
 
 
 class End(Enum):
-    """How the tests of a mutant ended."""
+    """The end of a mutant's tests."""
 
     NOTICED = "noticed"
     ENDLESS = "noticed by the time it takes"

@@ -1,4 +1,4 @@
-"""What a night runs: each kind with its share of the time, its command, and how its output is counted."""
+"""The kinds of runs of a night: share of the time, command, and the count in the output."""
 
 from __future__ import annotations
 

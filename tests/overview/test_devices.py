@@ -1,4 +1,4 @@
-"""What the page shows of devices: by pool, free, tainted, and of which pods."""
+"""The page's view of devices: by pool, free, tainted, and by the pods that have them."""
 
 from __future__ import annotations
 

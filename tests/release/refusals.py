@@ -1,4 +1,4 @@
-"""What ends a command of the release with exit code 2."""
+"""The refusal that ends a command of the release with exit code 2."""
 
 
 class ReleaseError(Exception):

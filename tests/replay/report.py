@@ -1,4 +1,4 @@
-"""What was played, as a table and as a picture."""
+"""The table and the picture of a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces as clusters publish them, and what is played of them."""
+"""Traces as clusters publish them, and their replay."""
 
 from __future__ import annotations
 

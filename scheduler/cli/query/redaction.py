@@ -1,4 +1,4 @@
-"""What a support bundle leaves out: values that look like secrets, and arguments of plugins of the user's own."""
+"""Leaves values that look like secrets, and arguments of plugins of the user's own, out of support bundles."""
 
 from __future__ import annotations
 
