@@ -184,11 +184,11 @@ def test_a_decision_on_a_pod_that_is_bound_and_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.name)
 def test_a_scheduler_without_a_guard_is_found_out(sabotage: Sabotage) -> None:
-    """One of very few runs finds it; a scripted one is right with the guard."""
+    """One of six runs finds it, mostly the first; a scripted one is right with the guard."""
     if sabotage.script:
         whole = sabotage.played(sabotage.first_seed)
         assert not whole.wrongs, whole.story()
-    seeds = range(sabotage.first_seed, sabotage.first_seed + 3)
+    seeds = range(sabotage.first_seed, sabotage.first_seed + 6)
     with sabotage.committed():
         outcome = next((one for seed in seeds if (one := sabotage.played(seed)).wrongs), None)
     assert outcome is not None
