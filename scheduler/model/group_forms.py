@@ -23,7 +23,7 @@ from scheduler.model.group_topology import (
     REQUIRED_TOPOLOGY,
 )
 
-#: Whose labels name the group and the part of a pod: an annotation.
+#: The kind of workload by whose labels a pod has its group and part; an annotation.
 GROUP_FROM: Final = "affinity-scheduler.io/pod-group-from"
 LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 JOB_SET: Final = "JobSet"
@@ -60,14 +60,9 @@ def workload_group(
         asked[PART_REQUIRED_TOPOLOGY] = annotations.get(f"{_LWS}/exclusive-topology", "")
         size = annotations.get(f"{_LWS}/size", "1")
     else:
-        name, index = (
-            labels.get(f"{_JOB_SET}/replicatedjob-name", ""),
-            labels.get(f"{_JOB_SET}/job-index", ""),
-        )
-        asked[group], asked[PART] = (
-            labels.get(f"{_JOB_SET}/jobset-name", ""),
-            f"{name}-{index}" if name else "",
-        )
+        job, index = labels.get(f"{_JOB_SET}/replicatedjob-name", ""), labels.get(f"{_JOB_SET}/job-index", "")
+        asked[group] = labels.get(f"{_JOB_SET}/jobset-name", "")
+        asked[PART] = f"{job}-{index}" if job else ""
         asked[PART_REQUIRED_TOPOLOGY] = annotations.get(f"alpha.{_JOB_SET}/exclusive-topology", "")
         size = "1"
     if asked[PART_REQUIRED_TOPOLOGY]:

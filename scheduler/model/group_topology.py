@@ -47,8 +47,8 @@ class Topology:
         """
         Return the request with all levels of a hierarchy that it implies; the hierarchy is from the outside in.
 
-        A domain of the required level is told apart by the levels around it too, and from there to the lowest level
-        that is preferred, every level is. Other keys stay as they are.
+        All levels outside the required one are required too, since racks of two blocks may have one name. All levels
+        between the required and the lowest preferred one are preferred too. Keys of no level stay as they are.
         """
         required, preferred = self.required, self.preferred
         n_required = hierarchy.index(required[-1]) + 1 if required and required[-1] in hierarchy else 0

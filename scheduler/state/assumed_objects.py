@@ -99,7 +99,7 @@ class AssumedObjects:
         """Forget the object, which was deleted."""
         self._by_key.pop((kind, key), None)
 
-    def assume(self, write: ObjectWrite[Any], holder: str) -> Any | None:  # noqa: ANN401
+    def assume(self, write: ObjectWrite[Any], holder: str) -> Any | None:  # noqa: ANN401 - the kind names the type
         """
         Assume the write for the pod. Return the object as it counts from now on, None if it counts as before.
 

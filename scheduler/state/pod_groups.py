@@ -25,8 +25,9 @@ class PodGroups:
     def __init__(self) -> None:
         #: PodGroup objects.
         self._objects: dict[GroupKey, PodGroup] = {}
-        #: Those whose members are evicted all together; and those that have, or had, members of another priority.
+        #: Groups whose members are evicted all together.
         self._disrupted_whole: set[GroupKey] = set()
+        #: Groups that have, or had, members of another priority than their own.
         self._unequal: set[GroupKey] = set()
         #: Groups that are evicted as a whole, of which a member was evicted and others still run.
         self._being_evicted: set[GroupKey] = set()
@@ -111,7 +112,7 @@ class PodGroups:
         return PodGroup(key, max(counts), self._topology(key)) if counts else None
 
     def _topology(self, key: GroupKey) -> Topology:
-        """Return what the member says that came first; members agree on it. O(1)."""
+        """Return the topology of the first member; members agree on it. O(1)."""
         first = next(chain(self.placed(key), self.pending(key)), None)
         return ANYWHERE if first is None or first.group is None else first.group.topology
 
@@ -123,7 +124,7 @@ class PodGroups:
         return pod.priority if group is None or group.priority is None else group.priority
 
     def victim_priority(self, pod: Pod) -> int:
-        """Return the priority that a pod has to have more of to evict this one."""
+        """Return the priority above which other pods evict this one."""
         if pod.group is None or pod.group.key not in self._unequal:
             return pod.priority
         priority = self._objects[pod.group.key].victim_priority
@@ -147,7 +148,7 @@ class PodGroups:
             self._being_evicted.add(pod.group.key)
 
     def is_being_evicted(self, key: GroupKey) -> bool:
-        """Return whether the other members were evicted with which those on nodes are disrupted as a whole."""
+        """Return whether a member of the group, which is disrupted as a whole, was evicted already."""
         return key in self._being_evicted
 
     def keys(self) -> Iterable[GroupKey]:

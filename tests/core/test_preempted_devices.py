@@ -13,7 +13,7 @@ from scheduler.core.decide import decide
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.status import Code
-from scheduler.model.instructions import Instruction
+from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodSeen
 from scheduler.plugins.default_preemption.eligibility import DEVICES_ARE_RELEASED
@@ -48,7 +48,9 @@ def _run(cluster: ClaimCluster, *claims: str, name: str, priority: int = 0, **sp
     pod = cluster.using(*claims, name=name, priority=priority, **spec)
     instructions = cluster.cycle()
     if kinds(instructions) == ["WriteReservation"]:
-        assert cluster.write(instructions[0]) == []  # type: ignore[arg-type]
+        (reservation,) = instructions
+        assert isinstance(reservation, WriteReservation)
+        assert cluster.write(reservation) == []
         cluster.watch()
         instructions = cluster.cycle()
     return cluster.confirm(pod, bind_of(instructions).node_name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from enum import Enum
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -55,18 +55,18 @@ def run(root: Path, mutant: Mutant | None, tests: Sequence[str], seconds: float,
     pid = os.fork()
     if pid == 0:
         os._exit(_run_here(root, mutant, tests, limit_s, log))
-    until_s = time.monotonic() + limit_s * _WALL
-    while time.monotonic() < until_s:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            code = os.waitstatus_to_exitcode(status)
-            if code == -signal.SIGXCPU:
-                return End.ENDLESS
-            return End.SURVIVED if code == 0 else End.NOTICED
-        time.sleep(0.02)
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return End.ENDLESS
+    child = os.pidfd_open(pid)
+    try:
+        has_ended = bool(select.select([child], [], [], limit_s * _WALL)[0])
+    finally:
+        os.close(child)
+    if not has_ended:
+        os.killpg(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if not has_ended or code == -signal.SIGXCPU:
+        return End.ENDLESS
+    return End.SURVIVED if code == 0 else End.NOTICED
 
 
 def _run_here(root: Path, mutant: Mutant | None, tests: Sequence[str], limit_s: float, log: Path) -> int:

@@ -37,7 +37,7 @@ _Status: TypeAlias = Literal["success", "failure", "timeout", "error"]
 #: How long the watch may take to show what was written.
 _SHOWN_WITHIN_S: Final = 120.0
 _TIMED_OUT: Final = "device binding timeout"
-#: What the message of a wait that failed has, and the status that its report has then.
+#: Parts of the message of a failed wait, and the status in its report.
 _STATUS_BY_TEXT: Final[tuple[tuple[str, _Status], ...]] = (
     (_TIMED_OUT, "timeout"),
     (BINDING_FAILED, "failure"),
