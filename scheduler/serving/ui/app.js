@@ -1,6 +1,6 @@
 // The page: a bar with the views, one view below it, and the stream that all views share.
 
-import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact-standalone.js";
 import { follow, get, setToken } from "./connection.js";
 import { Badge, Empty } from "./parts.js";
 import { count } from "./wording.js";
@@ -120,7 +120,7 @@ function Page() {
   const chosen = VIEWS.find((one) => one.path === route[0]) ?? VIEWS[0];
   const needsToken = problem && (problem.status === 401 || /^forbidden: User/.test(problem.message));
   const pending = now ? now.queue.reduce((sum, one) => sum + one.pods, 0) : 0;
-  useEffect(() => {
+  useLayoutEffect(() => {  // with the view: after it, the old title would stand over the new view for a frame
     document.title = `${chosen.title} · affinity-scheduler`;
   }, [chosen.title]);
   return html`
