@@ -136,7 +136,8 @@ def explain_pod(
     """
     Return the explanation of a pod that is in the cluster or would be created in it.
 
-    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it.
+    No suggestion leads to one of `avoided_nodes`. `together`: pods that would be created with it; they stand for the
+    members of its group that are pending in the cluster.
     `adds_replicas`: see `ExplainRequest`.
     """
     profile, notes = cluster.profile_for(pod)
@@ -146,13 +147,17 @@ def explain_pod(
             *notes,
             f"annotation {DECISION_ANNOTATION}: not written at the bind of this pod, and not shown",
         )
+    pending = cluster.pending_pods()
+    if together:
+        key_of = cluster.state.groups.key_of
+        pending = [*(other for other in pending if key_of(other) != key_of(pod)), *together]
     progress = ReadProgress(sys.stderr, os.environ)
     request = ExplainRequest(
         pod=pod,
         state=cluster.state,
         new_profile=lambda view: cluster.build_profile(profile, view),
         rng=random.Random(_SEED),
-        pending_pods=[*cluster.pending_pods(), *together],
+        pending_pods=pending,
         recorded=recorded,
         notes=(
             *notes,

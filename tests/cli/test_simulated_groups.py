@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.kinds import NODE
+from scheduler.devcluster.kinds import NODE, POD
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 
@@ -34,14 +34,19 @@ def _job(n_pods: int) -> build.Json:
     }
 
 
-async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str) -> str:
-    """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods."""
+async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str, n_pending: int = 0) -> str:
+    """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods, of which some are pending."""
     async with embedded(tmp_path) as (cluster, kubeconfig):
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):
                 node = build.node(f"{rack}-{index}", labels={"rack": rack}, allocatable={"cpu": "1"})
                 cluster.store.create(NODE, "", node)
-        (tmp_path / "group.json").write_text(json.dumps(_job(n_pods)))
+        job = _job(n_pods)
+        for index in range(n_pending):
+            metadata = {**job["spec"]["template"]["metadata"], "name": f"train-{index}", "namespace": "default"}
+            pod = {"metadata": metadata, "spec": job["spec"]["template"]["spec"]}
+            cluster.store.create(POD, "default", pod)
+        (tmp_path / "group.json").write_text(json.dumps(job))
         arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
         _, out, _ = await called("simulate", *arguments, *more)
     return out
@@ -68,3 +73,14 @@ async def test_of_a_group_that_does_not_fit_no_more_are_counted(tmp_path: Path, 
     ] * 2
     (found,) = json.loads(await _simulated(tmp_path, 9, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (9, 0)
+
+
+@pytest.mark.asyncio
+async def test_members_that_are_pending_already_are_not_counted_beside_those_of_the_file(
+    tmp_path: Path, called: Called
+) -> None:
+    """The file was applied before. What would help ten members is not what would help twenty."""
+    (before,) = json.loads(await _simulated(tmp_path, 10, called, "-o", "json"))
+    (applied,) = json.loads(await _simulated(tmp_path, 10, called, "-o", "json", n_pending=10))
+    assert applied["next"]["suggestions"] == before["next"]["suggestions"] != []
+    assert applied["notes"] == before["notes"]
