@@ -26,6 +26,7 @@ from scheduler.model.instructions import Instruction
 from scheduler.model.nodes import Node
 from scheduler.model.pod_groups import PodGroup
 from scheduler.model.stimuli import (
+    DevicesRelisted,
     DevicesServed,
     NodeGone,
     NodeSeen,
@@ -79,6 +80,8 @@ class EventHandlers:
                 self._state.groups.serve(group_kind)
             case DevicesServed(device_kind):
                 self._on_devices_served(device_kind, now_s)
+            case DevicesRelisted(device_kind):
+                self._state.devices.begin_list(device_kind)
             case PodGroupGone(key):
                 self._state.groups.remove(key)
                 self._groups.note(key, None, now_s)

@@ -27,6 +27,7 @@ from scheduler.framework.reserving import TIME_IS_OVER, ObjectKey, Reservation
 from scheduler.model.instructions import Bind, DevicesAwaited, EmitEvent, WriteObjects, WriteReservation
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.stimuli import (
+    DevicesServed,
     NodeGone,
     NodeSeen,
     ObjectGone,
@@ -246,6 +247,8 @@ class Reservations:
                 return self._waiting_for_any(*stimulus.concerns)
             case ObjectGone(kind, key):
                 return self._waiting_for_any((kind, key))
+            case DevicesServed(kind):
+                return self._waiting_for_any(*[key for key in self._waiting_for if key[0] == kind])
             case ReservationWritten(uid):
                 return (uid,)
             case TimePassed():

@@ -28,6 +28,7 @@ from scheduler.model.pods import term_problem
 from scheduler.model.read_fields import FieldTree
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import (
+    DevicesRelisted,
     DevicesServed,
     NodeGone,
     NodeSeen,
@@ -117,7 +118,8 @@ class WatchedKind:
         find_problem: returns the problem of a malformed annotation, which is then ignored; None if there is none.
         is_optional: whether there are servers without the kind: storage.k8s.io can be switched off.
         may_be_forbidden: whether roles may leave the kind out: those of an earlier release did not have it.
-        on_served: what follows the first complete list, for a kind that not every server has.
+        on_served: what follows a complete list, for a kind that not every server has.
+        on_relist: what precedes a list after the first, for a kind whose order of changes matters.
     """
 
     kind: str
@@ -135,6 +137,7 @@ class WatchedKind:
     is_optional: bool = False
     may_be_forbidden: bool = False
     on_served: WatchEvent | None = None
+    on_relist: WatchEvent | None = None
 
     @property
     def name(self) -> str:
@@ -196,6 +199,7 @@ def _stored(
     decode: Callable[[bytes | msgspec.Raw], Any],
     store: Store,
     on_served: WatchEvent | None = None,
+    on_relist: WatchEvent | None = None,
 ) -> WatchedKind:
     """Return the row of a kind without stimuli of its own."""
     return WatchedKind(
@@ -211,6 +215,7 @@ def _stored(
         is_optional=api in _OPTIONAL,
         may_be_forbidden=api == _RESOURCE,
         on_served=on_served,
+        on_relist=on_relist,
     )
 
 
@@ -288,7 +293,14 @@ def kinds(
         ),
         *(_stored(*row, Asker.PLUGINS, partial(decode_storage, row[0]), _VOLUMES) for row in _STORAGE_ROWS),
         *(
-            _stored(*row, Asker.PLUGINS, partial(decode_device, row[0]), _DEVICES, DevicesServed(row[0]))
+            _stored(
+                *row,
+                Asker.PLUGINS,
+                partial(decode_device, row[0]),
+                _DEVICES,
+                DevicesServed(row[0]),
+                DevicesRelisted(row[0]),
+            )
             for row in _DEVICE_ROWS
         ),
         _stored(*budgets, Asker.PREEMPTION, decode_disruption_budget, _BUDGETS),

@@ -65,10 +65,15 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """List or watch failed and is retried after `retry_in_s`. No change is lost, but the state ages meanwhile."""
+    """
+    List or watch failed and is retried after `retry_in_s`. No change is lost, but the state ages meanwhile.
+
+    `relists`: by a new list, whose objects come in no order of their changes until `Synced`.
+    """
 
     error: ApiError
     retry_in_s: float
+    relists: bool = False
 
 
 Change = Upserted[T] | Deleted | Malformed | Synced | Interrupted

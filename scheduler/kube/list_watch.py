@@ -320,11 +320,13 @@ class ListWatch(Generic[T]):
     def _relist(self, error: ApiError) -> list[Action[T]]:
         self._start_list()
         self._relists += 1
-        return self._publish_interrupted(error, self._pause_s(self._relists - 1, error))
+        return self._publish_interrupted(error, self._pause_s(self._relists - 1, error), relists=True)
 
-    def _publish_interrupted(self, error: ApiError, pause_s: float) -> list[Action[T]]:
+    def _publish_interrupted(
+        self, error: ApiError, pause_s: float, *, relists: bool = False
+    ) -> list[Action[T]]:
         step: Action[T] = Pause(pause_s) if pause_s > 0 else self._next_step()
-        return [Publish([Interrupted(error, pause_s)]), step]
+        return [Publish([Interrupted(error, pause_s, relists)]), step]
 
     def _pause_s(self, failures: int, error: ApiError) -> float:
         pause_s = 0.0

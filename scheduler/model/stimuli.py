@@ -213,6 +213,13 @@ class DevicesServed:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesRelisted:
+    """A new list of this kind begins: until `DevicesServed` its objects come in no order of their changes."""
+
+    kind: DeviceKind
+
+
+@dataclass(frozen=True, slots=True)
 class PodGroupGone:
     """The PodGroup was deleted."""
 
@@ -257,6 +264,7 @@ WatchEvent = (
     | PodGroupGone
     | PodGroupsServed
     | DevicesServed
+    | DevicesRelisted
 )
 
 Stimulus = (

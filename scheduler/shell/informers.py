@@ -109,11 +109,18 @@ class Informer:
 
     async def _repair(self, pieces: AsyncGenerator[tuple[int, list[Change[object]]], None]) -> int | None:
         n_repaired: int | None = None
-        async with aclosing(pieces):
-            async for n_objects, changes in pieces:
-                await self._deliver(changes)
-                n_repaired = (n_repaired or 0) + n_objects
-                self._was_late |= n_objects > 0
+        try:
+            async with aclosing(pieces):
+                async for n_objects, changes in pieces:
+                    if changes and not n_repaired and self._kind.on_relist is not None:
+                        await self._inbox.put([self._kind.on_relist])
+                    n_repaired = (n_repaired or 0) + n_objects
+                    await self._deliver(changes)
+                    self._was_late |= n_objects > 0
+        finally:
+            # A list of the reflector ends the comparison early, and is followed by the same.
+            if n_repaired and self._kind.on_served is not None and self._reflector.is_settled():
+                self._inbox.put_now(self._kind.on_served)
         return n_repaired
 
     async def _deliver(self, changes: list[Change[object]]) -> None:
@@ -143,8 +150,10 @@ class Informer:
                 case Interrupted(error=error) if self._is_absence(error):
                     synced = True
                     self._report_missing()
-                case Interrupted():
+                case Interrupted(relists=relists):
                     self._report_interrupted(change)
+                    if relists and self._kind.on_relist is not None:
+                        stimuli.append(self._kind.on_relist)
         await self._inbox.put(stimuli)
         if synced and not self.synced:
             self.synced = True

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from scheduler.framework.kinds import STORES
 from scheduler.model.stimuli import (
+    DevicesRelisted,
     DevicesServed,
     NodeGone,
     NodeSeen,
@@ -50,6 +51,8 @@ def apply_event(state: ClusterState, event: WatchEvent) -> None:
             state.groups.serve(group_kind)
         case DevicesServed(device_kind):
             state.devices.serve(device_kind)
+        case DevicesRelisted(device_kind):
+            state.devices.begin_list(device_kind)
         case _:
             assert_never(event)
 

@@ -81,13 +81,20 @@ class Devices:
         #: the order of their changes; a list does not.
         self._allocated_at: dict[str, int] = {}
         self._n_allocations = 0
+        #: The kinds of which a list is under way.
+        self._listing: set[DeviceKind] = set()
         self.n_allocated_twice = 0
         self.extended_resources = ExtendedResources()
         self.allocated = AllocatedDevices()
         self.assumed = AssumedObjects()
 
+    def begin_list(self, kind: DeviceKind) -> None:
+        """Note that a list begins to show the objects of this kind, in no order; `serve` ends it."""
+        self._listing.add(kind)
+
     def serve(self, *kinds: DeviceKind) -> None:
         """Note that a list has shown all objects of these kinds, the first one or a later one."""
+        self._listing.difference_update(kinds)
         if DeviceKind.CLAIM in kinds:
             self._allocated_at = dict.fromkeys(self._allocated_at, _LISTED)
         self._served.update(kinds)
@@ -116,8 +123,14 @@ class Devices:
         return self.assumed.seen(DeviceKind.CLAIM, key) or self._claims.get(key)
 
     def is_shown(self, key: str, version: str) -> bool:
-        """Return whether watches show this version of the claim, and so all that was written before."""
+        """
+        Return whether watches show this version of the claim, and so all that was written before.
+
+        Not while a list is under way: it shows a claim before others that were allocated earlier.
+        """
         shown = self.shown_claim(key)
+        if DeviceKind.CLAIM in self._listing:
+            return False
         return shown is not None and not is_older(shown.resource_version, version)
 
     def earlier_claim(self, claim: ResourceClaim) -> str | None:

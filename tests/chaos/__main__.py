@@ -166,6 +166,7 @@ def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
         if stage.wrongs:
             n_failed += 1
             print(f"seed {number}, {writers.value}:", *stage.wrongs, sep="\n", flush=True)
+            print(f"  python -m tests.chaos --devices --seed {number} --runs {len(Writers)}", flush=True)
         gc.unfreeze()
         gc.collect()
     print(

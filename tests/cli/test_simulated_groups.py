@@ -43,7 +43,11 @@ async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str, n_
                 cluster.store.create(NODE, "", node)
         job = _job(n_pods)
         for index in range(n_pending):
-            metadata = {**job["spec"]["template"]["metadata"], "name": f"train-{index}", "namespace": "default"}
+            metadata = {
+                **job["spec"]["template"]["metadata"],
+                "name": f"train-{index}",
+                "namespace": "default",
+            }
             pod = {"metadata": metadata, "spec": job["spec"]["template"]["spec"]}
             cluster.store.create(POD, "default", pod)
         (tmp_path / "group.json").write_text(json.dumps(job))

@@ -2,11 +2,12 @@
 
 import pytest
 
+from scheduler.model.devices import DeviceKind
 from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
-from scheduler.model.stimuli import PodSeen
+from scheduler.model.stimuli import DevicesRelisted, DevicesServed, PodSeen
 from scheduler.settings.loading import default_settings
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
@@ -293,6 +294,21 @@ def test_of_two_claims_that_a_list_shows_with_one_device_ours_is_given_up(order:
     assert "deallocation of ResourceClaim completed" in attempt_of(instructions).message
     assert cluster.write_all(_undo(instructions)) == []
     assert "allocation" not in cluster.server.claims["default/c"]["status"]
+
+
+def test_no_pod_is_bound_on_what_half_a_list_shows() -> None:
+    """A list shows our claim before the one that was allocated earlier: the look at all devices waits for its end."""
+    cluster, _ = _with_claim("c")
+    asked = cluster.reserve()
+    cluster.server.put(_allocated_by_another("theirs"))
+    assert cluster.write(asked) == []
+    cluster.handle(DevicesRelisted(DeviceKind.CLAIM))
+    cluster.events.reverse()
+    theirs = cluster.events.pop()  # the earlier one, which comes last
+    assert cluster.watch() == cluster.cycle() == []
+    cluster.handle(theirs)
+    instructions = cluster.handle(DevicesServed(DeviceKind.CLAIM))
+    assert "claim default/c has a device" in attempt_of(instructions).message
 
 
 @pytest.mark.parametrize("name", ["c", "theirs"])
