@@ -131,14 +131,24 @@ class DeviceStage:
                 or pod["spec"]["schedulerName"] == CARELESS
             ):
                 continue
-            claims = [self._claim(name) for name in pod_claims(pod).values()]
-            if all(claim and not claim["metadata"].get("deletionTimestamp") for claim in claims):
+            if not self._lacks_claim(pod):
                 yield f"{pod['metadata']['name']} is left over: {(pod.get('status') or {}).get('conditions')}"
 
+    def _lacks_claim(self, pod: JsonObject) -> bool:
+        claims = [self._claim(name) for name in pod_claims(pod).values()]
+        return any(not claim or claim["metadata"].get("deletionTimestamp") for claim in claims)
+
     def _reserved_for_nobody(self) -> Iterator[str]:
-        """Yield claims that are reserved for a pod that is gone, or that does not run."""
+        """
+        Yield claims that are reserved for a pod that is gone, or that does not run.
+
+        A pod that waits for another of its claims to be created keeps the ones that it has: the instance that reserved
+        them has died, and as with kube-scheduler only the pod's end takes them back.
+        """
         placed = {
-            pod["metadata"]["uid"] for pod in self.objects(POD) if node_of(pod) and not is_terminal(pod)
+            pod["metadata"]["uid"]
+            for pod in self.objects(POD)
+            if not is_terminal(pod) and (node_of(pod) or self._lacks_claim(pod))
         }
         for claim in self.objects(RESOURCE_CLAIM):
             for consumer in (claim.get("status") or {}).get("reservedFor") or ():
