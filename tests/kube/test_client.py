@@ -131,7 +131,7 @@ class Renewing(Credentials):
     async def authorization(self):
         return f"Bearer {self._number}"
 
-    async def renew(self, refused):
+    async def renew(self, refused, n_certificates):
         assert refused == await self.authorization()
         if self._number == self._last:
             raise SettingsError("config", "users[a].user.exec", "exit code 1", "credentials")
