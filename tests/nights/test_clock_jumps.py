@@ -1,11 +1,11 @@
 """The clock of the leader's machine is set by an hour, forward and back."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.nights.servers import night
+from tests.support.api_client import Api
 from tests.support.daemon import started
 from tests.support.waiting import until
 
@@ -24,6 +24,7 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("CLOCK_SHIFT", str(shift))
     async with night(tmp_path) as server:
         cluster = server.cluster
+        await cluster.add_node("other")
         module = ("tests.nights.jumping_clock",)
         async with started(server.kubeconfig, *_ELECTION, module=module) as leader:
             await until(lambda: leader.metric("leader_election_master_status"))
@@ -34,12 +35,13 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
                     # Refused before the jump, and to be tried again after it.
                     await cluster.add_pod(f"p{number}", node_selector={"number": str(number)})
                     await until(lambda: leader.metric("scheduler_pending_pods", queue="unschedulable"))
-                    os.replace(_written(tmp_path / "new", jump_s), shift)
-                    renewed = await _renewals(cluster.api)
-                    await until(lambda before=renewed: _renewed(cluster.api, before), what="a renewal")
+                    shift.write_text(str(jump_s))
+                    await _renewed(cluster.api)
                     await cluster.add_node(f"n{number}", labels={"number": str(number)})
                     await cluster.node_of(f"p{number}")
-                    assert await cluster.events(f"p{number}", "Scheduled")
+                    await until(
+                        lambda name=f"p{number}": cluster.events(name, "Scheduled"), what="the event of its bind"
+                    )
                 assert await leader.metric("leader_election_master_status") == 1
                 assert await standby.metric("leader_election_master_status") == 0
                 assert (await cluster.api.get(_LEASE_PATH)).ok["spec"].get("leaseTransitions", 0) == 0
@@ -51,16 +53,12 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
                 assert not leader.logged("Traceback"), leader.log()
 
 
-def _written(path: Path, seconds: int) -> Path:
-    path.write_text(str(seconds))
-    return path
+async def _renewed(api: Api) -> None:
+    """Wait for the next renewal of the Lease."""
 
+    async def version() -> str:
+        found: str = (await api.get(_LEASE_PATH)).ok["metadata"]["resourceVersion"]
+        return found
 
-async def _renewals(api: object) -> str:
-    """Return the version of the Lease."""
-    version: str = (await api.get(_LEASE_PATH)).ok["metadata"]["resourceVersion"]  # type: ignore[attr-defined]
-    return version
-
-
-async def _renewed(api: object, before: str) -> bool:
-    return await _renewals(api) != before
+    before = await version()
+    await until(version, lambda now: now != before, what="a renewal")

@@ -31,7 +31,7 @@ def _rule(verbs: list[str], resources: list[str]) -> Json:
 
 
 async def _throttle(of: Night, verbs: list[str], resources: list[str]) -> None:
-    """Give these requests of the scheduler a level without a seat."""
+    """Give these requests of the scheduler a level with the one seat that every level has, and no queue."""
     level = {
         "metadata": {"name": "night"},
         "spec": {
@@ -57,34 +57,24 @@ async def _throttle(of: Night, verbs: list[str], resources: list[str]) -> None:
 
 
 async def _relent(of: Night) -> None:
+    """Take the level away."""
     for plural in ("flowschemas", "prioritylevelconfigurations"):
         (await of.cluster.api.delete(f"{_GROUP}/{plural}/night")).ok  # noqa: B018
 
 
-async def test_binds_that_are_throttled_wait_as_long_as_asked(tmp_path: Path) -> None:
-    """A bind is sent five times at most; then the pod waits in the queue, and is bound once there are seats."""
+async def test_binds_that_are_throttled_are_sent_again_when_asked(tmp_path: Path) -> None:
+    """Of twenty at once most are rejected, some of them again; all are made, and the port stays ready."""
     async with night(tmp_path) as server:
         await server.cluster.add_node("n", allocatable={"pods": "100"})
-        kubeconfig = server.kubeconfig_of_scheduler()
-        async with started(kubeconfig, "--leader-elect=false") as daemon:
+        async with started(server.kubeconfig_of_scheduler(), "--leader-elect=false") as daemon:
             await until(daemon.is_ready)
             await _throttle(server, ["create"], ["pods/binding"])
             for number in range(_N_PODS):
                 await server.cluster.add_pod(f"p{number}")
-
-            async def throttled() -> float:
-                return await daemon.metric("rest_client_requests_total", code="429", method="POST")
-
-            await until(throttled)
-            await until(lambda: daemon.metric("scheduler_schedule_attempts_total", result="error"))
-            assert (await daemon.get("/readyz"))[0] == 200
-            assert daemon.logged("429"), daemon.log()
-            # Each pod has had its five binds at most, a second apart, as Retry-After says.
-            assert await throttled() <= 5 * _N_PODS
-            await _relent(server)
             await server.cluster.all_bound(_N_PODS)
+            assert await daemon.metric("rest_client_requests_total", code="429", method="POST")
+            assert (await daemon.get("/readyz"))[0] == 200
             assert not daemon.logged("Traceback"), daemon.log()
-            print(daemon.log())
 
 
 async def test_a_scheduler_that_is_throttled_at_its_start_begins_once_it_is_served(tmp_path: Path) -> None:
@@ -102,4 +92,3 @@ async def test_a_scheduler_that_is_throttled_at_its_start_begins_once_it_is_serv
             await server.cluster.node_of("p")
             assert await daemon.is_ready()
             assert not daemon.logged("Traceback"), daemon.log()
-            print(daemon.log())
