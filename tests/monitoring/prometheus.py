@@ -68,7 +68,9 @@ class Prometheus:
     async def over_time(self, expression: str, begin_s: float, end_s: float) -> list[Any]:
         """Return the series of an expression, each with its `metric` and a value each second."""
         times = {"start": str(begin_s), "end": str(end_s), "step": "1"}
-        found: list[Any] = (await self.get("query_range", query=_with_variables(expression), **times))["result"]
+        found: list[Any] = (await self.get("query_range", query=_with_variables(expression), **times))[
+            "result"
+        ]
         return found
 
     async def began_s(self) -> float:

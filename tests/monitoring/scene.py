@@ -275,7 +275,13 @@ class _Scene:
         allocation = await until(allocated, what="an allocation")
         await asyncio.sleep(0.5)
         moment = "2026-01-01T00:00:00Z"
-        ready = {"type": "ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": moment}
+        ready = {
+            "type": "ready",
+            "status": "True",
+            "reason": "r",
+            "message": "",
+            "lastTransitionTime": moment,
+        }
         devices = [
             {**{name: each[name] for name in ("driver", "pool", "device")}, "conditions": [ready]}
             for each in allocation["devices"]["results"]
@@ -307,7 +313,7 @@ class _Scene:
         spec = {"schedulerName": "affinity-scheduler"}
         pods = [
             build.pod("plain", spec=spec),
-            build.pod("own", spec=spec, labels={"app": "web"}, annotations={AFFINITY: json.dumps(own)}),
+            build.pod("own", spec=spec, labels={"app": "web"}, affinity=own),
             build.pod("bad", spec=spec, annotations={AFFINITY: "no JSON"}),
         ]
         url = f"https://127.0.0.1:{self._https}"
