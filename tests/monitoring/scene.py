@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ async def played(folder: Path) -> AsyncIterator[Prometheus]:
         watching = await stack.enter_async_context(prometheus(folder, targets))
         scene = _Scene(cluster, daemon, https)
         await scene.begin()
-        parts = [asyncio.create_task(part(), name=part.__name__) for part in scene.parts()]
+        parts = [asyncio.create_task(part()) for part in scene.parts()]
         try:
             yield watching
         finally:
@@ -105,7 +105,7 @@ class _Scene:
     def __init__(self, cluster: Cluster, daemon: Daemon, https: int) -> None:
         self._cluster, self._daemon, self._https = cluster, daemon, https
 
-    def parts(self) -> Iterator[Callable[[], Awaitable[None]]]:
+    def parts(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
         """Yield all of them."""
         yield from (self.web, self.groups, self.relaxed, self.preempted, self.evicted_in_vain)
         yield from (self.own_rules, self.devices, self.enforced, self.reviewed)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -57,7 +58,7 @@ async def test_a_panel_has_no_nan_before_anything_happened(scraped: Prometheus, 
 )
 async def test_an_alert_has_a_value_to_evaluate(scraped: Prometheus, query: Query):
     for part in without_thresholds(query.expression):
-        await until(lambda part=part: scraped.numbers(part), what=part)
+        await until(partial(scraped.numbers, part), what=part)
 
 
 async def test_prometheus_evaluates_every_rule_without_an_error(scraped: Prometheus):

@@ -1,5 +1,6 @@
 """The clock of the leader's machine is set by an hour, forward and back."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest

@@ -23,6 +23,7 @@ pytestmark = [
 _LEASE = ("--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s")
 _ELECTION = (*_LEASE, "--leader-elect-retry-period", "500ms")
 _LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/affinity-scheduler"
+_ATTEMPTS = "scheduler_schedule_attempts_total"
 #: Of each of the two schedulers, in each of three rounds. All fit with a fifth of the room to spare.
 _N_PODS, _N_ROUNDS, _N_NODES, _CPU = 10, 3, 4, 19
 
@@ -45,7 +46,7 @@ async def test_every_pod_is_bound_once_while_two_of_three_instances_are_killed(t
 
         for round_number in range(_N_ROUNDS):
             (leader,) = await until(leaders, lambda found: len(found) == 1, what="one leader")
-            bound_before = await leader.metric("scheduler_schedule_attempts_total", result="scheduled")
+            bound_before = await leader.metric(_ATTEMPTS, result="scheduled")
             for number in range(_N_PODS):
                 for scheduler in (None, OTHER):
                     names = {} if scheduler is None else {"scheduler": scheduler}
@@ -53,10 +54,10 @@ async def test_every_pod_is_bound_once_while_two_of_three_instances_are_killed(t
                     await cluster.add_pod(name, cpu="1", **names)
                 if number == _N_PODS // 2 and round_number < _N_ROUNDS - 1:
 
-                    async def bound(leader: Daemon = leader) -> float:
-                        return await leader.metric("scheduler_schedule_attempts_total", result="scheduled")
+                    async def bound(leader: Daemon = leader, before: float = bound_before) -> bool:
+                        return await leader.metric(_ATTEMPTS, result="scheduled") > before
 
-                    await until(bound, lambda n, before=bound_before: n > before, what="a bind of the leader")
+                    await until(bound, what="a bind of the leader")
                     leader.process.kill()
             await cluster.all_bound(2 * _N_PODS * (round_number + 1))
         lease = (await cluster.api.get(_LEASE_PATH)).ok
