@@ -40,10 +40,7 @@ async def test_a_leader_whose_clock_jumps_leads_on(tmp_path: Path, monkeypatch: 
                     await _renewed(cluster.api)
                     await cluster.add_node(f"n{number}", labels={"number": str(number)})
                     await cluster.node_of(f"p{number}")
-                    await until(
-                        lambda name=f"p{number}": cluster.events(name, "Scheduled"),
-                        what="the event of its bind",
-                    )
+                    await until(partial(cluster.events, f"p{number}", "Scheduled"), what="its event")
                 assert await leader.metric("leader_election_master_status") == 1
                 assert await standby.metric("leader_election_master_status") == 0
                 assert (await cluster.api.get(_LEASE_PATH)).ok["spec"].get("leaseTransitions", 0) == 0
