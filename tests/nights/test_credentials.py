@@ -172,7 +172,7 @@ async def test_an_identity_that_expires(tmp_path: Path, kind: str) -> None:
             await cluster.add_pod("late")
             await until(refused, lambda n: n > 0, what="a refused bind")
             await until(lambda: daemon.metric("scheduler_schedule_attempts_total", result="error"))
-            assert daemon.logged("401"), daemon.log()
+            assert daemon.logged("Error scheduling pod", "Unauthorized"), daemon.log()
             issue(_LONG_S)
             await cluster.node_of("late")
             assert (await daemon.get("/readyz"))[0] == 200
