@@ -25,7 +25,7 @@ _USER = "system:kube-scheduler"
 _LEASE = ("--leader-elect-resource-name", "kube-scheduler", "--leader-elect-lease-duration", "6s")
 _ELECTION = (*_LEASE, "--leader-elect-renew-deadline", "5s", "--leader-elect-retry-period", "500ms")
 #: Until the first identity expires; a start takes a part of it.
-_SHORT_S, _LONG_S = 15.0, 3600.0
+_SHORT_S, _LONG_S = 25.0, 3600.0
 #: kube-apiserver accepts tokens for so long after they have expired (go-jose's leeway).
 _LEEWAY_S = 60.0
 
