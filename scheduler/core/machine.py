@@ -84,7 +84,6 @@ class Machine:
         observer: Observer | None = None,
         records_decisions: bool = False,
         semantics: Semantics = DEFAULT_SEMANTICS,
-        epoch_s: float = 0.0,
     ) -> None:
         """
         Args:
@@ -95,14 +94,12 @@ class Machine:
             observer: is called around each extension point.
             records_decisions: whether binds carry the annotation of `core.decision_annotation`.
             semantics: of the version of Kubernetes whose decisions these are.
-            epoch_s: the time of day, in seconds since 1970, at the second 0 of the clock that stimuli are handled by.
         """
         self.state = state
         self.queue = queue
         self._view = ClusterView(state)
         self._profiles = profiles
         self._rng = rng
-        self._epoch_s = epoch_s
         self._observer = Unobserved() if observer is None else observer
         self._annotations = DecisionAnnotations(state.nodes, records_decisions)
         self.records = PodRecords(state)
@@ -249,7 +246,8 @@ class Machine:
                 return self._unfit.on_eviction_ended(stimulus, now_s)
             case PluginFailing():
                 return self._shut_off(stimulus)
-            case CycleDue():
+            case CycleDue(epoch_s):
+                self.state.devices.epoch_s = now_s if epoch_s is None else epoch_s
                 return self._schedule_one(now_s)
             case CycleEnded(used_s):
                 self.queue.charge(used_s, now_s)
@@ -295,7 +293,6 @@ class Machine:
             self._lifecycle.on_ready(bind.pod, now_s)
             return [bind]
         queued = None if self.has_backlog or self._unfit.holds_all else self.queue.pop(now_s)
-        self.state.devices.epoch_s = self._epoch_s + now_s
         if queued is None:
             return []
         pod = queued.pod

@@ -99,6 +99,8 @@ class KubeClient:
         else:
             self._transport = _ProxyTransport(self._new_session(max_connections), self._endpoint)
         self._watches = self._new_session(_WATCH_CONNECTIONS)
+        #: The number of the certificate of new connections.
+        self._n_certificates = credentials.n_certificates
 
     async def __aenter__(self) -> KubeClient:
         return self
@@ -179,18 +181,27 @@ class KubeClient:
 
     async def _with_authorization(self, send: Callable[[str | None], Awaitable[_T]]) -> _T:
         """Return the result of `send`. After a 401 renew the credentials and call it again: a 401 had no effect."""
-        authorization = await self._credentials.authorization()
+        authorization = await self._authorization()
+        n_certificates = self._n_certificates
         try:
             return await send(authorization)
         except Unauthorized as unauthorized:
             try:
-                renewed = await self._credentials.renew(authorization)
+                renewed = await self._credentials.renew(authorization, n_certificates)
             except SettingsError as error:
                 message = f"{unauthorized.message} ({error})"
                 raise Unauthorized(401, unauthorized.reason, message) from error
             if not renewed:
                 raise
-        return await send(await self._credentials.authorization())
+        return await send(await self._authorization())
+
+    async def _authorization(self) -> str | None:
+        """Return the header. After a change of the certificate, what follows is sent over new connections."""
+        authorization = await self._credentials.authorization()
+        if self._n_certificates != self._credentials.n_certificates:
+            self._n_certificates = self._credentials.n_certificates
+            self._transport.retire_connections()
+        return authorization
 
     async def _send(
         self, request: Request, authorization: str | None, timeout_s: float, may_send: Callable[[], bool]
@@ -240,7 +251,12 @@ class KubeClient:
     def _new_session(self, connections: int) -> aiohttp.ClientSession:
         tls = self._endpoint.tls
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=True if tls is None else tls),
+            # With a certificate each request has a connection of its own, since a connection keeps its certificate.
+            connector=aiohttp.TCPConnector(
+                limit=connections,
+                ssl=True if tls is None else tls,
+                force_close=self._credentials.n_certificates > 0,
+            ),
             headers={
                 "Accept": "application/json",
                 "Accept-Encoding": "identity",
@@ -269,6 +285,9 @@ class _ProxyTransport:
         except _CONNECTION_ERRORS as error:
             raise _unreachable(error, request) from error
         return Response(response.status, body, response.headers.get("Retry-After"))
+
+    def retire_connections(self) -> None:
+        """Implement `Transport.retire_connections`: with a certificate, none is used twice."""
 
     async def close(self) -> None:
         await self._session.close()

@@ -77,6 +77,8 @@ class Credentials:
         self._renewing = asyncio.Lock()
         #: The certificate in the TLS context: file and mtime, or its content.
         self._certificate_version: tuple[Path, int] | bytes | None = None
+        #: How many certificates have been loaded. Connections that are open keep the one that they began with.
+        self.n_certificates = 0
         #: When to log in again; infinite if no expiry is known.
         self._renew_at_s = inf
         self._renewed_at_s = now_s()
@@ -94,27 +96,24 @@ class Credentials:
             await self._reauthenticate()
         if self._now_s() >= self._reread_at_s:
             self._reread_at_s = self._now_s() + REREAD_S
-            # The file may be half replaced: the old secret is used until the next read.
-            with contextlib.suppress(OSError, ValueError):
-                self._reread_token()
-            with contextlib.suppress(OSError):
-                self._load_certificate()
+            self._reread()
         return self._authorization
 
-    async def renew(self, refused: str | None) -> bool:
+    async def renew(self, refused: str | None, n_certificates: int) -> bool:
         """
-        Renew the identity after a 401 for the header `refused`. Returns: True if there is another header to try.
+        Renew the identity after a 401 for the header `refused` and the certificate of this number.
+
+        Returns: True if there is another header or certificate to try.
 
         Raises:
             SettingsError: if the plugin or the issuer fails.
         """
-        if self._authorization == refused:
+        if self._authorization == refused and self.n_certificates == n_certificates:
             error = await self._reauthenticate()
             if error is not None:
                 raise error
-            with contextlib.suppress(OSError, ValueError):  # the caller then raises the server's 401
-                self._reread_token()
-        return self._authorization != refused
+            self._reread()  # without success the caller raises the server's 401
+        return self._authorization != refused or self.n_certificates != n_certificates
 
     async def _reauthenticate(self) -> SettingsError | None:
         if self._login is None:
@@ -140,6 +139,13 @@ class Credentials:
         lifetime_s = identity.expires_in_s
         self._renew_at_s = inf if lifetime_s is None else self._now_s() + max(RENEWAL_GAP_S, 0.8 * lifetime_s)
 
+    def _reread(self) -> None:
+        """Read the files again. They may be half replaced: the old secret is used until the next read."""
+        with contextlib.suppress(OSError, ValueError):
+            self._reread_token()
+        with contextlib.suppress(OSError):
+            self._load_certificate()
+
     def _reread_token(self) -> None:
         if self._token_file is not None:
             self._authorization = bearer(self._token_file.read_text(encoding="utf-8"))
@@ -155,6 +161,7 @@ class Credentials:
             with contextlib.ExitStack() as files:
                 tls.load_cert_chain(_as_file(certificate, files), _as_file(key, files))
             self._certificate_version = version
+            self.n_certificates += 1
 
 
 def _as_file(pem: Pem, files: contextlib.ExitStack) -> str:

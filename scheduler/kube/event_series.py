@@ -81,11 +81,17 @@ class _OpenSeries:
     note: str
     first_s: float
     last_s: float
+    #: The monotonic time of the last one.
+    seen_s: float
     count: int = 1
 
 
 class EventSeries:
-    """The Events recorded so far, by key. Times are seconds since the epoch."""
+    """
+    The Events recorded so far, by key.
+
+    `epoch_s` is the time of day, in seconds since 1970, which the Events show; `now_s` a monotonic time.
+    """
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -97,18 +103,18 @@ class EventSeries:
     def __len__(self) -> int:
         return len(self._open)
 
-    def observe(self, key: EventKey, note: str, now_s: float) -> EventWrite | None:
+    def observe(self, key: EventKey, note: str, epoch_s: float, now_s: float) -> EventWrite | None:
         """Count one occurrence and return the creation, the first patch, or None if there is nothing to send. O(1)."""
         unversioned = _unversioned(key)
         series = self._open.get(unversioned)
         if series is None:
             if len(self._open) >= self._capacity:
                 del self._open[next(iter(self._open))]
-            new = self._new_series(key, note, now_s)
+            new = self._new_series(key, note, epoch_s, now_s)
             self._open[unversioned] = new
             return EventWrite(key, _creation_request(new))
         series.count += 1
-        series.last_s = now_s
+        series.last_s, series.seen_s = epoch_s, now_s
         return _patch_write(series) if series.count == 2 else None
 
     def refresh(self) -> Iterator[EventWrite]:
@@ -123,19 +129,20 @@ class EventSeries:
         One Event is forgotten per step, 20 µs; the step yields None if it has nothing to send.
         """
         for key, series in list(self._open.items()):
-            if series.last_s < now_s - FINISH_S and self._open.get(key) is series:
+            if series.seen_s < now_s - FINISH_S and self._open.get(key) is series:
                 del self._open[key]
                 yield _patch_write(series) if series.count > 1 else None
 
-    def _new_series(self, key: EventKey, note: str, now_s: float) -> _OpenSeries:
-        self._last_name_ns = max(int(now_s * 1e9), self._last_name_ns + 1)
+    def _new_series(self, key: EventKey, note: str, epoch_s: float, now_s: float) -> _OpenSeries:
+        self._last_name_ns = max(int(epoch_s * 1e9), self._last_name_ns + 1)
         return _OpenSeries(
             key=key,
             name=_event_name(key.regarding, self._last_name_ns),
             namespace=key.regarding.namespace or "default",
             note=bounded_text(note, NOTE_LIMIT),
-            first_s=now_s,
-            last_s=now_s,
+            first_s=epoch_s,
+            last_s=epoch_s,
+            seen_s=now_s,
         )
 
 

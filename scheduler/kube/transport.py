@@ -55,6 +55,9 @@ class Transport(Protocol):
         Raises Unreachable without one within `timeout_s`, and Invalid for a body longer than `BODY_LIMIT_BYTES`.
         """
 
+    def retire_connections(self) -> None:
+        """Send nothing more over the connections that are open now."""
+
     async def close(self) -> None:
         """Close all connections; requests in flight end with Unreachable."""
 
@@ -89,6 +92,8 @@ class DirectTransport:
         self._idle: list[_Connection] = []
         self._open_connections: set[_Connection] = set()
         self._now_s = now_s
+        #: How often connections were retired.
+        self._generation = 0
 
     async def send(self, request: Request, authorization: str | None, timeout_s: float) -> Response:
         """Implement `Transport.send`. A GET or PUT is sent once more if its connection is found closed."""
@@ -111,6 +116,10 @@ class DirectTransport:
                 0, "Timeout", f"no response within {timeout_s:g} s", took_effect_unknown=is_write and sent
             ) from error
         raise AssertionError("a request ends with a response or an error")
+
+    def retire_connections(self) -> None:
+        """Implement `Transport.retire_connections`."""
+        self._generation += 1
 
     async def close(self) -> None:
         """Implement `Transport.close`."""
@@ -136,13 +145,15 @@ class DirectTransport:
         """Return the open connection that was used last, None if there is none. Servers close older ones first."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open and self._now_s() - connection.idle_since_s < IDLE_S:
+            is_fresh = self._now_s() - connection.idle_since_s < IDLE_S
+            if connection.is_open and is_fresh and connection.generation == self._generation:
                 return connection
-            connection.abort("idle for too long")
+            connection.abort("idle for too long, or retired")
         return None
 
     async def _connect(self) -> _Connection:
         """Open a connection. Raises Unreachable, in which case nothing was sent."""
+        generation = self._generation
         # Addresses are tried one after the other: asyncio's happy eyeballs leaks sockets when it is cancelled.
         opening = asyncio.get_running_loop().create_connection(
             lambda: _Connection(self._open_connections),
@@ -159,6 +170,7 @@ class DirectTransport:
         except OSError as error:
             text = f"Cannot connect to {self._host}:{self._port}: {error}"
             raise Unreachable(0, _error_reason(error), text) from error
+        connection.generation = generation
         return connection
 
     async def _exchange(self, connection: _Connection, data: bytes) -> Response:
@@ -193,6 +205,8 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._waiting: asyncio.Future[Response] | None = None
         self.is_open = True
+        #: The number of retirements before it was opened.
+        self.generation = 0
         self.idle_since_s = 0.0
         self._reset_response()
 

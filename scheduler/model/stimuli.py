@@ -233,7 +233,9 @@ class WatchInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class CycleDue:
-    """One scheduling cycle may run."""
+    """One scheduling cycle may run. `epoch_s`: the time of day, in seconds since 1970; None: that of the clock."""
+
+    epoch_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,14 +126,16 @@ class ZPages:
     emulated_version: str
     #: Paths of ours that the port serves.
     further_paths: tuple[str, ...] = ()
-    clock_s: Callable[[], float] = time.time
+    now_s: Callable[[], float] = time.monotonic
+    #: Seconds since 1970, and on the monotonic clock.
     started_s: float = field(default_factory=time.time)
+    started_at_s: float = field(default_factory=time.monotonic)
 
     async def statusz(self, request: web.Request) -> web.Response:
         """Answer /statusz."""
         started = datetime.fromtimestamp(self.started_s, UTC)
         paths = sorted((*_PATHS, *self.further_paths))
-        up_s = max(0, int(self.clock_s() - self.started_s))
+        up_s = int(self.now_s() - self.started_at_s)
         text = (
             f"\nStarted: {started:%a %b} {started.day:>2} {started:%H:%M:%S UTC %Y}\n"
             f"Up: {up_s // 3600} hr {up_s // 60 % 60:02} min {up_s % 60:02} sec\n"

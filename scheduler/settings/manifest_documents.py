@@ -11,7 +11,7 @@ from scheduler.errors import SettingsError
 from scheduler.formats.manifests import KINDS, Manifest, ManifestError, parse_manifest
 from scheduler.model.semantics import Semantics
 from scheduler.settings.documents import read_document
-from scheduler.settings.problems import Problems, described
+from scheduler.settings.problems import Problems, described, printable
 
 _MAX_DOCUMENTS: Final = 1_000
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#.*)?\r?$", re.MULTILINE)
@@ -52,7 +52,7 @@ def sorted_documents(
             raise SettingsError(where, error.field, error.found, error.expected) from error
     if not manifests:
         kinds = ", ".join(dict.fromkeys(str(document["kind"])[:60] for _, document in other_documents[:5]))
-        raise SettingsError(source, "kind", kinds, f"one of {', '.join(KINDS)}")
+        raise SettingsError(source, "kind", printable(kinds), f"one of {', '.join(KINDS)}")
     _check_unique(manifests, source)
     return manifests, other_documents
 

@@ -99,11 +99,12 @@ class Scheduler(daemon.Daemon):
     ) -> None:
         super().__init__(connection.log, connection.elector)
         options = options.at(connection.semantics)
-        self._options, self._metrics, self._connection, self._now_s = options, metrics, connection, now_s
+        self._options, self._metrics, self._connection = options, metrics, connection
+        self._clock_s, self._now_s = clock_s, now_s
         settings = options.settings
         self._state = new_state(settings)
         self._profiles = build_profiles(settings, ClusterView(self._state))
-        self._machine = self._new_machine(clock_s() - now_s())
+        self._machine = self._new_machine()
         queue = self._machine.queue
         metrics.register_state(
             queue,
@@ -152,7 +153,7 @@ class Scheduler(daemon.Daemon):
         #: True once informers may have listed. A leader elected later has to catch up with the binds since that list.
         self._has_listed = False
 
-    def _new_machine(self, epoch_s: float) -> Machine:
+    def _new_machine(self) -> Machine:
         options, profiles = self._options, self._profiles
         queue = build_queue(
             profiles,
@@ -169,7 +170,6 @@ class Scheduler(daemon.Daemon):
             observer=self._metrics.cycle_observer(profiles, seed=seed, on_failing=self._on_plugin_failing),
             records_decisions=options.decision_annotations,
             semantics=options.settings.semantics,
-            epoch_s=epoch_s,
         )
 
     def stop(self) -> None:
@@ -230,6 +230,7 @@ class Scheduler(daemon.Daemon):
             outbox.execute,
             is_ready=lambda: self._caches.is_synced() and self._leads() and self._caught_up,
             max_binding=self._writers.limit,
+            clock_s=self._clock_s,
             now_s=self._now_s,
             on_handled=self._metrics.on_event_handled,
             on_cycle=self._page.on_cycle,

@@ -95,7 +95,7 @@ class EventRecorder:
         """Queue the event, count it in its series, or drop it. Never waits, never raises."""
         if self._pending >= QUEUE_LIMIT or self._is_dropping():
             self._on_dropped()
-        elif write := self._series.observe(key, note, self._clock_s()):
+        elif write := self._series.observe(key, note, self._clock_s(), self._now_s()):
             self._enqueue(write)
 
     def drop_for(self, seconds: float) -> None:
@@ -159,10 +159,10 @@ class EventRecorder:
                     await self._may_write.wait()
 
     async def _maintain_series(self) -> None:
-        refreshed_s = self._clock_s()
+        refreshed_s = self._now_s()
         while True:
             await self._sleep(FINISH_S)
-            now_s = self._clock_s()
+            now_s = self._now_s()
             writes: Iterable[EventWrite | None] = self._series.finish_idle(now_s)
             if now_s - refreshed_s >= REFRESH_S:
                 refreshed_s = now_s

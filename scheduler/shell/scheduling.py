@@ -8,6 +8,7 @@ of pods holds the event loop for longer than a few milliseconds.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -44,8 +45,9 @@ class SchedulingLoop:
     Feeds the machine until stopped.
 
     `execute` starts an instruction without blocking; its result returns through the inbox. `is_ready` returns True if
-    cycles may run now, `max_binding` the limit on binds in flight. `on_handled` is called with the type and seconds of
-    every handled stimulus, `on_cycle` with the seconds of every cycle that had a pod.
+    cycles may run now, `max_binding` the limit on binds in flight. `clock_s` is the time since the epoch, `now_s` a
+    monotonic clock. `on_handled` is called with the type and seconds of every handled stimulus, `on_cycle` with the
+    seconds of every cycle that had a pod.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class SchedulingLoop:
         *,
         is_ready: Callable[[], bool],
         max_binding: Callable[[], int],
+        clock_s: Callable[[], float] = time.time,
         now_s: Callable[[], float],
         on_handled: Callable[[str, float], None],
         on_cycle: Callable[[float], None] = lambda _: None,
@@ -65,7 +68,7 @@ class SchedulingLoop:
         self._execute = execute
         self._is_ready = is_ready
         self._max_binding = max_binding
-        self._now_s = now_s
+        self._clock_s, self._now_s = clock_s, now_s
         self._on_handled = on_handled
         self._on_cycle = on_cycle
         self._young_collector = YoungCollector()
@@ -173,7 +176,7 @@ class SchedulingLoop:
         ends_s = min(started_s + _BURST_S, self._iteration_began_s + _ITERATION_S)
         binds: list[Bind | WriteReservation] = []
         for _ in range(_CYCLES_PER_BURST):
-            instructions = self._machine.handle(CycleDue(), started_s)
+            instructions = self._machine.handle(CycleDue(self._clock_s()), started_s)
             decided_s = self._now_s()
             if self._machine.is_in_cycle:
                 self._cycle_s = decided_s - started_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -35,7 +36,8 @@ class CertificateRotation:
     """
     Keeps a valid certificate in the Secret and serves it.
 
-    `hosts`: the names that the certificate has to have. `clock_s`: returns seconds since 1970.
+    `hosts`: the names that the certificate has to have. `clock_s` returns seconds since 1970; `now_s` is a monotonic
+    clock.
     """
 
     def __init__(
@@ -46,12 +48,13 @@ class CertificateRotation:
         *,
         log: Logger,
         clock_s: Clock,
+        now_s: Clock = time.monotonic,
     ) -> None:
         self._store = store
         self._hosts = tuple(hosts)
         self._serving = serving
         self._log = log
-        self._clock_s = clock_s
+        self._clock_s, self._now_s = clock_s, now_s
         self._served: KeyPair | None = None
         #: The authorities that trust the served pair, in case a user empties the Secret.
         self._authorities = b""
@@ -104,7 +107,7 @@ class CertificateRotation:
         self._n_webhooks = n_webhooks
 
     def _serve_if_known(self, trusted: TrustedKeyPair) -> None:
-        pair, now_s = trusted.pair, self._clock_s()
+        pair, now_s = trusted.pair, self._now_s()
         if self._published is None or self._published[0] != pair:
             self._published = (pair, now_s)
         waited = now_s - self._published[1] >= LEARN_S

@@ -17,7 +17,7 @@ async def _tell(objects: Objects, reason: str, *pods: str) -> None:
     for pod in pods:
         about = ObjectReference("Pod", "default", pod, f"uid-{pod}")
         write = EventSeries().observe(
-            EventKey("Normal", "Binding", reason, "ours", "ours-1", about), "why", 1.0
+            EventKey("Normal", "Binding", reason, "ours", "ours-1", about), "why", 1.0, 1.0
         )
         assert write is not None
         assert write.request.body is not None

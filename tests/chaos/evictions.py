@@ -137,11 +137,7 @@ class EvictionJudge:
         refusal = beside_nominated(question, nominated_on)
         if fits := [node for node in question.nodes if refusal(question, node) is None]:
             return f"{ordered.preemptor_uid} fits on {fits}"
-        victims = next(
-            one.victims
-            for one in reversed(self._journal.preempted)
-            if one.by == eviction.by and one.uid == ordered.preemptor_uid and one.number < eviction.number
-        )
+        victims = self._victims(eviction, ordered, question)
         if ordered.node in question.nodes:
             # As Kubernetes takes pods away: of two with one host port, the first to go frees it.
             trial = Trial(question, ordered.node, refusal)
@@ -149,7 +145,19 @@ class EvictionJudge:
                 trial.take_away(one)
             if trial.refusal() is None:
                 return ""
-        return f"{ordered.node} would not take {ordered.preemptor_uid} without {victims}"
+        return f"{ordered.node} would not take {ordered.preemptor_uid} without {sorted(victims)}"
+
+    def _victims(self, eviction: Eviction, ordered: Ordered, question: Question) -> set[str]:
+        """Return the victims of the attempt that ordered the eviction; of more than it names, all that can be one."""
+        preempted = next(
+            one
+            for one in reversed(self._journal.preempted)
+            if one.by == eviction.by and one.uid == ordered.preemptor_uid and one.number < eviction.number
+        )
+        if preempted.n_victims <= _NAMED:
+            return set(preempted.victims)
+        on_node = question.pods_on.get(ordered.node, ())
+        return {key_of(one) for one in on_node if priority(one) < priority(question.pod)}
 
     def _order_of(self, eviction: Eviction) -> Ordered | None:
         """Return the decision that the request carries out."""

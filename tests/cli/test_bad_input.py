@@ -55,6 +55,10 @@ MANIFESTS = {
     "a list": ("- a\n", "expected a manifest"),
     "no YAML": ("kind: [Pod", "expected one YAML or JSON document"),
     "a secret": ("kind: Secret\napiVersion: v1\n", "kind: found Secret, expected one of Pod, Deployment"),
+    "a kind that no terminal shows": (
+        'kind: "\\x85x"\napiVersion: v1\n',
+        "kind: found \\x85x, expected one of Pod",
+    ),
     "a kind that is no text": ("kind: [Pod]\napiVersion: v1\n", "kind: found a list"),
     "the same object twice": (
         "kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {}\n"

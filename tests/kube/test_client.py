@@ -131,8 +131,8 @@ class Renewing(Credentials):
     async def authorization(self):
         return f"Bearer {self._number}"
 
-    async def renew(self, refused):
-        assert refused == await self.authorization()
+    async def renew(self, refused, n_certificates):
+        assert (refused, n_certificates) == (await self.authorization(), 0)
         if self._number == self._last:
             raise SettingsError("config", "users[a].user.exec", "exit code 1", "credentials")
         self._number += 1

@@ -40,14 +40,18 @@ async def guarded(authority=None, *, host="IP:127.0.0.1", accepts=lambda _: True
         subject = dict(part[0] for part in certificate["subject"]) if certificate else {}
         return web.Response(text=f"{header}|{subject.get('commonName', '')}")
 
-    context = None
-    if authority is not None:
-        pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
-        context.load_cert_chain(pair.cert, pair.key)
-        context.verify_mode = ssl.CERT_OPTIONAL
+    context = None if authority is None else served_with(authority, host)
     async with answering(answer, context) as url:
         yield url
+
+
+def served_with(authority, host="IP:127.0.0.1"):
+    """Return the TLS context of a server that asks for certificates of the authority."""
+    pair = authority.issue(f"server-{host.replace(':', '-')}", subject="/CN=server", host=host)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pair.cert)
+    context.load_cert_chain(pair.cert, pair.key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 class Clock:
@@ -361,9 +365,9 @@ async def test_a_rotated_token_file_is_reread(tmp_path):
         clock.now_s += REREAD_S
         assert await credentials.authorization() == "Bearer two"
     file.write_text("three")
-    assert await credentials.renew("Bearer two")
-    assert not await credentials.renew("Bearer three")
-    assert await credentials.renew("Bearer two"), "somebody else renewed meanwhile"
+    assert await credentials.renew("Bearer two", 0)
+    assert not await credentials.renew("Bearer three", 0)
+    assert await credentials.renew("Bearer two", 0), "somebody else renewed meanwhile"
 
 
 @pytest.mark.asyncio
@@ -388,6 +392,42 @@ async def test_a_rotated_client_certificate_is_used_for_new_connections(tmp_path
         await credentials.authorization()
         key.write_bytes(new.key.read_bytes())
         assert await shown() == "|new"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("streams", [False, True], ids=["requests", "watches"])
+async def test_a_refused_client_certificate_is_read_again_and_sent_over_new_connections(
+    tmp_path, authority, streams
+):
+    """Open connections keep the certificate that has expired, and a busy one is never idle for long."""
+    pairs = {name: authority.issue(name, subject=f"/CN={name}") for name in ("old", "new")}
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    refused = set()
+
+    def rotate(name):
+        cert.write_bytes(pairs[name].cert.read_bytes())
+        key.write_bytes(pairs[name].key.read_bytes())
+
+    async def answer(request):
+        name = dict(part[0] for part in request.transport.get_extra_info("peercert")["subject"])["commonName"]
+        return web.Response(status=401) if name in refused else web.Response(text=f"{name}\n")
+
+    async def asked(client):
+        if not streams:
+            return (await client.request(GET, timeout_s=5)).decode().strip()
+        return b"".join([line async for lines in client.stream(GET) for line in lines]).decode()
+
+    rotate("old")
+    context = ssl.create_default_context(cafile=str(authority.pair.cert))
+    async with answering(answer, served_with(authority)) as url:
+        credentials = Credentials(Endpoint(url, context), Identity(certificate=cert, key=key))
+        async with KubeClient(credentials) as client:
+            assert await asked(client) == "old"
+            refused.add("old")
+            with pytest.raises(Unauthorized):
+                await asked(client)
+            rotate("new")
+            assert await asyncio.gather(*[asked(client) for _ in range(3)]) == ["new"] * 3
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ async def test_a_token_is_renewed_before_it_expires_with_the_latest_refresh_toke
         now_s += 0.1 * HOUR_S
         assert await credentials.authorization() == f"Bearer {new[0]}"
         now_s += 60.0
-        assert await credentials.renew(f"Bearer {new[0]}")
+        assert await credentials.renew(f"Bearer {new[0]}", 0)
         assert await credentials.authorization() == f"Bearer {new[1]}"
         now_s += 0.85 * HOUR_S
         assert await credentials.authorization() == f"Bearer {new[1]}", "a failure keeps it"

@@ -296,7 +296,7 @@ async def test_events_are_created_and_patched_into_series(tmp_path):
         )
         series = EventSeries()
         for at_s in (1.0, 2.0):
-            write = series.observe(key, "0/2 nodes are available.", at_s)
+            write = series.observe(key, "0/2 nodes are available.", at_s, at_s)
             assert write is not None
             await client.request(write.request, timeout_s=5)
         [event], _ = served.store.list(EVENT)

@@ -62,13 +62,15 @@ def test_every_object_is_of_a_known_kind_and_version(path):
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(MANIFESTS)))
-def test_a_kustomization_lists_every_file_beside_it_but_pages(folder):
+def test_a_kustomization_lists_every_file_beside_it_but_pages_and_pictures(folder):
     content = kustomization(folder)
     generated = [name for each in content.get("configMapGenerator", []) for name in each["files"]]
     listed = {PurePosixPath(name.split("=")[-1]) for name in (*content["resources"], *generated)}
     assert all((folder / name).exists() for name in listed)
     beside = {
-        PurePosixPath(path.name) for path in folder.iterdir() if path.is_file() and path.suffix != ".md"
+        PurePosixPath(path.name)
+        for path in folder.iterdir()
+        if path.is_file() and path.suffix not in {".md", ".png"}
     }
     assert beside == {name for name in listed if (folder / name).is_file()} | {
         PurePosixPath("kustomization.yaml")

@@ -1,11 +1,11 @@
-"""Each alert's runbook names commands, metrics and panels that exist; three are tried beside their fault."""
+"""Each alert's runbook names commands, metrics and panels that exist; five are tried beside their fault."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from scheduler.cli.main import _parse, main
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import NODE, POD, kind_of
+from scheduler.model.annotations import AFFINITY
 from scheduler.settings.loading import default_settings
 from tests.monitoring.queries import ALERTS, panels, selections
 from tests.monitoring.runbooks import commands, rule_of
@@ -253,3 +254,80 @@ async def test_plugin_shut_off(night: Running) -> None:
     assert "KeyError: 'tem' (broken.py, line 10)" in shown
     (line,) = night.daemon.logged("Plugin shut off")
     assert "KeyError: 'tem' (broken.py, line 10)" in line
+
+
+def _refuse_binds(night: Running) -> None:
+    night.cluster.faults.add(Fault(Action.RESPOND, method="POST", path="/binding$", code=500, times=1000))
+    night.add_pod("unbound")
+
+
+def _allow_binds(night: Running) -> None:
+    night.cluster.faults.clear()
+
+
+def _break_node(night: Running) -> None:
+    broken = build.node("broken", allocatable={"cpu": "many"})
+    broken["metadata"]["uid"] = "uid-broken"
+    night.cluster.store.inject(NODE, broken)
+
+
+def _delete_node(night: Running) -> None:
+    night.cluster.store.delete(NODE, "", "broken")
+
+
+def _break_annotation(night: Running) -> None:
+    night.add_pod("unreadable", annotations={AFFINITY: "no JSON"})
+
+
+def _delete_pod(night: Running) -> None:
+    night.cluster.store.delete(POD, "default", "unreadable")
+
+
+#: An alert; its fault; the labels of the series that it is about; words of the line that shows the cause; the remedy.
+_LOGGED = (
+    ("Errors", _refuse_binds, "error", ("Error scheduling pod; retrying", "unbound"), _allow_binds),
+    ("MalformedObjects", _break_node, "Node", ("Malformed object", "broken", "many"), _delete_node),
+    ("MalformedObjects", _break_annotation, "Pod", ("Malformed object", "unreadable"), _delete_pod),
+)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("alert", "fault", "label", "words", "remedy"), _LOGGED, ids=lambda value: str(value)[:20]
+)
+async def test_a_log_line_shows_the_cause_and_its_remedy_ends_it(
+    night: Running,
+    alert: str,
+    fault: Callable[[Running], None],
+    label: str,
+    words: tuple[str, ...],
+    remedy: Callable[[Running], None],
+) -> None:
+    """The counter of the alert grows, its command shows the line, and after the remedy the counter stands still."""
+
+    async def counted() -> float:
+        return sum(value for labels, value in (await night.condition(alert)).items() if label in labels)
+
+    before = await counted()
+    fault(night)
+    await until(counted, lambda number: number > before, what="the alert's counter")
+    shown = await until(
+        lambda: asyncio.to_thread(night.tried, alert),
+        lambda text: any(all(word in line for word in words) for line in text.splitlines()),
+        what="the line",
+    )
+    assert shown
+    remedy(night)
+    night.add_pod(f"after-{label.lower()}")
+    await until(lambda: _is_bound(night, f"after-{label.lower()}"), what="a bind after the remedy")
+    if alert == "Errors":
+        await until(lambda: _is_bound(night, "unbound"), what="the bind of the pod that waited")
+    ended = await counted()
+    night.annotate_node("again", label)
+    night.add_pod(f"later-{label.lower()}")
+    await until(lambda: _is_bound(night, f"later-{label.lower()}"), what="another bind")
+    assert await counted() == ended
+
+
+async def _is_bound(night: Running, name: str) -> bool:
+    return bool(night.cluster.store.get(POD, "default", name)["spec"].get("nodeName"))

@@ -81,7 +81,9 @@ STARTED_S: Final = datetime(2026, 11, 3, 14, 53, 42, tzinfo=UTC).timestamp()
 
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
-    pages = ZPages(FLAGS, "0.1.0", "1.36", clock_s=lambda: STARTED_S + 3723, started_s=STARTED_S)
+    pages = ZPages(
+        FLAGS, "0.1.0", "1.36", now_s=lambda: 5000.0 + 3723, started_s=STARTED_S, started_at_s=5000.0
+    )
     app = web.Application()
     app.router.add_get("/statusz", pages.statusz)
     app.router.add_get("/flagz", pages.flagz)

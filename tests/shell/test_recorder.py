@@ -13,6 +13,7 @@ from scheduler.kube.event_series import (
     ObjectReference,
     bounded_text,
 )
+from scheduler.kube.requests import micro_time
 from scheduler.shell.recorder import DEFER_AFTER_BIND_S, DEFER_S, MAX_TRIES, QUEUE_LIMIT, EventRecorder
 from tests.support.api_bodies import body
 from tests.support.scripted_server import FakeSleep, client_of, lost, reply, scripted
@@ -32,9 +33,9 @@ def key_of(name="p", rv="5", *, uid="u", namespace="default", **fields):
     return EventKey(regarding=regarding, **(defaults | fields))
 
 
-def observed(series, key, note, now_s):
+def observed(series, key, note, epoch_s, now_s=None):
     """Return the write of an occurrence that has one."""
-    write = series.observe(key, note, now_s)
+    write = series.observe(key, note, epoch_s, epoch_s if now_s is None else now_s)
     assert write is not None
     return write
 
@@ -84,7 +85,7 @@ def test_the_second_patches_a_series_and_further_ones_are_only_counted():
     assert patched.on_missing is not None
     again = json.loads(patched.on_missing.body)
     assert (patched.on_missing.method, again["note"], again["series"]) == ("POST", "first", counted)
-    assert [series.observe(key_of(), "more", 3.0 + i) for i in range(5)] == [None] * 5
+    assert [series.observe(key_of(), "more", 3.0 + i, 3.0 + i) for i in range(5)] == [None] * 5
     assert [json.loads(write.request.body)["series"]["count"] for write in series.refresh()] == [7]
 
 
@@ -124,7 +125,7 @@ def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
         (key_of("busy"), [0.0, 300.0]),
     ):
         for at_s in times:
-            series.observe(key, "note", at_s)
+            series.observe(key, "note", at_s, at_s)
     assert list(series.finish_idle(FINISH_S)) == []
     single, idle = series.finish_idle(FINISH_S + 3.0)
     assert single is None
@@ -134,11 +135,24 @@ def test_idle_events_are_forgotten_and_idle_series_patched_a_last_time():
     assert observed(series, key_of("single"), "note", FINISH_S + 4.0).request.method == "POST"
 
 
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_neither_keeps_idle_events_nor_forgets_others(jump_s):
+    """The series shows the new time of day."""
+    series = EventSeries()
+    observed(series, key_of(), "note", 10_000.0, 1.0)
+    observed(series, key_of(), "note", 10_001.0 + jump_s, 2.0)
+    assert list(series.finish_idle(FINISH_S)) == []
+    (last,) = series.finish_idle(FINISH_S + 3.0)
+    assert last is not None
+    shown = json.loads(last.request.body)["series"]["lastObservedTime"]
+    assert shown == micro_time(10_001.0 + jump_s)
+
+
 def test_an_event_that_recurs_while_others_are_forgotten_stays():
     """Events are forgotten one at a time, and others occur meanwhile."""
     series = EventSeries()
     for name in ("a", "b"):
-        series.observe(key_of(name), "note", 0.0)
+        series.observe(key_of(name), "note", 0.0, 0.0)
     steps = series.finish_idle(FINISH_S + 1.0)
     assert next(steps) is None
     assert observed(series, key_of("b"), "note", FINISH_S + 1.0).request.method == "PATCH"
@@ -150,7 +164,7 @@ def test_the_table_is_bounded():
     """The oldest event is forgotten first."""
     series = EventSeries(capacity=2)
     for name in ("a", "b", "c"):
-        series.observe(key_of(name), "note", 1.0)
+        series.observe(key_of(name), "note", 1.0, 1.0)
     assert len(series) == 2
     assert observed(series, key_of("a"), "note", 2.0).request.method == "POST"
 
@@ -385,7 +399,7 @@ async def test_other_tasks_run_while_many_series_are_finished():
         await finishing.wait()
 
     async with scripted() as script, client_of(script) as client:
-        recorder = EventRecorder(client, clock_s=lambda: clock_s, sleep=sleep)
+        recorder = EventRecorder(client, now_s=lambda: clock_s, sleep=sleep)
         keeping = asyncio.create_task(recorder._maintain_series())
         for number in [*range(300), *range(300)]:
             recorder.record(key_of(f"p{number}", uid=f"u{number}"), "note")

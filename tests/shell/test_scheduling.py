@@ -61,6 +61,8 @@ class Bench:
         self.driver = Driver() if driver is None else driver
         #: What passes whenever the loop looks at its clock.
         self.tick_s = 0.0
+        #: The time of day.
+        self.epoch_s = 1_700_000_000.0
         self.driver.node("a")
         self.inbox = Inbox()
         self.kept = RecordingOutbox(lambda: self.driver.now_s)
@@ -72,6 +74,7 @@ class Bench:
             self.kept.execute,
             is_ready=self._asked,
             max_binding=lambda: max_binding,
+            clock_s=lambda: self.epoch_s,
             now_s=self._now_s,
             on_handled=lambda _name, _seconds: None,
             on_cycle=on_cycle,
@@ -132,6 +135,18 @@ async def test_readiness_without_a_nudge_is_found_within_a_second() -> None:
             return bench.kept.bound()
 
         assert await until(bound, timeout_s=5.0) == ["p"]
+
+
+async def test_decisions_have_the_time_of_day_after_the_clock_was_set() -> None:
+    """By which a driver's time to make devices ready is over; the monotonic clock goes on."""
+    bench = Bench()
+    async with bench.running():
+        for number, jump_s in enumerate((0, -3600, 3600)):
+            bench.epoch_s = 1_700_000_000.0 + jump_s
+            bench.driver.pod(f"p{number}")
+            bench.inbox.nudge()
+            await bench.bound(number + 1)
+            assert bench.driver.machine.state.devices.epoch_s == bench.epoch_s
 
 
 async def test_binds_in_flight_are_bounded() -> None:

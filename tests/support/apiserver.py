@@ -12,6 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,17 +59,20 @@ class Address:
 class RealApiServer:
     """One etcd and one kube-apiserver with these flags; call `start` before and `stop` after."""
 
-    def __init__(self, binaries: Path, folder: Path, *flags: str) -> None:
+    def __init__(self, binaries: Path, folder: Path, *flags: str, etcd_flags: Sequence[str] = ()) -> None:
         self._binaries = binaries
+        self._etcd_flags = etcd_flags
+        #: Where etcd listens, once it is started.
+        self.etcd_url = ""
         self._folder = folder
         self._flags = flags
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> Address:
         """Start both and wait until the server is ready. Raises: RuntimeError, with its log, if it is not in time."""
-        etcd_url = self._start_etcd()
+        self.etcd_url = self._start_etcd()
         token, port = secrets.token_urlsafe(24), free_port()
-        self._start_api_server(etcd_url, token, port)
+        self._start_api_server(self.etcd_url, token, port)
         address = Address(f"https://127.0.0.1:{port}", token, self._folder / "certs" / "apiserver.crt")
         self._wait_until_ready(address)
         return address
@@ -100,6 +104,7 @@ class RealApiServer:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
             "--unsafe-no-fsync",
+            *self._etcd_flags,
         )
         return client
 

@@ -119,11 +119,13 @@ def test_a_pair_is_never_shown():
 class Replica:
     """One webhook process and the pairs that it serves."""
 
-    def __init__(self, shared: Shared, clock: Clock) -> None:
+    def __init__(self, shared: Shared, clock: Clock, now: Clock | None = None) -> None:
         self.log = io.StringIO()
         self.served = Served()
         logger = configure(verbosity=2, form="text", stream=self.log)
-        self.rotation = CertificateRotation(shared, [HOST], self.served, log=logger, clock_s=clock)
+        self.rotation = CertificateRotation(
+            shared, [HOST], self.served, log=logger, clock_s=clock, now_s=now or clock
+        )
 
     @property
     def serves(self) -> KeyPair:
@@ -185,6 +187,19 @@ async def test_a_renewed_pair_waits_until_its_authority_is_known():
     clock.now_s += 1
     await replica.rotation.check()
     assert replica.serves == shared.trusted.pair
+
+
+@pytest.mark.asyncio
+async def test_a_clock_that_is_set_back_does_not_delay_a_renewed_pair():
+    shared, clock, now = Shared(trusted=GOOD), Clock(), Clock()
+    replica = Replica(shared, clock, now)
+    await replica.rotation.check()
+    clock.now_s = NOW_S + LIFETIME_S - RENEW_BEFORE_S
+    await replica.rotation.check()
+    clock.now_s -= 3600
+    now.now_s += LEARN_S
+    await replica.rotation.check()
+    assert replica.serves == shared.trusted.pair != GOOD.pair
 
 
 @pytest.mark.asyncio
