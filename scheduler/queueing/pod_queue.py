@@ -166,33 +166,49 @@ class PodQueue:
 
     def activate(self, uid: str, now_s: float) -> None:
         """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
-        self._backlog.finish()
-        self._activate(uid, now_s)
+        self.activate_each((uid,), now_s)
 
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
         """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
         self._backlog.add(self._each(self._activate, list(uids), now_s))
 
-    def wake(self, uid: str, now_s: float) -> None:
+    def wake_each(self, uids: Iterable[str], now_s: float) -> None:
         """
-        Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
+        Let each pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
 
-        It joins the backlog: thousands of pods may have been woken right before.
+        They join the backlog.
         """
-        self._backlog.add(self._each(self._wake, (uid,), now_s))
-
-    def let_through(self, uid: str, now_s: float) -> None:
-        """
-        Let the pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
-
-        Otherwise it hears only of events of the plugin that kept it.
-        """
-        self._backlog.finish()
-        self._let_through(uid, now_s)
+        self._backlog.add(self._each(self._wake, list(uids), now_s))
 
     def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
-        """Do as `let_through` for each of these pods, of which there may be thousands; they join the backlog."""
+        """
+        Let each pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
+
+        Otherwise it hears only of events of the plugin that kept it. They join the backlog.
+        """
         self._backlog.add(self._each(self._let_through, list(uids), now_s))
+
+    def join(self, uid: str, sibling_uid: str, now_s: float) -> None:
+        """
+        Let a new member of a group back off as the sibling does, if the group is waiting since an attempt failed.
+
+        Source: scheduling_queue.go, addToPodGroupIfExists (kubernetes 1.37).
+        """
+        queued, sibling = self._pods.get(uid), self._pods.get(sibling_uid)
+        if queued is None or sibling is None or queued.attempts or not sibling.attempts:
+            return
+        self._backlog.finish()
+        if sibling.sub_queue is SubQueue.ACTIVE:
+            return
+        self._sub_queues.remove(queued)
+        self._count_rejection(queued, -1)
+        queued.unschedulable_plugins |= sibling.unschedulable_plugins
+        self._count_rejection(queued, +1)
+        queued.unschedulable_count, queued.error_count = sibling.unschedulable_count, sibling.error_count
+        queued.backoff_window_s = sibling.backoff_window_s
+        self._sub_queues.add(queued)
+        if queued.sub_queue is SubQueue.ACTIVE and self._backoff.is_backing_off(queued, now_s):
+            self._move(queued, SubQueue.BACKOFF, UNSCHEDULABLE_POD_ADD.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
@@ -233,10 +249,8 @@ class PodQueue:
             if queued is None:
                 return None
             self.incoming[SubQueue.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
-        self._remove(queued)
-        queued.attempts += 1
         self._charged_namespace = queued.pod.namespace
-        return queued
+        return self._taken(queued)
 
     def charge(self, used_s: float, now_s: float) -> None:
         """Hold the time that its cycle took against the namespace of the pod that was popped last. O(1)."""
@@ -270,14 +284,12 @@ class PodQueue:
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, queued.timestamp_s)
             if queued.gating_plugin:
                 return None
-        self._remove(queued)
-        queued.attempts += 1
-        return queued
+        return self._taken(queued)
 
     def rank(self, uid: str, group_priority: int) -> None:
         """Order the pod, if the queue holds it, by this priority of its group from now on."""
         queued = self._pods.get(uid)
-        if queued is not None and queued.group_priority != group_priority:
+        if queued is not None and queued.priority != group_priority:
             self._backlog.finish()
             self._sub_queues.remove(queued)
             queued.group_priority = group_priority
@@ -390,6 +402,12 @@ class PodQueue:
         self._start_wait(queued, now_s)
         self._pods[pod.uid] = queued
         self._move(queued, SubQueue.ACTIVE, event.label, now_s)
+
+    def _taken(self, queued: QueuedPod) -> QueuedPod:
+        self._remove(queued)
+        queued.attempts += 1
+        queued.n_together = 1
+        return queued
 
     def _remove(self, queued: QueuedPod) -> None:
         self._sub_queues.remove(queued)

@@ -219,7 +219,7 @@ def test_a_pod_whose_gate_opens_is_tried_for_the_event_that_came_before_and_no_o
     assert (queue.depths()["gated"], queue.depths()["unschedulable"]) == (2, 1)
     preempting -= {"released", "unasked"}
     for name in (*rejected, "unknown"):
-        queue.let_through(pod(name).uid, 5.0)
+        queue.let_through_each((pod(name).uid,), 5.0)
     assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 1, "gated": 1}
     assert queue.pop(5.0) is rejected["released"]
 
@@ -344,14 +344,13 @@ def test_a_pod_waits_for_one_plugin_only_if_no_other_rejected_it():
     assert not alone.waits_only_for("NodeName"), "it waits for its backoff"
 
 
-@pytest.mark.parametrize("order", [PodQueue.activate, PodQueue.wake, PodQueue.let_through])
+@pytest.mark.parametrize("order", [PodQueue.activate_each, PodQueue.wake_each, PodQueue.let_through_each])
 def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     """Neither one that is gone, nor one that is being tried, nor one that is active already."""
     queue = queue_of(pod("tried", priority=9), pod("active"))
     tried = popped(queue)
     incoming = dict(queue.incoming)
-    for uid in ("gone", "tried", "active"):
-        order(queue, uid, 1.0)
+    order(queue, ("gone", "tried", "active"), 1.0)
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1
