@@ -16,7 +16,7 @@ from scheduler.framework.events import (
 )
 from scheduler.queueing.pod_queue import KeptOut, PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
-from scheduler.queueing.queued_pod import SubQueue
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from tests.queueing.build import pod
 
 PROFILE = "default-scheduler"
@@ -360,3 +360,10 @@ def test_a_nomination_keeps_out_pods_up_to_its_priority_but_its_own():
     kept_out = KeptOut(5, but="nominated")
     pods = [pod("above", priority=6), pod("equal", priority=5), pod("below"), pod("nominated", priority=5)]
     assert [each.name for each in pods if kept_out.selects(each)] == ["equal", "below"]
+
+
+def test_a_new_pod_has_no_history():
+    new = QueuedPod(pod("p"), 5.0, arrival=1)
+    assert (new.attempts, new.unschedulable_count, new.error_count, new.earlier_errors) == (0, 0, 0, 0)
+    assert (new.gating_plugin, new.unschedulable_plugins, new.initial_attempt_s) == ("", frozenset(), None)
+    assert (new.after_flush, new.is_surplus, new.group_priority, new.n_together) == (False, False, None, 1)
