@@ -7,6 +7,7 @@ The rows are those of pkg/scheduler/backend/queue, and of schedule_one_podgroup.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def cluster() -> Iterator[Driver]:
     driver.audit()
 
 
-def show(cluster: Driver, name: str, group: str = "g", node: str | None = None, **more: Json) -> None:
+def show(cluster: Driver, name: str, group: str = "g", node: str | None = None, **more: Any) -> None:
     """Show a pod of 1 cpu, which is a member unless the group is empty."""
     spec: Json = {"schedulerName": NAME, **more}
     if group:
@@ -46,7 +47,7 @@ def end(cluster: Driver, name: str) -> None:
     cluster.handle(PodGone(f"uid-default-{name}"))
 
 
-def members(cluster: Driver, n: int, first: int = 0, **more: Json) -> None:
+def members(cluster: Driver, n: int, first: int = 0, **more: Any) -> None:
     for index in range(first, n):
         show(cluster, f"m{index}", **more)
 
@@ -243,7 +244,7 @@ def test_a_member_with_gates_holds_a_group_whose_turn_has_come(cluster: Driver) 
     ],
 )
 def test_members_that_differ_are_an_error_from_1_37(
-    cluster: Driver, node: str | None, differs: Json, text: str
+    cluster: Driver, node: str | None, differs: dict[str, Any], text: str
 ) -> None:
     """Members on nodes count."""
     cluster.node("n", allocatable={"cpu": "4"})

@@ -363,7 +363,8 @@ def test_a_nomination_keeps_out_pods_up_to_its_priority_but_its_own():
 
 
 def test_a_new_pod_has_no_history():
-    new = QueuedPod(pod("p"), 5.0, arrival=1)
+    new = QueuedPod(pod("p", priority=3), 5.0, arrival=1)
+    assert (new.uid, new.priority) == ("p", 3)
     assert (new.attempts, new.unschedulable_count, new.error_count, new.earlier_errors) == (0, 0, 0, 0)
     assert (new.gating_plugin, new.unschedulable_plugins, new.initial_attempt_s) == ("", frozenset(), None)
     assert (new.after_flush, new.is_surplus, new.group_priority, new.n_together) == (False, False, None, 1)
