@@ -37,8 +37,7 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -59,6 +58,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.incremental_work import IncrementalWork
+from scheduler.queueing.kept_out import KeptOut
 from scheduler.queueing.namespace_shares import NamespaceShares
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
@@ -69,18 +69,6 @@ from scheduler.queueing.unschedulable_pods import InterestedPlugins
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
-
-
-@dataclass(frozen=True, slots=True)
-class KeptOut:
-    """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
-
-    priority: int
-    but: str = ""
-
-    def selects(self, pod: Pod) -> bool:
-        """Return whether the pod is one of them."""
-        return pod.priority <= self.priority and pod.uid != self.but
 
 
 class PodQueue:
@@ -170,7 +158,7 @@ class PodQueue:
 
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
         """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
-        self._backlog.add(self._each(self._activate, list(uids), now_s))
+        self._backlog.add(self._activating(list(uids), now_s))
 
     def wake_each(self, uids: Iterable[str], now_s: float) -> None:
         """
@@ -178,7 +166,7 @@ class PodQueue:
 
         They join the backlog.
         """
-        self._backlog.add(self._each(self._wake, list(uids), now_s))
+        self._backlog.add(self._waking(list(uids), now_s, (SubQueue.UNSCHEDULABLE, SubQueue.GATED)))
 
     def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
         """
@@ -186,7 +174,7 @@ class PodQueue:
 
         Otherwise it hears only of events of the plugin that kept it. They join the backlog.
         """
-        self._backlog.add(self._each(self._let_through, list(uids), now_s))
+        self._backlog.add(self._waking(list(uids), now_s, (SubQueue.GATED,)))
 
     def join(self, uid: str, sibling_uid: str, now_s: float) -> None:
         """
@@ -366,25 +354,18 @@ class PodQueue:
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
 
-    def _activate(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
-            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
-
-    def _wake(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue.waits_for_event:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
-
-    def _let_through(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is SubQueue.GATED:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
-
-    @staticmethod
-    def _each(act: Callable[[str, float], None], uids: Sequence[str], now_s: float) -> Iterator[None]:
+    def _activating(self, uids: Sequence[str], now_s: float) -> Iterator[None]:
         for uid in uids:
-            act(uid, now_s)
+            queued = self._pods.get(uid)
+            if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+                self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+            yield
+
+    def _waking(self, uids: Sequence[str], now_s: float, among: Container[SubQueue]) -> Iterator[None]:
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is not None and queued.sub_queue in among:
+                self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
             yield
 
     def _timeout_s(self, queued: QueuedPod) -> float:

@@ -35,7 +35,9 @@ def test_an_older_release_that_does_more_than_it_knows_is_noticed(tmp_path: Path
 
 def test_replicas_are_rolled_as_those_of_the_manifests() -> None:
     """The strategy is the default, 25 % of two: one more replica is started, and none goes before that is ready."""
-    manifest = yaml.safe_load((Path(__file__).parents[2] / "manifests" / "base" / "deployment.yaml").read_text())
+    manifest = yaml.safe_load(
+        (Path(__file__).parents[2] / "manifests" / "base" / "deployment.yaml").read_text()
+    )
     chart = yaml.safe_load((Path(__file__).parents[2] / "manifests" / "chart" / "values.yaml").read_text())
     spec = manifest["spec"]
     replicas = spec.get("replicas", 1)

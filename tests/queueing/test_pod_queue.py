@@ -14,7 +14,8 @@ from scheduler.framework.events import (
     always,
     never,
 )
-from scheduler.queueing.pod_queue import KeptOut, PodQueue
+from scheduler.queueing.kept_out import KeptOut
+from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from tests.queueing.build import pod
