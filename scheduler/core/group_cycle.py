@@ -24,7 +24,7 @@ from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import (
     NOT_RELAXED,
-    unequal_priorities,
+    unlike_members,
     unplaced_message,
     waiting_for,
     waiting_for_part,
@@ -50,7 +50,7 @@ from scheduler.model.instructions import GroupAttempted, Instruction
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.queueing.queued_pod import QueuedPod, SubQueue
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue, share_failures
 from scheduler.state.batches import Pieces, batches, finished
 from scheduler.state.cluster import ClusterState
 
@@ -92,7 +92,11 @@ class GroupCycles:
         reservations: Reservations,
         observer: Observer,
         annotations: DecisionAnnotations,
+        *,
+        queues_as_one: bool,
     ) -> None:
+        """`queues_as_one`: whether a group is one entry of the queue, as since kubernetes 1.37."""
+        self._queues_as_one = queues_as_one
         self._state = state
         self._groups = state.groups
         self._queue = queue
@@ -149,12 +153,9 @@ class GroupCycles:
     ) -> Pieces[GroupResult]:
         group, pods = self._groups.get(key), [queued.pod for queued in entries.values()]
         text = waiting_for(self._groups, key, pods)
-        if group is not None and (unequal := unequal_priorities(group, pods)):
-            return (
-                yield from self._put_back_all(
-                    entries, key, unequal, now_s, Outcome(error=CycleError(unequal))
-                )
-            )
+        if group is not None and (unlike := unlike_members(group, [*pods, *self._groups.placed(key)])):
+            outcome = Outcome(error=CycleError(unlike))
+            return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
             self._incomplete.note(key, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
@@ -303,6 +304,8 @@ class GroupCycles:
         reports += report_group(self._groups.get(key), reason, text)
         # What helps one member may help the group.
         of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
+        if self._queues_as_one:
+            share_failures(entries.values())
         for index, queued in enumerate(entries.values()):
             plugins = outcome.rejecting.get(queued.uid) or of_group
             is_rejected = plugins and outcome.error is None
@@ -345,16 +348,29 @@ class GroupCycles:
             self._incomplete.note_complete(key, now_s)
         if first is not None:
             self._rank(key, first, first if changed is None else changed)
+            if self._queues_as_one and changed is not None and not self._has_minimum(key, changed):
+                self._queue.join(changed.uid, first.uid, now_s)
+
+    def _has_minimum(self, key: GroupKey, member: Pod) -> bool:
+        """Return whether the group has its minimum on nodes. O(1), unlike `has_minimum`."""
+        group = self._groups.known_by(member, key)
+        return group is not None and self._groups.n_placed(key) >= group.min_count
 
     def _rank(self, key: GroupKey, first: Pod, changed: Pod) -> None:
-        """Give members of unequal priorities the place in the queue of the lowest. O(members) for such a group."""
-        if changed.priority != first.priority:
+        """
+        Give members of unequal priorities the group's place in the queue, else that of the lowest.
+
+        O(members) for such a group.
+        """
+        group = self._groups.known_by(first, key)
+        own = group.priority if group is not None and group.api_version == "v1beta1" else None
+        if changed.priority != (first.priority if own is None else own):
             self._unequal.add(key)
         if key in self._unequal:
             pods = self._groups.pending(key)
-            lowest = min(pod.priority for pod in pods)
+            priority = min(pod.priority for pod in pods) if own is None else own
             for pod in pods:
-                self._queue.rank(pod.uid, lowest)
+                self._queue.rank(pod.uid, priority)
 
     def on_bound(self, pod: Pod) -> list[Instruction]:
         """

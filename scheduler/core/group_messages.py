@@ -18,11 +18,16 @@ _NAMED_DOMAINS: Final = 2
 #: Ends the message of a group with members that have rules with fallbacks.
 NOT_RELAXED: Final = "Rules with fallbacks are not relaxed for members of groups."
 
+#: Why a group waits of which one member has scheduling gates.
+GATED: Final = "the pod group waits until none of its pods has scheduling gates"
+
 
 def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> str:
     """Return why these pending members are not placed before more come; empty if the group has enough of them."""
     group = groups.get(key)
     problem = next((pod.group.problem for pod in members if pod.group is not None), "")
+    if groups.is_held_by_gate(key):
+        problem = GATED
     if group is not None and group.min_count > LIMIT_MEMBERS:
         problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
     if group is None or problem or n_needed(groups, key) > len(members):
@@ -42,17 +47,26 @@ def waiting_for_part(key: GroupKey, members: Iterable[Pod], request: SearchReque
     )
 
 
-def unequal_priorities(group: PodGroup, members: Iterable[Pod]) -> str:
+def unlike_members(group: PodGroup, members: Sequence[Pod]) -> str:
     """
-    Return why the members cannot be placed with these priorities; empty if they can.
+    Return in what the members, pending ones first, differ although they must not; empty if they do not.
 
-    Source: kubernetes 1.37, which has v1beta1. Before, members have any priority.
+    Source: schedule_one_podgroup.go, validatePodGroup (kubernetes 1.37, which has v1beta1).
     """
-    other = next((pod.priority for pod in members if pod.priority != group.priority), None)
-    if group.api_version != "v1beta1" or group.priority is None or other is None:
+    if group.api_version != "v1beta1":
         return ""
-    same = "should have the same priority as the pod group's priority"
-    return f"all pods in a single pod group {same}, got {other} and {group.priority}"
+    same, first = "all pods in a single pod group should have the same", members[0]
+    for pod in members:
+        if pod.scheduler_name != first.scheduler_name:
+            return f'{same} .spec.schedulerName set, got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+        if group.priority not in (None, pod.priority):
+            return f"{same} priority as the pod group's priority, got {pod.priority} and {group.priority}"
+        if pod.may_preempt != first.may_preempt:
+            policies = ("Never", "PreemptLowerPriority")
+            return (
+                f"{same} preemption policy, got {policies[pod.may_preempt]} and {policies[first.may_preempt]}"
+            )
+    return ""
 
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.group_messages import waiting_message
+from scheduler.core.group_messages import GATED, waiting_message
 from scheduler.core.outcomes import report_failure, report_group
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.instructions import Instruction
@@ -31,11 +31,11 @@ class IncompleteGroups:
         self._since_s.setdefault(key, now_s)
 
     def note_complete(self, key: GroupKey, now_s: float) -> None:
-        """Let the members be tried if the group had too few. O(1) unless it had, then O(members)."""
+        """Let the members be tried after their backoff if the group had too few; then O(members), else O(1)."""
         if key in self._since_s or key in self._reported:
             self.forget(key)
             waiting = (pod.uid for pod in self._groups.pending(key) if self._waits_for_group(pod))
-            self._queue.activate_each(waiting, now_s)
+            self._queue.wake_each(waiting, now_s)
 
     def forget(self, key: GroupKey) -> None:
         """Note that no member is pending, or that the group is complete."""
@@ -56,11 +56,13 @@ class IncompleteGroups:
             del self._since_s[key]
             self._reported.add(key)
             group = self._groups.get(key)
-            instructions += report_group(group, "Unschedulable", waiting_message(key, group, ""))
+            gated = GATED if self._groups.is_held_by_gate(key) else ""
+            instructions += report_group(group, "Unschedulable", waiting_message(key, group, gated))
             for pod in self._groups.pending(key):
                 if self._waits_for_group(pod):
                     problem = pod.group.problem if pod.group is not None else ""
-                    reported = report_failure(pod, waiting_message(key, group, problem), unschedulable=True)
+                    text = waiting_message(key, group, problem or gated)
+                    reported = report_failure(pod, text, unschedulable=True)
                     instructions += reported if len(reported) > 1 else []
         return instructions
 

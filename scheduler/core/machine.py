@@ -111,7 +111,14 @@ class Machine:
         self._clocks = RuleClocks()
         self._fallbacks = Fallbacks(state, self._view, self.records, self._clocks)
         self._groups = GroupCycles(
-            state, queue, self.records, self._nominator, self._reservations, self._observer, self._annotations
+            state,
+            queue,
+            self.records,
+            self._nominator,
+            self._reservations,
+            self._observer,
+            self._annotations,
+            queues_as_one=semantics.queues_groups_as_one,
         )
         self._lifecycle = PodLifecycle(
             state,

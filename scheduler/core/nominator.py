@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from scheduler.framework.events import ASSIGNED_POD_DELETE
 from scheduler.model.pods import Pod
-from scheduler.queueing.pod_queue import KeptOut, PodQueue
+from scheduler.queueing.kept_out import KeptOut
+from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
 
 

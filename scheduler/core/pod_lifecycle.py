@@ -290,6 +290,9 @@ class PodLifecycle:
             self._queue.on_event(KUBELET_REFUSAL_OVER, None, None, now_s)
         if counted is None or assumed:
             self._queue.on_event(ASSIGNED_POD_ADD, None, pod, now_s)
+        if counted is None and pod.group is not None:
+            # Another scheduler placed a member, so that the group needs one place less.
+            self._queue.wake_each((each.uid for each in self._state.groups.pending(pod.group.key)), now_s)
         if counted is not None and counted.node_name != pod.node_name:
             # Assumed on one node, but bound to another by another scheduler: the first node is free again.
             self._queue.on_event(ASSIGNED_POD_DELETE, counted, None, now_s)
@@ -321,9 +324,8 @@ class PodLifecycle:
         its last victim ends, hears of no victim that leaves the port before. Without this it waits, and keeps a
         nomination that may not come true, until upstream's flush.
         """
-        for pod in list(self._state.nominated.on(left.node_name)):
-            if left.priority < pod.priority:
-                self._queue.wake(pod.uid, now_s)
+        nominated = self._state.nominated.on(left.node_name)
+        self._queue.wake_each((pod.uid for pod in nominated if left.priority < pod.priority), now_s)
 
     #: By sign and phase: the phase that follows, and what this needs.
     _TABLE: ClassVar[_Table] = {

@@ -238,6 +238,15 @@ class Semantics:
         return self.version >= Version(1, 37)
 
     @property
+    def queues_groups_as_one(self) -> bool:
+        """
+        Whether a group is one entry of the queue, so that its members back off together, and new members with them.
+
+        Source: kubernetes/kubernetes#138567 (1.37).
+        """
+        return self.version >= Version(1, 37)
+
+    @property
     def stages(self) -> Mapping[Gate, Stage]:
         """The gates that the version has and that have an effect here, with their stages."""
         changes = {gate: change_at(gate, self.version) for gate in Gate if gate not in WITHOUT_EFFECT}

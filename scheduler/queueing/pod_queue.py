@@ -37,8 +37,7 @@ Source: pkg/scheduler/backend/queue/scheduling_queue.go (kubernetes 1.36). Diffe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -59,6 +58,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.queueing.backoff import Backoff
 from scheduler.queueing.incremental_work import IncrementalWork
+from scheduler.queueing.kept_out import KeptOut
 from scheduler.queueing.namespace_shares import NamespaceShares
 from scheduler.queueing.pre_enqueue import PreEnqueue, PreEnqueueCheck
 from scheduler.queueing.queue_policy import DEFAULT_POLICY, QueuePolicy
@@ -69,18 +69,6 @@ from scheduler.queueing.unschedulable_pods import InterestedPlugins
 
 #: Unschedulable pods are checked for their timeout at multiples of this, as upstream.
 UNSCHEDULABLE_FLUSH_PERIOD_S: Final = 30
-
-
-@dataclass(frozen=True, slots=True)
-class KeptOut:
-    """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
-
-    priority: int
-    but: str = ""
-
-    def selects(self, pod: Pod) -> bool:
-        """Return whether the pod is one of them."""
-        return pod.priority <= self.priority and pod.uid != self.but
 
 
 class PodQueue:
@@ -166,33 +154,49 @@ class PodQueue:
 
     def activate(self, uid: str, now_s: float) -> None:
         """Let the pod be tried without waiting any longer, if the queue holds it and PreEnqueue allows."""
-        self._backlog.finish()
-        self._activate(uid, now_s)
+        self.activate_each((uid,), now_s)
 
     def activate_each(self, uids: Iterable[str], now_s: float) -> None:
         """Do as `activate` for each of these pods, of which there may be thousands; they join the backlog."""
-        self._backlog.add(self._each(self._activate, list(uids), now_s))
+        self._backlog.add(self._activating(list(uids), now_s))
 
-    def wake(self, uid: str, now_s: float) -> None:
+    def wake_each(self, uids: Iterable[str], now_s: float) -> None:
         """
-        Let the pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
+        Let each pod be tried once its backoff is over, if it waits for an event and PreEnqueue allows.
 
-        It joins the backlog: thousands of pods may have been woken right before.
+        They join the backlog.
         """
-        self._backlog.add(self._each(self._wake, (uid,), now_s))
-
-    def let_through(self, uid: str, now_s: float) -> None:
-        """
-        Let the pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
-
-        Otherwise it hears only of events of the plugin that kept it.
-        """
-        self._backlog.finish()
-        self._let_through(uid, now_s)
+        self._backlog.add(self._waking(list(uids), now_s, (SubQueue.UNSCHEDULABLE, SubQueue.GATED)))
 
     def let_through_each(self, uids: Iterable[str], now_s: float) -> None:
-        """Do as `let_through` for each of these pods, of which there may be thousands; they join the backlog."""
-        self._backlog.add(self._each(self._let_through, list(uids), now_s))
+        """
+        Let each pod be tried once its backoff is over, if a PreEnqueue check kept it when an event came that may help.
+
+        Otherwise it hears only of events of the plugin that kept it. They join the backlog.
+        """
+        self._backlog.add(self._waking(list(uids), now_s, (SubQueue.GATED,)))
+
+    def join(self, uid: str, sibling_uid: str, now_s: float) -> None:
+        """
+        Let a new member of a group back off as the sibling does, if the group is waiting since an attempt failed.
+
+        Source: scheduling_queue.go, addToPodGroupIfExists (kubernetes 1.37).
+        """
+        queued, sibling = self._pods.get(uid), self._pods.get(sibling_uid)
+        if queued is None or sibling is None or queued.attempts or not sibling.attempts:
+            return
+        self._backlog.finish()
+        if sibling.sub_queue is SubQueue.ACTIVE:
+            return
+        self._sub_queues.remove(queued)
+        self._count_rejection(queued, -1)
+        queued.unschedulable_plugins |= sibling.unschedulable_plugins
+        self._count_rejection(queued, +1)
+        queued.unschedulable_count, queued.error_count = sibling.unschedulable_count, sibling.error_count
+        queued.backoff_window_s = sibling.backoff_window_s
+        self._sub_queues.add(queued)
+        if queued.sub_queue is SubQueue.ACTIVE and self._backoff.is_backing_off(queued, now_s):
+            self._move(queued, SubQueue.BACKOFF, UNSCHEDULABLE_POD_ADD.label, now_s)
 
     def back_off(self, uid: str, now_s: float) -> None:
         """
@@ -233,10 +237,8 @@ class PodQueue:
             if queued is None:
                 return None
             self.incoming[SubQueue.ACTIVE.value, POP_FROM_BACKOFF_Q] += 1
-        self._remove(queued)
-        queued.attempts += 1
         self._charged_namespace = queued.pod.namespace
-        return queued
+        return self._taken(queued)
 
     def charge(self, used_s: float, now_s: float) -> None:
         """Hold the time that its cycle took against the namespace of the pod that was popped last. O(1)."""
@@ -270,14 +272,12 @@ class PodQueue:
             self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, queued.timestamp_s)
             if queued.gating_plugin:
                 return None
-        self._remove(queued)
-        queued.attempts += 1
-        return queued
+        return self._taken(queued)
 
     def rank(self, uid: str, group_priority: int) -> None:
         """Order the pod, if the queue holds it, by this priority of its group from now on."""
         queued = self._pods.get(uid)
-        if queued is not None and queued.group_priority != group_priority:
+        if queued is not None and queued.priority != group_priority:
             self._backlog.finish()
             self._sub_queues.remove(queued)
             queued.group_priority = group_priority
@@ -354,25 +354,18 @@ class PodQueue:
             wakes.append(tick * UNSCHEDULABLE_FLUSH_PERIOD_S)
         return max(now_s, min(wakes)) if wakes else None
 
-    def _activate(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
-            self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
-
-    def _wake(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue.waits_for_event:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
-
-    def _let_through(self, uid: str, now_s: float) -> None:
-        queued = self._pods.get(uid)
-        if queued is not None and queued.sub_queue is SubQueue.GATED:
-            self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
-
-    @staticmethod
-    def _each(act: Callable[[str, float], None], uids: Sequence[str], now_s: float) -> Iterator[None]:
+    def _activating(self, uids: Sequence[str], now_s: float) -> Iterator[None]:
         for uid in uids:
-            act(uid, now_s)
+            queued = self._pods.get(uid)
+            if queued is not None and queued.sub_queue is not SubQueue.ACTIVE:
+                self._move(queued, SubQueue.ACTIVE, FORCE_ACTIVATE, now_s)
+            yield
+
+    def _waking(self, uids: Sequence[str], now_s: float, among: Container[SubQueue]) -> Iterator[None]:
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is not None and queued.sub_queue in among:
+                self._requeue(queued, ASSIGNED_POD_DELETE.label, now_s)
             yield
 
     def _timeout_s(self, queued: QueuedPod) -> float:
@@ -390,6 +383,12 @@ class PodQueue:
         self._start_wait(queued, now_s)
         self._pods[pod.uid] = queued
         self._move(queued, SubQueue.ACTIVE, event.label, now_s)
+
+    def _taken(self, queued: QueuedPod) -> QueuedPod:
+        self._remove(queued)
+        queued.attempts += 1
+        queued.n_together = 1
+        return queued
 
     def _remove(self, queued: QueuedPod) -> None:
         self._sub_queues.remove(queued)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,7 +48,8 @@ class QueuedPod:
         backoff_window_s: the whole second in which the backoff ends; -inf before the first failure.
         after_flush: the pod was last moved by the timeout of unschedulable pods.
         is_surplus: its group was placed without it, so that it is tried next as a pod without a group.
-        group_priority: the lowest priority of its group's members, by which it is ordered; None without a group.
+        group_priority: the priority of its group, by which it is ordered; None for its own.
+        n_together: how many pods were put back with it as one entry of the queue.
 
     Source: pkg/scheduler/framework/types.go, QueuedPodInfo (kubernetes 1.36).
     """
@@ -67,6 +69,7 @@ class QueuedPod:
     after_flush: bool = False
     is_surplus: bool = False
     group_priority: int | None = None
+    n_together: int = 1
 
     @property
     def uid(self) -> str:
@@ -90,3 +93,12 @@ class QueuedPod:
     def profile(self) -> str:
         """Return the name of the profile that schedules the pod."""
         return self.pod.scheduler_name
+
+
+def share_failures(members: Collection[QueuedPod]) -> None:
+    """Let popped members of a group, which are put back next, back off as one entry of the queue. O(members)."""
+    unschedulable_count = max(each.unschedulable_count for each in members)
+    error_count = max(each.error_count for each in members)
+    for each in members:
+        each.unschedulable_count, each.error_count = unschedulable_count, error_count
+        each.n_together = len(members)

@@ -15,6 +15,8 @@ Pods that it bound and that were not seen pending before are counted, not compar
 While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
 nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
 
+Members of a group that are bound shortly after each other are one decision, compared as a whole: `group_binds`.
+
 A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
 `nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
 """
@@ -26,19 +28,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-from msgspec.structs import replace as with_parts
-
-from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
+from scheduler.core.decide import Decision, ScheduleResult, decide
 from scheduler.explain.inspection import Inspection, inspect_pod
-from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.stimuli import ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
-from scheduler.shadowing.orders import ProvenOrders
+from scheduler.shadowing.differences import (
+    as_race,
+    as_unproven,
+    count_best,
+    difference_of,
+    is_feasible,
+    points_behind,
+    reasons_of,
+    says,
+)
+from scheduler.shadowing.group_binds import GroupBinds, GroupComparison
+from scheduler.shadowing.orders import ChangeKey, ProvenOrders
 from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 from scheduler.state.cluster import ClusterState
@@ -54,18 +64,26 @@ _MAX_SCHEDULERS: Final = 10
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
 #: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
-#: Longest explanation that is not cut: any user may write a message.
-_MAX_EXPLANATION: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """A difference that a later change may explain, and whether the pod would now be decided as by the other one."""
+    """
+    A difference that a later change may explain, and whether the pod would now be decided as by the other one.
+
+    `is_bind`: False if the pod was left pending; another decision then bound it.
+    """
 
     uid: str
     difference: Difference
     agrees: Callable[[], bool]
     at_s: float
+    is_bind: bool = True
+
+    @property
+    def decision(self) -> ChangeKey:
+        """Return the key of the decision among changes: that of its bind."""
+        return ("Pod", self.uid) if self.is_bind else ("Pending", f"{self.uid} {self.at_s}")
 
 
 @dataclass(slots=True)
@@ -107,6 +125,9 @@ class Shadow:
         self._recent = RecentChanges(state, window_s=race_s)
         self._orders = ProvenOrders()
         self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
+        self._comparison = GroupComparison(state, profile)
+        #: Groups of which members were bound within the last `race_s`, and others still wait.
+        self._bound_groups: dict[GroupKey, GroupBinds] = {}
         self._differences: OrderedDict[str, Difference] = OrderedDict()
         self.causes: Counter[Cause] = Counter()
         self.counts = Counts()
@@ -120,6 +141,8 @@ class Shadow:
         """Compare nothing for a while, since a watch is interrupted."""
         self._compares_from_s = now_s + INTERRUPTED_S
         self._unsettled.clear()
+        self.counts.unseen += sum(len(binds.members) for binds in self._bound_groups.values())
+        self._bound_groups.clear()
 
     def _is_current(self, now_s: float) -> bool:
         """Return whether the state is as the other scheduler saw it."""
@@ -127,6 +150,8 @@ class Shadow:
 
     def apply(self, event: WatchEvent, now_s: float) -> None:
         """Compare the decision that the event shows, if any, and apply the event to the state."""
+        for binds in [each for each in self._bound_groups.values() if now_s - each.last_s > self._race_s]:
+            self._compare_group(binds, now_s)
         if isinstance(event, PodSeen):
             name = event.pod.scheduler_name
             if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:
@@ -142,6 +167,11 @@ class Shadow:
             case ObjectSeen(PersistentVolume(claim=ClaimReference(key=key))):
                 self._see_choice(key, "", now_s)
         self._take_over(event, now_s)
+
+    def end(self, now_s: float) -> None:
+        """Compare groups of which more members might have been bound, since nothing follows."""
+        for binds in list(self._bound_groups.values()):
+            self._compare_group(binds, now_s)
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
@@ -187,6 +217,7 @@ class Shadow:
         if pod.node_name:
             self._waiting.pop(pod.uid, None)
         self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+        self._compare_if_whole(pod, now_s)
 
     def _is_chosen(self, before: Pod, pod: Pod) -> bool:
         """
@@ -201,7 +232,7 @@ class Shadow:
             return False
         if pod.scheduled_condition != before.scheduled_condition:
             return False
-        return _is_feasible(self._decide(before), self.state.nodes.row_by_name.get(node))
+        return is_feasible(self._decide(before), self.state.nodes.row_by_name.get(node))
 
     def _is_assumed(self, pod: Pod) -> bool:
         """Return whether the pod without a node counts on one, and nothing says that its bind has failed."""
@@ -231,14 +262,18 @@ class Shadow:
         if self._is_current(now_s):
             self._compare_bind(pod, node, now_s)
         self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
+        self._compare_if_whole(pod, now_s)
 
     # -- binds -----------------------------------------------------------------------------------------------
 
     def _compare_bind(self, pod: Pod, node: str, now_s: float) -> None:
-        """Compare the choice of the node for the waiting pod, which does not count there yet."""
+        """Compare the choice of the node for the waiting pod, which does not count there yet; of a member later."""
+        if (key := self.state.groups.key_of(pod)) is not None:
+            self._bound_groups.setdefault(key, GroupBinds(key)).add(pod, node, now_s)
+            return
         self.counts.bound += 1
         decision = self._decide(pod)
-        n_best = _n_best(decision, self.state, node)
+        n_best = count_best(decision, self.state, node)
         if n_best:
             self.counts.alike += 1
             self.counts.tied += n_best > 1
@@ -251,10 +286,39 @@ class Shadow:
             _Unsettled(
                 pod.uid,
                 difference,
-                lambda: any(_n_best(self._decide(each), self.state, node) for each in variants),
+                lambda: any(count_best(self._decide(each), self.state, node) for each in variants),
                 now_s,
             ),
         )
+
+    def _compare_if_whole(self, pod: Pod, now_s: float) -> None:
+        """Compare the group of a pod that was bound, if no other member waits."""
+        binds = None if pod.group is None else self._bound_groups.get(pod.group.key)
+        if binds is not None and binds.members.keys() >= self._waiting_members(binds.key).keys():
+            self._compare_group(binds, now_s)
+
+    def _waiting_members(self, key: GroupKey) -> dict[str, Pod]:
+        """Return the members that wait and could be placed. O(waiting pods)."""
+        return {
+            uid: pod
+            for uid, pod in self._waiting.items()
+            if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating
+        }
+
+    def _compare_group(self, binds: GroupBinds, now_s: float) -> None:
+        """Compare the places of members that were bound shortly after each other, as one decision."""
+        del self._bound_groups[binds.key]
+        self.counts.bound += 1
+        worse = self._comparison.worse(binds)
+        if worse is None:
+            self.counts.alike += 1
+            return
+        text = f"pod group {binds.key.text}: {worse.text}"
+        difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
+        unsettled = _Unsettled(
+            worse.pod.uid, difference, lambda: self._comparison.worse(binds) is None, now_s
+        )
+        self._explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
 
     def _explain(self, key: str, unsettled: _Unsettled) -> None:
         """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
@@ -262,10 +326,10 @@ class Shadow:
         other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
         difference = unsettled.difference
         if other:
-            self._note(key, _as_race(difference, other))
+            self._note(key, as_race(difference, other))
             return
         n_changes = len(self._recent.keys(at_s, but=uid))
-        self._note(key, _as_unproven(difference, n_changes) if n_changes else difference)
+        self._note(key, as_unproven(difference, n_changes) if n_changes else difference)
         if len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
 
@@ -279,7 +343,7 @@ class Shadow:
         known = self._recent.keys(now_s, but=uid)
         for left_out in self._recent.explains(unsettled.agrees, now_s, but=uid):
             after = {change.key for change in left_out}
-            if self._orders.prove(("Pod", uid), [key for key in known if key not in after], after):
+            if self._orders.prove(unsettled.decision, [key for key in known if key not in after], after):
                 return left_out[-1].what
         return ""
 
@@ -291,7 +355,7 @@ class Shadow:
             elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
                 del self._unsettled[key]
                 self.causes[unsettled.difference.cause] -= 1
-                self._note(key, _as_race(unsettled.difference, latest.what))
+                self._note(key, as_race(unsettled.difference, latest.what))
 
     def _is_explained(self, unsettled: _Unsettled, now_s: float) -> bool:
         """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
@@ -299,7 +363,7 @@ class Shadow:
         bound = None if placed is None else placed.pod
         self.state.remove_pod(unsettled.uid)
         known = self._recent.keys(now_s, but=unsettled.uid)
-        is_explained = unsettled.agrees() and self._orders.prove(("Pod", unsettled.uid), known, ())
+        is_explained = unsettled.agrees() and self._orders.prove(unsettled.decision, known, ())
         if not is_explained and len(self._unsettled) <= _FEW:
             is_explained = bool(self._proven_without(unsettled, now_s))
         if bound is not None:
@@ -309,13 +373,13 @@ class Shadow:
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         row = self.state.nodes.row_by_name.get(node)
-        if isinstance(decision, ScheduleResult) and row is not None and _is_feasible(decision, row):
-            behind, plugin, lack = _behind(decision, row)
+        if isinstance(decision, ScheduleResult) and row is not None and is_feasible(decision, row):
+            behind, plugin, lack = points_behind(decision, row)
             cause = Cause.SAMPLING if self._may_be_sampled(decision) else Cause.SCORE
             text = f"{here} has {counted(behind, 'point')} more; {plugin} alone gives it {lack} more"
-            return _of(pod, cause, node, here, text, behind=behind, plugin=plugin)
+            return difference_of(pod, cause, node, here, text, behind=behind, plugin=plugin)
         plugin, reason = self._refusal(pod, row)
-        return _of(pod, Cause.RULE, node, here, f"{node} is refused here: {reason}", plugin=plugin)
+        return difference_of(pod, Cause.RULE, node, here, f"{node} is refused here: {reason}", plugin=plugin)
 
     def _refusal(self, pod: Pod, row: int | None) -> tuple[str, str]:
         """Return the first plugin that refuses the row, and its reason."""
@@ -358,16 +422,36 @@ class Shadow:
         self._take_over(PodSeen(pod), now_s)
 
     def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
-        """Compare why the pod is left pending."""
-        decision = self._decide(pod)
+        """Compare why the pod is left pending; of a member only whether its group has places."""
         self.counts.pending += 1
-        if _says(decision, message):
+        if (key := self.state.groups.key_of(pod)) is not None:
+            self._compare_pending_group(key, pod, message, now_s)
+            return
+        decision = self._decide(pod)
+        if says(decision, message):
             self.counts.same_reasons += 1
             return
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
-        ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else _message(decision)
-        difference = _of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
-        unsettled = _Unsettled(pod.uid, difference, lambda: _says(self._decide(pod), message), now_s)
+        ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else reasons_of(decision)
+        difference = difference_of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
+        unsettled = _Unsettled(
+            pod.uid, difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
+        )
+        self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
+
+    def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> None:
+        members = self._waiting_members(key)
+        if not self._comparison.fits(key, members):
+            self.counts.same_reasons += 1
+            return
+        text = f"there: {message} here: pod group {key.text} has places"
+        unsettled = _Unsettled(
+            pod.uid,
+            difference_of(pod, Cause.RULE, "", "", text),
+            lambda: not self._comparison.fits(key, members),
+            now_s,
+            is_bind=False,
+        )
         self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
@@ -385,72 +469,3 @@ class Shadow:
                 return
             del self._differences[dropped]
         self._differences[key] = difference
-
-
-def _is_feasible(decision: Decision, row: int | None) -> bool:
-    return (
-        row is not None and isinstance(decision, ScheduleResult) and bool(decision.scores.feasible.mask[row])
-    )
-
-
-def _n_best(decision: Decision, state: ClusterState, node: str) -> int:
-    """Return how many nodes share the most points if the node is one of them, else 0."""
-    row = state.nodes.row_by_name.get(node)
-    if not isinstance(decision, ScheduleResult) or not _is_feasible(decision, row):
-        return 0
-    totals = decision.scores.totals
-    most = totals.max()
-    return int(np.count_nonzero(totals == most)) if totals[row] == most else 0
-
-
-def _message(decision: FitError | CycleError) -> str:
-    """Return why no node fits, without the outcome of PostFilter."""
-    return (
-        decision.message if isinstance(decision, CycleError) else replace(decision, postfilter=None).message()
-    )
-
-
-def _says(decision: Decision, message: str) -> bool:
-    """Return whether the decision gives the reasons of the message, to which PostFilter may have added."""
-    return not isinstance(decision, ScheduleResult) and f"{message} ".startswith(f"{_message(decision)} ")
-
-
-def _behind(decision: ScheduleResult, row: int) -> tuple[int, str, int]:
-    """Return the points that the row lacks to the chosen one, the plugin that most of them are from, and how many."""
-    scores = decision.scores
-    lacks = [
-        (each.weight * (each.scores.item(scores.chosen) - each.scores.item(row)), each.plugin)
-        for each in scores.by_plugin
-    ]
-    lack, plugin = max(lacks)
-    return scores.totals.item(scores.chosen) - scores.totals.item(row), plugin, lack
-
-
-def _as_unproven(difference: Difference, n_changes: int) -> Difference:
-    changes = counted(n_changes, "change")
-    text = f"{difference.explanation}; no order of the {changes} shortly before explains it"
-    return with_parts(difference, explanation=text)
-
-
-def _as_race(difference: Difference, other: str) -> Difference:
-    text = f"{difference.explanation}; proven: not so if {other} came in the other order"
-    return with_parts(difference, cause=Cause.RACE, explanation=text)
-
-
-def _of(
-    pod: Pod, cause: Cause, node: str, here: str, explanation: str, *, behind: int = 0, plugin: str = ""
-) -> Difference:
-    return Difference(
-        namespace=pod.namespace,
-        pod=pod.name,
-        cause=cause,
-        node=node,
-        here=here,
-        behind=behind,
-        plugin=plugin,
-        explanation=_cut(explanation),
-    )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_EXPLANATION else f"{text[:_MAX_EXPLANATION]}..."

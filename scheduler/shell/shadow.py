@@ -13,7 +13,6 @@ from typing import Final
 from scheduler.assembly.profiles import build_profiles, new_state
 from scheduler.assembly.watched_kinds import kinds_for
 from scheduler.formats.recording_file import Mark
-from scheduler.framework.kinds import Asker
 from scheduler.model.stimuli import WatchEvent
 from scheduler.observe.shadowing import ShadowMetrics
 from scheduler.serving.status_server import StatusServer
@@ -57,13 +56,14 @@ async def watch(options: Options, environ: Mapping[str, str]) -> ShadowReport:
     async with connect(options, environ, metrics, waits=False) as connection:
         shadowing = ShadowDaemon(options.at(connection.semantics), metrics, connection)
         await daemon.run_until_signal(shadowing)
+        shadowing.shadow.end(time.monotonic())
         return shadowing.shadow.report()
 
 
 def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]]) -> ShadowReport:
     """Return what is compared of a recording: its events and marks with their seconds."""
     shadow = new_shadow(options)
-    end_s, sweep_s, reported_s = float("inf"), SWEEP_PERIOD_S, time.monotonic()
+    end_s, sweep_s, reported_s, at_s = float("inf"), SWEEP_PERIOD_S, time.monotonic(), 0.0
     for at_s, event in changes:
         if event is Mark.SYNCED:
             shadow.compares = True
@@ -81,6 +81,7 @@ def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]])
         if (now_s := time.monotonic()) >= reported_s:
             options.on_progress(shadow.report())
             reported_s = now_s + _TICK_S
+    shadow.end(at_s)
     return shadow.report()
 
 
@@ -107,8 +108,7 @@ class ShadowDaemon(daemon.Daemon):
         shadow = self.shadow = new_shadow(options)
         metrics.register_shadow(shadow)
         self._caches = Caches(
-            # Decisions are compared pod by pod.
-            [kind for kind in kinds_for(options.settings) if kind.asked_by is not Asker.POD_GROUPS],
+            kinds_for(options.settings),
             connection,
             metrics,
             on_interrupted=lambda _: shadow.interrupt(time.monotonic()),

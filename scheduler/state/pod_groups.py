@@ -38,6 +38,8 @@ class PodGroups:
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
         #: The UIDs of the members that are placed or could be.
         self._ready: dict[GroupKey, set[str]] = {}
+        #: The UIDs of the pending members with scheduling gates.
+        self._gated: dict[GroupKey, set[str]] = {}
         #: Groups that were placed once: members that came back need not wait for members that have finished since.
         self._whole: set[GroupKey] = set()
         #: Groups whose members were evicted to be placed anew, until they are.
@@ -216,9 +218,18 @@ class PodGroups:
         if key is None:
             return True
         group = self.known_by(pod, key)
-        if group is None or pod.group.problem:
+        if group is None or pod.group.problem or self.is_held_by_gate(key):
             return False
         return key in self._whole or self.n_ready(key) >= group.min_count
+
+    def is_held_by_gate(self, key: GroupKey) -> bool:
+        """
+        Return whether the group waits since a member has scheduling gates.
+
+        Source: scheduling_queue.go, runPreEnqueuePlugins (kubernetes 1.37, which has v1beta1).
+        """
+        known = self._objects.get(key)
+        return known is not None and known.api_version == "v1beta1" and key in self._gated
 
     def known_by(self, pod: Pod, key: GroupKey) -> PodGroup | None:
         """Return what `get` returns, without a topology of its members'; where they describe it, by this one. O(1)."""
@@ -272,6 +283,13 @@ class PodGroups:
             ready.discard(uid)
         if not ready:
             del self._ready[key]
+        gated = self._gated.setdefault(key, set())
+        if pending is not None and pending.gates:
+            gated.add(uid)
+        else:
+            gated.discard(uid)
+        if not gated:
+            del self._gated[key]
 
     def _drop_if_empty(self, key: GroupKey) -> None:
         if key not in self._pending and key not in self._placed and key not in self._objects:

@@ -72,7 +72,7 @@ def test_the_queue_has_the_gates_of_its_version(version: Version, *, pops_early:
     queued = queue.pop(0.0)
     assert queued is not None
     queue.put_back(queued, frozenset({"NodeResourcesFit"}), 0.0)
-    queue.wake(queued.uid, 0.0)
+    queue.wake_each((queued.uid,), 0.0)
     assert queue.depths()["backoff"] == 1
     assert queue.can_pop() is pops_early
     assert (queue.pop(0.1) is not None) is pops_early

@@ -40,7 +40,9 @@ from tests.chaos.volume_stage import VolumeStage
 from tests.reference.fallback import marked
 from tests.support.waiting import until
 
-_N_NODES, _N_REPLICAS = 6, 2
+_N_NODES = 6
+#: As in the manifests.
+N_REPLICAS = 2
 #: The longest delay of a watch on this machine.
 _BLIND_S = 3.0
 #: The seconds in which users go on after the last replica was exchanged.
@@ -136,7 +138,7 @@ class _Run:
         self._cluster.store.history.listeners += [self._volumes.watch, self._watch]
         await self._users.begin()
         async with self._replicas as replicas:
-            await asyncio.gather(*(replicas.start(self._releases[0]) for _ in range(_N_REPLICAS)))
+            await asyncio.gather(*(replicas.start(self._releases[0]) for _ in range(N_REPLICAS)))
             if self._releases[0].knows_all:
                 await until(self._has_relaxed, what="a patient pod on a node")
             users = asyncio.create_task(self._users.go_on())

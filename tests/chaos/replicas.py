@@ -120,6 +120,10 @@ class Replica:
                     process.kill()
                 self.exit_codes.append(await process.wait())
                 self.daemon = None
+            if self.exit_codes[-1] not in (0, -signal.SIGKILL, -signal.SIGTERM):
+                self._replicas.journal.tell(
+                    f"{self.agent} ended with {self.exit_codes[-1]}: {self.lines[-2:]}"
+                )
         self._replicas.journal.tell(f"{self.name} is gone")
 
     def _on_answer(self, call: Call, code: int) -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import ceil, floor
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.chaos.exchange import exchange
+from tests.chaos.exchange import N_REPLICAS, exchange
 from tests.chaos.release import CHECKOUT
 from tests.chaos.verdicts import Verdict
 
@@ -29,3 +31,17 @@ def test_an_older_release_that_does_more_than_it_knows_is_noticed(tmp_path: Path
     older = replace(CHECKOUT, name="older", knows_all=False)
     outcome = asyncio.run(exchange(4, older, CHECKOUT, tmp_path))
     assert {wrong.verdict for wrong in outcome.wrongs} == {Verdict.STRANGE}, outcome.story()
+
+
+def test_replicas_are_rolled_as_those_of_the_manifests() -> None:
+    """The strategy is the default, 25 % of two: one more replica is started, and none goes before that is ready."""
+    manifest = yaml.safe_load(
+        (Path(__file__).parents[2] / "manifests" / "base" / "deployment.yaml").read_text()
+    )
+    chart = yaml.safe_load((Path(__file__).parents[2] / "manifests" / "chart" / "values.yaml").read_text())
+    spec = manifest["spec"]
+    replicas = spec.get("replicas", 1)
+    assert replicas == chart["scheduler"]["replicas"] == N_REPLICAS
+    assert "strategy" not in spec
+    assert (ceil(replicas / 4), floor(replicas / 4)) == (1, 0)
+    assert spec["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"

@@ -147,7 +147,7 @@ def test_a_pod_that_is_woken_on_its_own_waits_for_the_pods_before() -> None:
     queue = _rejected()
     _wake(queue)
     n_active = queue.depths()["active"]
-    queue.wake(f"p{_N - 1}", 60.0)
+    queue.wake_each((f"p{_N - 1}",), 60.0)
     assert queue.depths()["active"] == n_active
     queue.delete("p0")
     assert queue.depths()["active"] == _N - 1

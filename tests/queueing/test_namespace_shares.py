@@ -120,3 +120,18 @@ def test_a_namespace_may_use_a_burst_at_once(used_s, is_over):
     assert not shares.is_over("a", 0.5)
     shares.sweep(MEMORY_S)
     assert not shares._unused_at_s
+
+
+@pytest.mark.parametrize(("now_s", "is_over"), [(7.875, True), (8.0, False)])
+def test_what_is_held_against_a_namespace_is_bounded(now_s, is_over):
+    """After 10 s at the most, of which it may use 2 s at once."""
+    shares = NamespaceShares(1.0)
+    shares.charge("a", 1000.0, 0.0)
+    assert shares.is_over("a", now_s) is is_over
+
+
+@pytest.mark.parametrize(("used_s", "is_over"), [(2.0, False), (2.125, True)])
+def test_a_burst_is_two_seconds_of_all_time(used_s, is_over):
+    shares = NamespaceShares(1.0)
+    shares.charge("a", used_s, 0.0)
+    assert shares.is_over("a", 0.0) is is_over

@@ -14,9 +14,10 @@ from scheduler.framework.events import (
     always,
     never,
 )
-from scheduler.queueing.pod_queue import KeptOut, PodQueue
+from scheduler.queueing.kept_out import KeptOut
+from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
-from scheduler.queueing.queued_pod import SubQueue
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from tests.queueing.build import pod
 
 PROFILE = "default-scheduler"
@@ -219,7 +220,7 @@ def test_a_pod_whose_gate_opens_is_tried_for_the_event_that_came_before_and_no_o
     assert (queue.depths()["gated"], queue.depths()["unschedulable"]) == (2, 1)
     preempting -= {"released", "unasked"}
     for name in (*rejected, "unknown"):
-        queue.let_through(pod(name).uid, 5.0)
+        queue.let_through_each((pod(name).uid,), 5.0)
     assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 1, "gated": 1}
     assert queue.pop(5.0) is rejected["released"]
 
@@ -344,14 +345,13 @@ def test_a_pod_waits_for_one_plugin_only_if_no_other_rejected_it():
     assert not alone.waits_only_for("NodeName"), "it waits for its backoff"
 
 
-@pytest.mark.parametrize("order", [PodQueue.activate, PodQueue.wake, PodQueue.let_through])
+@pytest.mark.parametrize("order", [PodQueue.activate_each, PodQueue.wake_each, PodQueue.let_through_each])
 def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     """Neither one that is gone, nor one that is being tried, nor one that is active already."""
     queue = queue_of(pod("tried", priority=9), pod("active"))
     tried = popped(queue)
     incoming = dict(queue.incoming)
-    for uid in ("gone", "tried", "active"):
-        order(queue, uid, 1.0)
+    order(queue, ("gone", "tried", "active"), 1.0)
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1
@@ -361,3 +361,11 @@ def test_a_nomination_keeps_out_pods_up_to_its_priority_but_its_own():
     kept_out = KeptOut(5, but="nominated")
     pods = [pod("above", priority=6), pod("equal", priority=5), pod("below"), pod("nominated", priority=5)]
     assert [each.name for each in pods if kept_out.selects(each)] == ["equal", "below"]
+
+
+def test_a_new_pod_has_no_history():
+    new = QueuedPod(pod("p", priority=3), 5.0, arrival=1)
+    assert (new.uid, new.priority) == ("p", 3)
+    assert (new.attempts, new.unschedulable_count, new.error_count, new.earlier_errors) == (0, 0, 0, 0)
+    assert (new.gating_plugin, new.unschedulable_plugins, new.initial_attempt_s) == ("", frozenset(), None)
+    assert (new.after_flush, new.is_surplus, new.group_priority, new.n_together) == (False, False, None, 1)

@@ -24,7 +24,8 @@ from scheduler.framework.events import (
     Resource,
 )
 from scheduler.model.pods import Pod
-from scheduler.queueing.pod_queue import KeptOut, PodQueue
+from scheduler.queueing.kept_out import KeptOut
+from scheduler.queueing.pod_queue import PodQueue
 from scheduler.queueing.pre_enqueue import PreEnqueueCheck
 from scheduler.queueing.queued_pod import QueuedPod
 from tests.queueing.build import pod

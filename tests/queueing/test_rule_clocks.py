@@ -186,3 +186,43 @@ def test_the_heap_of_wakes_is_bounded() -> None:
     assert len(clocks._wakes) < 1_100
     clocks.forget(POD.uid)
     assert clocks.next_wake_s(200.0) is None
+
+
+def lived(clocks: RuleClocks, from_s: float, until_s: float) -> None:
+    """See every second."""
+    for second in range(int(until_s - from_s)):
+        clocks.on_time(from_s + second + 1.0)
+
+
+def test_a_clock_is_saved_when_it_starts_and_whenever_it_has_grown_by_its_step() -> None:
+    clocks, rule = RuleClocks(), RULES["c"]
+    clocks.run(POD, [(rule,)], 0.0)
+    assert clocks.next_wake_s(0.0) == 0.0
+    assert clocks.take_unsaved(POD.uid) == {rule.name: 0}
+    lived(clocks, 0.0, save_step_s(1000) - 1.0)
+    assert clocks.take_unsaved(POD.uid) is None
+    lived(clocks, save_step_s(1000) - 1.0, save_step_s(1000))
+    assert clocks.take_unsaved(POD.uid) == {rule.name: save_step_s(1000)}
+
+
+def test_the_next_look_is_at_the_second_at_which_a_rule_is_due() -> None:
+    clocks = RuleClocks()
+    clocks.run(POD, [(RULES["a"],)], 0.0)
+    clocks.take_unsaved(POD.uid)
+    lived(clocks, 0.0, TIMES_S["a"] - 2.0)
+    assert clocks.next_wake_s(TIMES_S["a"] - 2.0) == TIMES_S["a"]
+
+
+def test_an_autoscaler_s_word_is_news_only_where_it_makes_rules_due() -> None:
+    """Not for a rule that does not accept it, nor for one whose time is over, nor twice."""
+    clocks = RuleClocks()
+    for name in "ac":
+        clocks.run(replace(POD, uid=name), [(RULES[name],)], 0.0)
+    assert not clocks.give_up("a", 0.0)
+    assert clocks.give_up("c", 0.0)
+    assert not clocks.give_up("c", 0.0)
+    clocks.run(replace(POD, uid="late"), [(RULES["c"],)], 0.0)
+    lived(clocks, 0.0, TIMES_S["c"])
+    clocks.run(replace(POD, uid="late"), [(RULES["c"],)], float(TIMES_S["c"]))
+    assert clocks.due("late") == (RULES["c"],)
+    assert not clocks.give_up("late", float(TIMES_S["c"]))

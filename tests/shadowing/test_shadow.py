@@ -10,12 +10,14 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles
 from scheduler.core.decide import ScheduleResult, decide
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
 from scheduler.shadowing import shadow
+from scheduler.shadowing.differences import reasons_of
 from scheduler.shadowing.shadow import INTERRUPTED_S, RACE_S, Shadow
 from scheduler.shadowing.shadow_report import Cause, Difference
 from scheduler.state.audit import differences
@@ -125,6 +127,33 @@ def test_a_bind_shortly_after_is_a_race(apart_s: float, cause: Cause) -> None:
     (found,) = (each for each in watched.shadow.report().differences if each.pod == "second")
     assert found.cause is cause
     assert ("default/large" in found.explanation) == (cause is Cause.RACE)
+
+
+def test_a_pod_that_was_left_pending_is_decided_again() -> None:
+    """The other did not know that `repelling` was gone when it left the pod pending, and did when it bound it."""
+    watched = Watched([build.node(name, labels={"region": "r"}) for name in ("a1", "b1")])
+    watched.bind(needs("first"), "a1")
+    anti = build.affinity(anti_required=[build.term("region", build.selector("app=p"))])
+    watched.bind(needs("repelling", affinity=anti), "b1")
+    pod = needs("p", labels={"app": "p"})
+    watched.see(pod)
+    text = reasons_of(decide_on(watched, pod))
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    watched.now_s += RACE_S / 10
+    watched.shadow.apply(PodGone("uid-default-repelling"), watched.now_s)
+    watched.see({**pod, "status": {"conditions": [said]}}, after_s=RACE_S / 10)
+    watched.see({**pod, "spec": {**pod["spec"], "nodeName": "a1"}}, after_s=RACE_S / 10)
+    assert watched.shadow.report().causes == {Cause.RACE: 1, Cause.SCORE: 1}
+    watched.bind(needs("large", "3"), "b1", after_s=RACE_S / 10)
+    assert watched.shadow.report().causes == {Cause.RACE: 2}
+
+
+def decide_on(watched: Watched, pod: build.Json) -> FitError:
+    state = watched.shadow.state
+    profile = build_profiles(SETTINGS, ClusterView(state))[NAME]
+    decision = decide(decoded(pod), ClusterView(state), profile, random.Random(1), Unobserved())
+    assert isinstance(decision, FitError)
+    return decision
 
 
 def test_what_is_seen_while_a_watch_is_interrupted_is_not_compared() -> None:

@@ -107,12 +107,23 @@ async def test_kube_scheduler_decides_as_we_would(
     # Before 1.35 (NominatedNodeNameForExpectation) nothing shows on which node a pod waits until its volumes are bound,
     # so that the other scheduler counts pods there which no watch has shown: only volumes that need no wait compare.
     with_waits = version >= "1.35"
-    log = tmp_path / "shadow.log"
+    log, recording = tmp_path / "shadow.log", tmp_path / "recording.gz"
+    record = [
+        sys.executable,
+        "-m",
+        "scheduler",
+        "record",
+        "--kubeconfig",
+        str(kubeconfig),
+        "-o",
+        str(recording),
+    ]
     headers = {"Authorization": f"Bearer {real_server.token}"}
     async with (
         Api(real_server.url, headers, ssl=ssl.create_default_context(cafile=ca_file)) as api,
         process(*controllers(kubeconfig, tmp_path), log=tmp_path / "controllers.log"),
         process(*kube_scheduler(kubeconfig, tmp_path, version), log=tmp_path / "kube-scheduler.log"),
+        process(*record, log=tmp_path / "record.log") as recorder,
         process(*shadow, "--percentage-of-nodes-to-score", "100", *window, log=log) as watching,
     ):
 
@@ -126,12 +137,18 @@ async def test_kube_scheduler_decides_as_we_would(
             await life.begin()
             await life.play(N_PODS)
             await life.end()
-        watching.send_signal(signal.SIGINT)
+        for each in (watching, recorder):
+            each.send_signal(signal.SIGINT)
         out, _ = await watching.communicate()
+        await recorder.wait()
     (tmp_path / "report.json").write_bytes(out)
     report = json.loads(out)
     assert report["bound"] > N_PODS / 5
     assert report["pending"] > 0
-    assert [each for each in report["differences"] if each["cause"] != "race"] == []
+    replay = f"shadow --of {OTHER} --recording {recording} --emulated-version kube={version}"
+    replay += " --percentage-of-nodes-to-score 100 --race-window 2s"
+    assert [each for each in report["differences"] if each["cause"] != "race"] == [], (
+        f"to replay it: {replay}"
+    )
     compared, alike = report["bound"] + report["pending"], report["alike"] + report["sameReasons"]
     assert compared == alike + report["causes"].get("race", 0)
