@@ -126,7 +126,7 @@ class GroupTrial:
         """Assume the member where the decision says."""
         bind, reserved = (
             Bind(pod, result.node_name, self.annotations.of(result)),
-            result.scores.reservations(),
+            result.scores.reservations,
         )
         self.state.assume(replace(pod, node_name=result.node_name), result.node_name)
         instruction = self.reservations.reserve(bind, reserved) if reserved else bind

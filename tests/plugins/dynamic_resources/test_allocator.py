@@ -11,7 +11,7 @@ from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, DeviceKind, ResourceSlice
-from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.allocator import MAX_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from tests.plugins.dynamic_resources.clusters import PlainAllocated, indexed
@@ -61,7 +61,7 @@ def request(name: str, count: int = 1, expression: str | None = None) -> Json:
 
 
 def allocate(
-    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = 10_000
+    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = MAX_STEPS
 ) -> tuple[Allocation, ...] | Refusal:
     """Return what the claim gets on the node."""
     classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
