@@ -2,8 +2,8 @@
 Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
 
     (create) --> [finalizer] --> status --written--> (pod status)
-                     ^   `--- 409, lost, 5xx, 429 --- GET --- reserved as wanted --> written
-                     `---------------------------------'  `-- gone, another of its name, allocated elsewhere, deallocated --> failed
+                     ^   `- 409, lost, 5xx, 429 - GET --- reserved as wanted --> written
+                     `-----------------------------'  `-- gone, replaced, allocated elsewhere, deallocated --> failed
 
 Every try after the first begins with a read, so that a write whose answer was lost is not made twice. So does the first
 try of a claim that is reserved for the pod already, of which usually nothing is left to write. A claim that is created

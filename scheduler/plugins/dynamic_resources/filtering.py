@@ -6,7 +6,7 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -197,13 +197,11 @@ class DeviceFilter(NodeFilter):
         Or why the node cannot serve an extended resource.
         """
         unallocated = self.claims.unallocated
-        if self._variants is None:
-            return unallocated
-        variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
+        variant = self.variant_at(node)
         if isinstance(variant, Status):
             return variant
         if variant is None:
-            return unallocated if self.claims.of_user else ()
+            return unallocated if self._variants is None or self.claims.of_user else ()
         return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
 
     def missing(self, row: int) -> list[ResourceClaim]:
@@ -225,6 +223,40 @@ class DeviceFilter(NodeFilter):
             raise PluginFailed(NAME, "Reserve", f'running "{NAME}" Reserve plugin: {answer.message}')
         allocated = dict(zip((claim.key for claim in answer.claims), answer.allocations, strict=True))
         return reserved_claims(self.pod, self.claims, allocated, answer.variant, self._binding_timeout_s)
+
+    def reserve_together(
+        self, others: Sequence[DeviceFilter], row: int
+    ) -> list[ReservedClaims | None] | None:
+        """Return what this pod and others reserve on the row, with devices from one search; None if it finds none."""
+        node = self._view.node_at(row)
+        if node is None:
+            return None
+        filters = (self, *others)
+        asked: list[tuple[ResourceClaim, ...]] = []
+        for each in filters:
+            claims = each.claims_at(node)
+            if isinstance(claims, Status):
+                return None
+            asked.append(claims)
+        # Pods may share a claim.
+        by_uid = {claim.uid: claim for claims in asked for claim in claims}
+        allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
+        if isinstance(allocated, Refusal):
+            return None
+        allocation_of = dict(zip(by_uid, allocated, strict=True))
+        for each, claims in zip(filters, asked, strict=True):
+            variant = each.variant_at(node)
+            allocations = tuple(allocation_of[claim.uid] for claim in claims)
+            each._answers[row] = NodeAllocation(
+                claims, allocations, None if isinstance(variant, Status) else variant
+            )
+        return [each.reserve(row) for each in filters]
+
+    def variant_at(self, node: Node) -> Variant | Status | None:
+        """Return the special claim as on the node; None if there is none, or why the node cannot serve it."""
+        if self._variants is None:
+            return None
+        return self._variants.at(node, is_only_claim=not self.claims.of_user)
 
     def _accepted(self, rows: Mask, *, until_error: bool = False) -> Mask:
         new = rows & self._view.alive & ~self._known
@@ -293,18 +325,13 @@ class DeviceFilter(NodeFilter):
         return rows
 
     def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
-        variant: Variant | None = None
-        if self._variants is not None:
-            found = self._variants.at(node, is_only_claim=not self.claims.of_user)
-            if isinstance(found, Status):
-                return found
-            if found is None and not self.claims.of_user:
-                return NodeAllocation()
-            variant = found
-        claims = tuple(
-            variant.claim if claim is self.claims.special and variant is not None else claim
-            for claim in self.claims.unallocated
-        )
+        variant, claims = self.variant_at(node), self.claims_at(node)
+        if isinstance(variant, Status):
+            return variant
+        if isinstance(claims, Status):
+            return claims
+        if variant is None and self._variants is not None and not self.claims.of_user:
+            return NodeAllocation()
         allocations: tuple[Allocation, ...] = ()
         if claims:
             allocated = self._allocate(node, claims)
