@@ -94,7 +94,7 @@ def test_a_cycle_works_for_a_claim_as_long_as_it_may(counted: _Counted, what: st
 
 def test_what_is_left_bounds_a_single_evaluation(counted: _Counted) -> None:
     """A selector that may be evaluated once in a cycle is not begun with the rest of it, and is answered in the end."""
-    # Nearly three times what a pod may spend in a cycle.
+    # More than five times what a pod may spend in a cycle.
     expression = " && ".join(costly(4, number) for number in range(7))
     counted.ask("c", {"requests": [_of_all(expression)]})
     for _ in range(3 * N_DEVICES):
