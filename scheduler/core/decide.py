@@ -150,7 +150,9 @@ def _decide(
     # argmax, not max: a third of the time.
     best = (totals == totals.item(totals.argmax())).nonzero()[0]
     chosen = best.item(0 if len(best) == 1 else rng.randrange(len(best)))
-    scores = NodeScores(chosen, feasible, totals, by_plugin, filtered)
+    # May fail, so it belongs to the decision.
+    reservations = filtered.reservations(chosen)
+    scores = NodeScores(chosen, feasible, totals, by_plugin, filtered, reservations)
     return ScheduleResult(view.nodes.name_of(chosen), view.n_nodes, feasible.n, scores)
 
 

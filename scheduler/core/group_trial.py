@@ -3,6 +3,9 @@ A state on trial: members of a group are placed one after the other, and all are
 
 A place is what any decision makes of it: the pod and what plugins reserve for it are assumed. So the decision on
 the next member sees it by the same plugins, and taking it back is what follows a failed bind.
+
+Where a node has no devices left for a member, those of the members that are there may be exchanged, so that it gets
+some: whether members have a node together does not depend on the devices that the first of them took.
 """
 
 from __future__ import annotations
@@ -10,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide
 from scheduler.core.decision_annotation import DecisionAnnotations
+from scheduler.core.group_devices import FirstFits
 from scheduler.core.reservations import Reservations
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
@@ -85,10 +91,12 @@ class GroupTrial:
     _unscored: Profile = field(init=False)
     _n_counted: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
+    _first_fits: FirstFits = field(init=False)
 
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
         self._unscored = replace(self.profile, scorers=())
+        self._first_fits = FirstFits(self.view)
 
     @property
     def n_left(self) -> int:
@@ -120,13 +128,53 @@ class GroupTrial:
         decision = decide(pod, self.view, profile, self.rng, observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
+        if isinstance(decision, FitError):
+            return self._exchanged(pod, scope, decision) or decision
         return decision
+
+    def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> ScheduleResult | None:
+        """Return a row that takes the member once others there have other parts of the node; None if there is none."""
+        refusing = [
+            each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting
+        ]
+        for plugin in refusing:
+            for node_name in dict.fromkeys(place.node_name for place in self.places):
+                row = self.view.nodes.row_by_name[node_name]
+                if scope.rows.item(row) and self._exchange_at(row, node_name, pod, plugin):
+                    only = np.zeros_like(scope.rows)
+                    only[row] = True
+                    self._n_counted += 1
+                    at_row = replace(scope, rows=only)
+                    decision = decide(pod, self.view, self.profile, self.rng, Unobserved(), at_row)
+                    if isinstance(decision, ScheduleResult):
+                        return decision
+        return None
+
+    def _exchange_at(self, row: int, node_name: str, pod: Pod, plugin: FilterPlugin) -> bool:
+        """Let the plugin reserve anew for the members on the row, so that the pod fits; return whether it could."""
+        places = {
+            index: self.reservations.of(place.pod.uid)
+            for index, place in enumerate(self.places)
+            if place.node_name == node_name and isinstance(place.instruction, WriteReservation)
+        }
+        pods = [*(self.places[index].pod for index in places), pod]
+        if not places or self._first_fits.are_best(pods):
+            return False
+        for each in pods[:-1]:
+            self.reservations.release(each.uid)
+        together = plugin.reserve_together(pods, row, self.view)
+        for (index, before), anew in zip(places.items(), together or (None,) * len(places), strict=False):
+            others = (each for each in before if each.plugin != plugin.name)
+            reserved = before if together is None else [*others, *((anew,) if anew is not None else ())]
+            place = self.places[index]
+            self.places[index] = replace(place, instruction=self.reservations.reserve(place.bind, reserved))
+        return together is not None
 
     def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
         """Assume the member where the decision says."""
         bind, reserved = (
             Bind(pod, result.node_name, self.annotations.of(result)),
-            result.scores.reservations(),
+            result.scores.reservations,
         )
         self.state.assume(replace(pod, node_name=result.node_name), result.node_name)
         instruction = self.reservations.reserve(bind, reserved) if reserved else bind

@@ -372,7 +372,7 @@ class Machine:
         rules = () if relaxation is None else relaxation.rules
         evicted = self.preemptions.evicted_for(pod.uid, node_name)
         bind = Bind(pod, node_name, self._annotations.of(result, rules, evicted))
-        reserved = result.scores.reservations()
+        reserved = result.scores.reservations
         placed = pod if relaxation is None else relaxation.pod
         self._nominator.take_node(pod, node_name, now_s)
         self.state.assume(replace(placed, node_name=node_name), node_name)

@@ -63,6 +63,12 @@ class FilterResult:
             self.refusals[index] = refusal._replace(rows=refusal.rows & ~refused)
         self.refusals.append(Refusal(plugin, GivenRefusals(statuses), refused))
 
+    def reservations(self, row: int) -> list[Reservation]:
+        """Return what has to be written and waited for before the pod is bound to the row."""
+        filters = (node_filter for _, node_filter in self.filters)
+        reserved = (each.reserve(row) for each in filters if each.reserve is not None)
+        return [reservation for reservation in reserved if reservation is not None]
+
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""
         return reason_counts((refusal.node_filter.statuses(), refusal.rows) for refusal in self.refusals)
@@ -82,7 +88,7 @@ class NodeScores:
     The scores of one decision. The arrays are valid until the next stimulus.
 
     `chosen`: the chosen row. `totals`: integers of shape (n_rows,), INFEASIBLE on infeasible rows. `by_plugin`: empty
-    if a single node was feasible.
+    if a single node was feasible. `reservations`: what has to be written and waited for before the pod is bound.
     """
 
     chosen: int
@@ -90,12 +96,7 @@ class NodeScores:
     totals: Scores
     by_plugin: Sequence[PluginScores]
     filtered: FilterResult
-
-    def reservations(self) -> list[Reservation]:
-        """Return what has to be written and waited for before the pod is bound to the chosen node."""
-        filters = (node_filter for _, node_filter in self.filtered.filters)
-        reserved = (each.reserve(self.chosen) for each in filters if each.reserve is not None)
-        return [reservation for reservation in reserved if reservation is not None]
+    reservations: Sequence[Reservation]
 
     def top_nodes(self, n_most: int) -> list[tuple[int, int]]:
         """Return (row, total) of the chosen node, then of the others, best first. O(n_most * n_rows)."""

@@ -138,6 +138,11 @@ class Reservations:
         """Return whether something is reserved for the pod and the pod is not being bound yet."""
         return uid in self._pods
 
+    def of(self, uid: str) -> Sequence[Reservation]:
+        """Return what is reserved for the pod."""
+        reserved = self._pods.get(uid)
+        return () if reserved is None else reserved.reservations
+
     def next_wake_s(self) -> float | None:
         """Return when the time of a waiting pod is over next, None if none waits."""
         return min((next(iter(ends_s.values())) for ends_s in self._ends_s.values() if ends_s), default=None)

@@ -49,6 +49,8 @@ from scheduler.syntax.plurals import counted
 #: Rules and scored nodes in an explanation.
 _SHOWN_RULES: Final = 10
 _SHOWN_SCORES: Final = 5
+#: Decisions more where one fails: the longest search for devices on a node goes on in so many.
+_MORE_TRIES: Final = 3
 
 #: Parts of an explanation that is not about a refusal.
 _NOTHING_REFUSED: Final = {
@@ -126,7 +128,7 @@ def _explain_pending(request: ExplainRequest) -> Explanation:
             where = f"{n_feasible} of {counted(state.nodes.n_live, 'node')}"
             message = f"fits on {where}; {decision.node_name} would be chosen now"
             scores = ranked_nodes(decision.scores, state.nodes, _SHOWN_SCORES)
-            waits = [note for reservation in decision.scores.reservations() for note in reservation.notes()]
+            waits = [note for reservation in decision.scores.reservations for note in reservation.notes()]
             notes = (*request.notes, *relaxed, *waits)
             explanation = with_parts(
                 _explanation(request, "schedulable", message),
@@ -150,6 +152,9 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
     decision = decide(pod, view, profile, request.rng, Unobserved())
+    for _ in range(_MORE_TRIES):
+        if isinstance(decision, CycleError):
+            decision = decide(pod, view, profile, request.rng, Unobserved())
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
         fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)

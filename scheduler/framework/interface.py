@@ -311,10 +311,12 @@ class FilterPlugin(Plugin, ABC):
     Attributes:
         reads_siblings: whether the plugin lets a pod wait for siblings that are placed after it.
         lifted_by_siblings: whether a node that the plugin refuses may be accepted once siblings are placed.
+        gives_out: whether the plugin reserves parts of a node of which it had a choice: `reserve_together`.
     """
 
     reads_siblings: ClassVar[bool] = False
     lifted_by_siblings: ClassVar[bool] = False
+    gives_out: ClassVar[bool] = False
 
     @abstractmethod
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
@@ -331,6 +333,12 @@ class FilterPlugin(Plugin, ABC):
     def gives_back(self, _claim: ResourceClaim, _view: ClusterView) -> bool:
         """Return whether a group that evicts pods may have the claim's devices: no pod is left that has the claim."""
         return False
+
+    def reserve_together(
+        self, _pods: Sequence[Pod], _row: int, _view: ClusterView
+    ) -> Sequence[Reservation | None] | None:
+        """Return what is reserved for each of the pods on the row, where nothing is yet; None if not all get theirs."""
+        return None
 
 
 class ScorePlugin(Plugin, ABC):

@@ -2,8 +2,8 @@
 Writes ResourceClaims for a pod. Outcomes are values, with upstream's words.
 
     (create) --> [finalizer] --> status --written--> (pod status)
-                     ^   `--- 409, lost, 5xx, 429 --- GET --- reserved as wanted --> written
-                     `---------------------------------'  `-- gone, allocated elsewhere, deallocated --> failed
+                     ^   `- 409, lost, 5xx, 429 - GET --- reserved as wanted --> written
+                     `-----------------------------'  `-- gone, replaced, allocated elsewhere, deallocated --> failed
 
 Every try after the first begins with a read, so that a write whose answer was lost is not made twice. So does the first
 try of a claim that is reserved for the pod already, of which usually nothing is left to write. A claim that is created
@@ -214,7 +214,7 @@ class ClaimWriter:
     ) -> tuple[ClaimOutcome, Sequence[ClaimReservation]]:
         """Return the outcome, and the reservations that share it."""
         alone = joined = [write]
-        problem = ""
+        uid, problem = claim.uid, ""
         changed: ResourceClaim | None = None
         for attempt in range(1, _MAX_TRIES + 1):
             if attempt > 1 or is_reserved_for(claim, write.pod):
@@ -227,6 +227,8 @@ class ClaimWriter:
                     problem = text
                     await self._pause(attempt, error)
                     continue
+                if claim.uid != uid:
+                    return ClaimOutcome(changed, _deleted(claim)), alone
                 if _is_done(claim, write):
                     turns.newest = claim
                     return ClaimOutcome(claim), alone
@@ -348,7 +350,7 @@ def _status_verb(write: ClaimReservation) -> str:
 def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
     """Return what another client has done that leaves no room for the write; empty if nothing."""
     if claim.terminating:
-        return f"claim {claim.key} got deleted in the meantime"
+        return _deleted(claim)
     if claim.allocation is None:
         is_as_wanted = write.allocation is not None
         return "" if is_as_wanted else f"claim {claim.key} got deallocated elsewhere in the meantime"
@@ -356,6 +358,10 @@ def _contradiction(claim: ResourceClaim, write: ClaimReservation) -> str:
     if not _has_decided_devices(claim.allocation, write):
         return f"claim {claim.key} got allocated elsewhere in the meantime"
     return ""
+
+
+def _deleted(claim: ResourceClaim) -> str:
+    return f"claim {claim.key} got deleted in the meantime"
 
 
 def _may_repeat(error: ApiError) -> bool:

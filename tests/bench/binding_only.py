@@ -31,7 +31,9 @@ def next_node(pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer:
     row = next(_TURN) % view.n_rows
     alone = np.zeros(view.n_rows, dtype=np.bool_)
     alone[row] = True
-    scores = NodeScores(row, FeasibleNodes(alone), np.zeros(view.n_rows, dtype=np.int64), (), FilterResult())
+    scores = NodeScores(
+        row, FeasibleNodes(alone), np.zeros(view.n_rows, dtype=np.int64), (), FilterResult(), ()
+    )
     observer.end()
     return ScheduleResult(view.nodes.name_of(row), view.n_nodes, 1, scores)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from random import Random
 from typing import Any
 
@@ -48,10 +48,13 @@ class GroupCluster(ClaimCluster):
         *,
         is_matched: bool = False,
         priority: int = 0,
+        devices: Json | None = None,
         **more: Any,
     ) -> None:
-        """Show a pending member of the group, and its claim of this many devices."""
+        """Show a pending member of the group, and its claim of this many devices, or of what `devices` says."""
         claim = resource_claim(f"of-{name}", count)
+        if devices is not None:
+            claim["spec"]["devices"] = devices
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
         claim["metadata"]["ownerReferences"] = [owner]
         if is_matched:
@@ -120,6 +123,111 @@ def _check(seed: int) -> bool:
 def test_a_group_is_placed_if_and_only_if_brute_force_places_it(block: int) -> None:
     n_placed = sum(_check(seed) for seed in range(50 * block, 50 * (block + 1)))
     assert 10 < n_placed < 40
+
+
+class _UnlikeCluster(GroupCluster):
+    """A cluster whose devices have a fabric and a model, and whose pods ask for two devices."""
+
+    def __init__(self, nodes: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+        """`nodes`: the fabric and the model of each device of each node."""
+        super().__init__({})
+        for name, devices in nodes.items():
+            self.node(name, labels={"rack": "r"})
+            document = device_slice(name, len(devices))
+            for device, (fabric, model) in zip(document["spec"]["devices"], devices, strict=True):
+                device["attributes"] = {"fabric": {"int": fabric}, "model": {"int": model}}
+            self.show(document)
+
+    def worker(self, name: str, n_members: int, models: Sequence[Sequence[int]], *, is_matched: bool) -> None:
+        """Show a pending member whose claim has a request for each of these choices of models."""
+        requests = [
+            {
+                "name": f"r{number}",
+                "exactly": {
+                    "deviceClassName": "gpu",
+                    "allocationMode": "ExactCount",
+                    "count": 1,
+                    "selectors": [
+                        {"cel": {"expression": f'device.attributes["{DRIVER}"].model in {[*each]}'}}
+                    ],
+                },
+            }
+            for number, each in enumerate(models)
+        ]
+        constraints = [{"matchAttribute": _FABRIC}] if is_matched else []
+        self.member(name, 0, n_members, devices={"requests": requests, "constraints": constraints})
+
+
+def _exists_unlike(
+    nodes: Mapping[str, Sequence[tuple[int, int]]],
+    members: Sequence[tuple[Sequence[Sequence[int]], bool]],
+) -> bool:
+    options = [
+        [
+            [(name, index) for index in chosen]
+            for name, devices in nodes.items()
+            for chosen in permutations(range(len(devices)), len(models))
+            if all(devices[index][1] in each for index, each in zip(chosen, models, strict=True))
+            and not (is_matched and len({devices[index][0] for index in chosen}) > 1)
+        ]
+        for models, is_matched in members
+    ]
+
+    def fits(number: int, taken: frozenset[tuple[str, int]]) -> bool:
+        return number == len(options) or any(
+            fits(number + 1, taken | {*each}) for each in options[number] if not taken & {*each}
+        )
+
+    return fits(0, frozenset())
+
+
+def _check_unlike(seed: int) -> bool:
+    """Compare one drawn case; return whether the group is placed."""
+    draw = Random(seed)
+    n_members = draw.choice((2, 2, 3))
+    nodes = {
+        name: [(draw.randrange(2), draw.randrange(3)) for _ in range(draw.choice((2, 3, 4, 5)))]
+        for name in ("a", "b")[: draw.choice((1, 2))]
+    }
+    kinds = [
+        (
+            [sorted(draw.sample(range(3), draw.choice((1, 2)))) for _ in range(draw.choice((1, 2, 2)))],
+            draw.random() < 0.5,
+        )
+        for _ in range(draw.choice((1, 2)))
+    ]
+    members = [kinds[number % len(kinds)] for number in range(n_members)]
+    cluster = _UnlikeCluster(nodes)
+    for number, (models, is_matched) in enumerate(members):
+        cluster.worker(f"m{number}", n_members, models, is_matched=is_matched)
+    places = cluster.places()
+    can_exist = _exists_unlike(nodes, members)
+    assert (len(places) == n_members) == can_exist, (seed, nodes, members, places)
+    assert len(cluster.state.devices.allocated.dedicated) == can_exist * sum(
+        len(models) for models, _ in members
+    )
+    cluster.audit()
+    return can_exist
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_members_with_unlike_requests_are_placed_if_and_only_if_brute_force_places_them(block: int) -> None:
+    n_placed = sum(_check_unlike(seed) for seed in range(100 * block, 100 * (block + 1)))
+    assert 10 < n_placed < 90
+
+
+def test_eight_workers_with_two_unlike_requests_each_get_devices_of_one_fabric_each() -> None:
+    """
+    The first request of a worker may have models 0 and 1, the second model 1 alone.
+
+    A node has two fabrics of two pairs. Model 1 comes first, so that a worker that is alone takes two of it.
+    """
+    pairs = [(fabric, model) for fabric in range(2) for model in (1, 1, 0, 0)]
+    cluster = _UnlikeCluster({"a": pairs, "b": pairs})
+    for number in range(8):
+        cluster.worker(f"w{number}", 8, [(0, 1), (1,)], is_matched=True)
+    assert len(cluster.places()) == 8
+    assert len(cluster.state.devices.allocated.dedicated) == 16
 
 
 def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:

@@ -24,6 +24,7 @@ from scheduler.plugins.dynamic_resources.extended_resources import special_claim
 from scheduler.shell.reservation_writer import ReservationWriter
 from scheduler.state.devices import Devices
 from tests.support import build
+from tests.support.build import Json
 from tests.support.claim_server import ClaimServer
 from tests.support.device_documents import DRIVER, device_class, resource_claim
 from tests.support.driving import Driver
@@ -114,13 +115,31 @@ async def test_the_pods_of_one_claim_are_reserved_by_two_writes() -> None:
     assert {answer.versions for answer in answers} <= {("2",), ("3",)}
 
 
-async def test_turns_end_although_the_claim_is_replaced_meanwhile() -> None:
-    server = _allocated()
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({}, id="not allocated"),
+        pytest.param({"allocation": _allocation()}, id="with the same devices"),
+        pytest.param(
+            {
+                "allocation": _allocation(),
+                "reservedFor": [{"resource": "pods", "name": "p0", "uid": _pods(1)[0].uid}],
+            },
+            id="with the same devices, and reserved for the pod",
+        ),
+    ],
+)
+async def test_another_claim_of_the_name_is_not_written(status: Json) -> None:
+    """It was not decided for; what the pod shall use of it, another decision says."""
+    server = _Server()
+    server.put(resource_claim("c"))
     claim = server.shown("c")
-    server.claims["default/c"]["metadata"]["uid"] = "another"
-    server.put(server.claims["default/c"])
-    answers = await _reserved(server, [ClaimReservation(claim, pod, None) for pod in _pods(3)])
-    assert {answer.problem for answer in answers} == {""}
+    replaced = resource_claim("c", **status)
+    replaced["metadata"]["uid"] = "another"
+    server.put(replaced)
+    answers = await _reserved(server, [ClaimReservation(claim, pod, _decided()) for pod in _pods(3)])
+    assert {answer.problem for answer in answers} == {"claim default/c got deleted in the meantime"}
+    assert server.writes == []
 
 
 async def test_one_pod_too_many_fails_alone() -> None:

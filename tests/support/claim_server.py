@@ -61,6 +61,9 @@ class ClaimServer:
             raise NotFound(404, "NotFound", f'resourceclaims.resource.k8s.io "{name}" not found')
         if request.verb == "get":
             return stored
+        uid = (body.get("preconditions") or body["metadata"])["uid"]
+        if uid != stored["metadata"]["uid"]:
+            raise Conflict(409, "Conflict", f"Precondition failed: UID in precondition: {uid}")
         if request.verb == "delete":
             assert not stored["metadata"].get("finalizers")
             del self.claims[key]

@@ -6,7 +6,7 @@ Source: plugins/dynamicresources/dynamicresources.go, Filter (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -131,7 +131,7 @@ class DeviceFilter(NodeFilter):
         Raises PluginFailed if the search for devices fails at one of them, or has to go on in another decision.
         """
         self._asked |= rows
-        accepted = self._accepted(rows)
+        accepted = self._accepted(rows, until_error=True)
         for row in np.flatnonzero(rows & (self._has_devices == Answer.ERROR)).tolist():
             answer = self.answer(row)
             if isinstance(answer, Status) and answer.code is Code.ERROR:
@@ -197,13 +197,11 @@ class DeviceFilter(NodeFilter):
         Or why the node cannot serve an extended resource.
         """
         unallocated = self.claims.unallocated
-        if self._variants is None:
-            return unallocated
-        variant = self._variants.at(node, is_only_claim=not self.claims.of_user)
+        variant = self.variant_at(node)
         if isinstance(variant, Status):
             return variant
         if variant is None:
-            return unallocated if self.claims.of_user else ()
+            return unallocated if self._variants is None or self.claims.of_user else ()
         return tuple(variant.claim if claim is self.claims.special else claim for claim in unallocated)
 
     def missing(self, row: int) -> list[ResourceClaim]:
@@ -215,18 +213,56 @@ class DeviceFilter(NodeFilter):
         return self._has_devices.item(row) in (Answer.LIMIT, Answer.POSTPONED)
 
     def reserve(self, row: int) -> ReservedClaims | None:
-        """Return what is written before the pod is bound to the row; None if its claims need nothing."""
+        """
+        Return what is written before the pod is bound to the row; None if its claims need nothing.
+
+        Raises PluginFailed if the devices that were there are not found again.
+        """
         answer = self.answer(row)
         if isinstance(answer, Status):
-            return None
+            raise PluginFailed(NAME, "Reserve", f'running "{NAME}" Reserve plugin: {answer.message}')
         allocated = dict(zip((claim.key for claim in answer.claims), answer.allocations, strict=True))
         return reserved_claims(self.pod, self.claims, allocated, answer.variant, self._binding_timeout_s)
 
-    def _accepted(self, rows: Mask) -> Mask:
+    def reserve_together(
+        self, others: Sequence[DeviceFilter], row: int
+    ) -> list[ReservedClaims | None] | None:
+        """Return what this pod and others reserve on the row, with devices from one search; None if it finds none."""
+        node = self._view.node_at(row)
+        if node is None:
+            return None
+        filters = (self, *others)
+        asked: list[tuple[ResourceClaim, ...]] = []
+        for each in filters:
+            claims = each.claims_at(node)
+            if isinstance(claims, Status):
+                return None
+            asked.append(claims)
+        # Pods may share a claim.
+        by_uid = {claim.uid: claim for claims in asked for claim in claims}
+        allocated = self._allocator.allocate(TargetNode(node.name, node.labels), tuple(by_uid.values()))
+        if isinstance(allocated, Refusal):
+            return None
+        allocation_of = dict(zip(by_uid, allocated, strict=True))
+        for each, claims in zip(filters, asked, strict=True):
+            variant = each.variant_at(node)
+            allocations = tuple(allocation_of[claim.uid] for claim in claims)
+            each._answers[row] = NodeAllocation(
+                claims, allocations, None if isinstance(variant, Status) else variant
+            )
+        return [each.reserve(row) for each in filters]
+
+    def variant_at(self, node: Node) -> Variant | Status | None:
+        """Return the special claim as on the node; None if there is none, or why the node cannot serve it."""
+        if self._variants is None:
+            return None
+        return self._variants.at(node, is_only_claim=not self.claims.of_user)
+
+    def _accepted(self, rows: Mask, *, until_error: bool = False) -> Mask:
         new = rows & self._view.alive & ~self._known
         if new.any():
             self._known |= new
-            self._ask(new)
+            self._ask(new, until_error=until_error)
         accepted: Mask = rows & (self._has_devices == Answer.DEVICES)
         if any(self._unready):
             accepted[:] = False
@@ -234,10 +270,10 @@ class DeviceFilter(NodeFilter):
             accepted &= available
         return accepted
 
-    def _ask(self, rows: Mask) -> None:
+    def _ask(self, rows: Mask, *, until_error: bool) -> None:
         """Ask live rows for devices for the unallocated claims."""
         if self._variants is None:
-            self._ask_for(rows, self.claims.unallocated)
+            self._ask_for(rows, self.claims.unallocated, until_error=until_error)
             return
         supplies = self._view.per_row(
             ("supply of extended resources", self._variants.resources), self._supplies, np.int64
@@ -247,7 +283,7 @@ class DeviceFilter(NodeFilter):
             node = self._view.node_at(int(np.argmax(alike)))
             claims = None if node is None else self.claims_at(node)
             if isinstance(claims, tuple):
-                self._ask_for(alike, claims)
+                self._ask_for(alike, claims, until_error=until_error)
             else:
                 self._has_devices[alike] = Answer.ERROR
 
@@ -259,13 +295,12 @@ class DeviceFilter(NodeFilter):
         numbers = np.arange(self._view.n_rows)[rows].tolist()
         return np.array([supply_of(self._view.node_at(row), resources) for row in numbers], np.int64)
 
-    def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...]) -> None:
+    def _ask_for(self, rows: Mask, claims: tuple[ResourceClaim, ...], *, until_error: bool) -> None:
         if not claims:
             self._has_devices[rows] = Answer.DEVICES
             return
-        form = form_of(claims, self._view.devices.classes)
-        answers = self._view.kept(("devices for claims", form), NodeAnswers)
-        answers.ask(rows, Cycle(self._allocator, claims, self._index, self._view))
+        answers = self._node_answers(claims)
+        answers.ask(rows, Cycle(self._allocator, claims, self._index, self._view), until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
 
@@ -290,27 +325,38 @@ class DeviceFilter(NodeFilter):
         return rows
 
     def _answer(self, row: int, node: Node) -> NodeAllocation | Status:
-        variant: Variant | None = None
-        if self._variants is not None:
-            found = self._variants.at(node, is_only_claim=not self.claims.of_user)
-            if isinstance(found, Status):
-                return found
-            if found is None and not self.claims.of_user:
-                return NodeAllocation()
-            variant = found
-        claims = tuple(
-            variant.claim if claim is self.claims.special and variant is not None else claim
-            for claim in self.claims.unallocated
-        )
+        variant, claims = self.variant_at(node), self.claims_at(node)
+        if isinstance(variant, Status):
+            return variant
+        if isinstance(claims, Status):
+            return claims
+        if variant is None and self._variants is not None and not self.claims.of_user:
+            return NodeAllocation()
         allocations: tuple[Allocation, ...] = ()
         if claims:
-            allocated = self._allocator.allocate(TargetNode(node.name, node.labels), claims)
+            allocated = self._allocate(node, claims)
             if isinstance(allocated, Refusal):
                 return _status(allocated)
             allocations = allocated
         if self.missing(row):
             return UNAVAILABLE
         return NodeAllocation(claims, allocations, variant)
+
+    def _allocate(self, node: Node, claims: tuple[ResourceClaim, ...]) -> tuple[Allocation, ...] | Refusal:
+        """Return what the claims get on a node; as long as its search took in one cycle, it may take once more."""
+        self._allocator.renew()
+        target = TargetNode(node.name, node.labels)
+        pools = self._index.pools(target)
+        long = (
+            None if isinstance(pools, SearchError) else self._node_answers(claims).long_search(target, pools)
+        )
+        if long is None:
+            return self._allocator.allocate(target, claims)
+        return self._allocator.allocations(target, long, claims)
+
+    def _node_answers(self, claims: tuple[ResourceClaim, ...]) -> NodeAnswers:
+        form = form_of(claims, self._view.devices.classes)
+        return self._view.kept(("devices for claims", form), NodeAnswers)
 
     def _is_missing(self, index: int, row: int) -> bool:
         available = self._available.get(index)

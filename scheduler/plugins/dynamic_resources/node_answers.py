@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,19 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
-from scheduler.plugins.dynamic_resources.inputs import RefusalKind, SearchError, TargetNode
+from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
 
+#: Pools of several nodes each that are asked together, 5 µs each at 5,000 nodes.
+_MAX_ALIKE: Final = 256
+
 Answers = npt.NDArray[np.int8]
+#: The pools of a search, and its node where these select nodes per device.
+_Place: TypeAlias = tuple[NodePools, str]
 
 
 class Answer(IntEnum):
@@ -36,7 +41,7 @@ class Answer(IntEnum):
     NO_DEVICES = 2
     INVALID_POOLS = 3
     LIMIT = 4
-    #: The limit was reached before; the next decision asks again.
+    #: The search is not over; the next decision goes on with it.
     POSTPONED = 5
     #: An error, whose text names the claim.
     ERROR = 6
@@ -92,7 +97,12 @@ class NodeAnswers:
         #: The inputs of the answer of each row.
         self._nodes: list[Node | None] = []
         self._pools: list[NodePools | None] = []
-        self._row_version = self._device_version = -1
+        #: The number of the pools that the row has with others, int32 array of shape (n_rows,); 0 where not known.
+        self._alike: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._number_by_pools: dict[NodePools, int] = {}
+        #: The searches that did not end in the cycle that began them, also once they have found devices.
+        self._long: dict[_Place, Search] = {}
+        self._row_version = self._device_version = self._classes_version = -1
         #: Pools that any node may reach: whether a device of theirs may be taken for the claims.
         self._touched: dict[PoolId, bool] = {}
         #: For the audit: the last cycle that asked, and which answers are next.
@@ -101,12 +111,19 @@ class NodeAnswers:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays and of the two lists."""
-        return 19 * len(self._nodes)
+        """Bytes of the arrays, of the two lists, and of the long searches."""
+        return 23 * len(self._nodes) + 5000 * len(self._long)
 
-    def ask(self, rows: Mask, cycle: Cycle) -> None:
+    def long_search(self, node: TargetNode, pools: NodePools) -> Search | None:
+        """Return the search that found devices on the node, if it took several cycles."""
+        search = self._long.get(_place(node, pools))
+        return search if search is not None and search.has_found else None
+
+    def ask(self, rows: Mask, cycle: Cycle, *, until_error: bool = False) -> None:
         """
         Bring the answers of `rows`, which are live, up to date; those of other rows may be UNKNOWN.
+
+        `until_error`: an error at one of them fails the pod, so that the rows after it are POSTPONED.
 
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
@@ -114,14 +131,37 @@ class NodeAnswers:
         self._forget_changed(cycle)
         self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
-        for row in np.flatnonzero(rows & (self.answers == Answer.UNKNOWN)).tolist():
+        self._ask_alike(rows & (self.answers == Answer.UNKNOWN), cycle)
+        unknown = rows & (self.answers == Answer.UNKNOWN)
+        fails = until_error and bool((rows & (self.answers == Answer.ERROR)).any())
+        for row in np.flatnonzero(unknown).tolist():
+            if fails:
+                self.answers[unknown & (self.answers == Answer.UNKNOWN)] = Answer.POSTPONED
+                return
             node = cycle.view.node_at(row)
             if node is not None:
                 target = TargetNode(node.name, node.labels)
                 pools = cycle.pools.pools(target)
                 self._nodes[row] = node
                 self._pools[row] = None if isinstance(pools, SearchError) else pools
-                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools)
+                if pools in by_pools:
+                    self._alike[row] = self._number_by_pools.setdefault(pools, len(self._number_by_pools) + 1)
+                self.answers[row], self.scores[row] = _answer(target, pools, cycle, by_pools, self._long)
+                fails = until_error and self.answers.item(row) == Answer.ERROR
+
+    def _ask_alike(self, unknown: Mask, cycle: Cycle) -> None:
+        """Answer the rows that have their pools with others, all at once; none if there are many such pools."""
+        numbers = np.unique(self._alike[unknown]).tolist()
+        if len(numbers) > _MAX_ALIKE:
+            return
+        pools_by_number = {number: pools for pools, number in self._number_by_pools.items()}
+        for number in filter(None, numbers):
+            rows = unknown & (self._alike == number)
+            node = cycle.view.node_at(int(rows.argmax()))
+            if node is not None:
+                target = TargetNode(node.name, node.labels)
+                answer = _answer(target, pools_by_number[number], cycle, {}, self._long)
+                self.answers[rows], self.scores[rows] = answer
 
     def same_as(self, _fresh: NodeAnswers) -> bool:
         """Return whether the next few answers are what a search of now gives; for the audit."""
@@ -136,7 +176,7 @@ class NodeAnswers:
             if node is None:
                 continue
             target = TargetNode(node.name, node.labels)
-            answer, score = _answer(target, cycle.pools.pools(target), cycle, {})
+            answer, score = _answer(target, cycle.pools.pools(target), cycle, {}, {})
             if answer not in _WITHOUT_RESULT and (answer, score) != (self.answers[row], self.scores[row]):
                 return False
         return True
@@ -147,20 +187,28 @@ class NodeAnswers:
         if n_new:
             self.answers = np.append(self.answers, np.zeros(n_new, np.int8))
             self.scores = np.append(self.scores, np.zeros(n_new, np.int16))
+            self._alike = np.append(self._alike, np.zeros(n_new, np.int32))
             self._nodes += [None] * n_new
             self._pools += [None] * n_new
         if self._row_version != view.version:
             for row in np.flatnonzero(view.rows_changed_after(self._row_version)).tolist():
                 # A row changes with each pod that comes or goes, which changes no devices.
                 if not _is_same(view.node_at(row), self._nodes[row]):
-                    self.answers[row] = Answer.UNKNOWN
+                    self._forget(row)
             self._row_version = view.version
+        if self._classes_version != view.devices.classes_version:
+            # Classes that select the same may have another configuration, which is part of what a search returns.
+            self._classes_version = view.devices.classes_version
+            self._long.clear()
         changes = view.devices.changes
         if self._device_version != changes.version:
             latest = changes.since(self._device_version) if self._device_version >= 0 else None
+            if latest is None or any(change.of_slices for change in latest):
+                self._alike[:] = 0
+                self._number_by_pools.clear()
             if latest is None:
                 self._touched.clear()
-                self.answers[:] = Answer.UNKNOWN
+                self._forget_all()
             else:
                 if any(change.of_slices for change in latest):
                     self._touched.clear()
@@ -173,7 +221,7 @@ class NodeAnswers:
         for row in np.flatnonzero(self.answers).tolist():
             node = self._nodes[row]
             if node is None or index.pools(TargetNode(node.name, node.labels)) is not self._pools[row]:
-                self.answers[row] = Answer.UNKNOWN
+                self._forget(row)
 
     def _forget_pools(self, pools: Iterable[PoolId], cycle: Cycle) -> None:
         """Forget the answers of the rows that have devices of the pools."""
@@ -184,13 +232,24 @@ class NodeAnswers:
                     slices = cycle.pools.slices_of(pool)
                     self._touched[pool] = cycle.allocator.may_take(cycle.claims, slices)
                 if self._touched[pool]:
-                    self.answers[:] = Answer.UNKNOWN
+                    self._forget_all()
                     return
                 continue
             for name in nodes:
                 row = cycle.view.row_of(name)
                 if row is not None:
-                    self.answers[row] = Answer.UNKNOWN
+                    self._forget(row)
+
+    def _forget(self, row: int) -> None:
+        self.answers[row] = Answer.UNKNOWN
+        self._alike[row] = 0
+        node, pools = self._nodes[row], self._pools[row]
+        if node is not None and pools is not None:
+            self._long.pop(_place(TargetNode(node.name, node.labels), pools), None)
+
+    def _forget_all(self) -> None:
+        self.answers[:] = Answer.UNKNOWN
+        self._long.clear()
 
 
 def _is_same(node: Node | None, other: Node | None) -> bool:
@@ -200,20 +259,38 @@ def _is_same(node: Node | None, other: Node | None) -> bool:
     return node is other or (node.name == other.name and node.labels == other.labels)
 
 
+def _place(node: TargetNode, pools: NodePools) -> _Place:
+    return pools, node.name if pools.selects_per_device else ""
+
+
 def _answer(
     node: TargetNode,
     pools: NodePools | SearchError,
     cycle: Cycle,
     by_pools: dict[NodePools, tuple[Answer, int]],
+    long: dict[_Place, Search],
 ) -> tuple[Answer, int]:
-    """Return the answer and the score of a node. `by_pools`: those of pools that several nodes have."""
+    """
+    Return the answer and the score of a node. `by_pools`: those of pools that several nodes have.
+
+    `long`: the searches that are to go on.
+    """
     if isinstance(pools, SearchError):
         return Answer.ERROR, 0
     known = by_pools.get(pools)
     if known is not None:
         return known
-    search = cycle.allocator.search(node, pools, cycle.claims)
-    answer = (Answer.DEVICES, search.score()) if isinstance(search, Search) else (_OF_REFUSAL[search.kind], 0)
+    place = _place(node, pools)
+    begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
+    found = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)
+    if isinstance(found, Search):
+        answer = Answer.DEVICES, found.score()
+    else:
+        answer = _OF_REFUSAL[found.kind], 0
+        if isinstance(begun, Search) and begun.n_steps and found.kind is RefusalKind.POSTPONED:
+            long[place] = begun
+        else:
+            long.pop(place, None)
     if not pools.selects_per_device:
         by_pools[pools] = answer
     return answer

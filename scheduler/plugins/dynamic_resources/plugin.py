@@ -53,7 +53,7 @@ from scheduler.plugins.dynamic_resources.inputs import Inputs
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.post_filter import NO_CLAIMS, post_filtered
 from scheduler.plugins.dynamic_resources.refused_nodes import RefusedNodes
-from scheduler.plugins.dynamic_resources.reserving import NAME
+from scheduler.plugins.dynamic_resources.reserving import NAME, ReservedClaims
 from scheduler.plugins.dynamic_resources.scoring import scorer_of
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from scheduler.plugins.dynamic_resources.trial import has_no_pod
@@ -76,6 +76,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     )
     default_weight: ClassVar = 2
     storage_kinds: ClassVar = tuple(DeviceKind)
+    gives_out: ClassVar = True
     args_type: ClassVar = DynamicResourcesArgs
 
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
@@ -171,6 +172,14 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     def gives_back(self, claim: ResourceClaim, view: ClusterView) -> bool:
         """Return whether the claim has no pod any more; False where pods are not evicted for devices."""
         return self._args.preempt_for_devices and has_no_pod(claim, view)
+
+    def reserve_together(
+        self, pods: Sequence[Pod], row: int, view: ClusterView
+    ) -> Sequence[ReservedClaims | None] | None:
+        """Return what is reserved for each of the pods, with devices from one search for all their claims."""
+        filters = [self.prefilter(PodContext(pod, view.label_set(pod)), view) for pod in pods]
+        of_devices = [each for each in filters if isinstance(each, DeviceFilter)]
+        return None if len(of_devices) < len(pods) else of_devices[0].reserve_together(of_devices[1:], row)
 
     def prescore(self, context: PodContext, view: ClusterView, feasible: FeasibleNodes) -> PreScored:
         """Score nodes by the alternatives that claims get there; a pod without claims is skipped: all would get 0."""

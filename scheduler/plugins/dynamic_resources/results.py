@@ -17,22 +17,23 @@ from scheduler.model.allocations import (
     DeviceResult,
     DeviceResults,
 )
+from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass
 from scheduler.model.node_selection import NodeSelection, on_node
 from scheduler.model.terms import NodeRequirement, NodeTerm
-from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Query
+from scheduler.plugins.dynamic_resources.checks import Query
 from scheduler.plugins.dynamic_resources.inputs import SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.search import Taken
 
 
 def allocation_of(
-    checked: CheckedClaim, taken: Sequence[Taken], chosen: Sequence[Query], node: TargetNode, seed: str
+    claim: ResourceClaim, taken: Sequence[Taken], chosen: Sequence[Query], node: TargetNode, seed: str
 ) -> Allocation | SearchError:
     """
     Return the allocation of a claim.
 
     Args:
-        checked: the claim.
+        claim: the claim.
         taken: its devices in the order of the search.
         chosen: the query of each of its requests.
         node: where the devices are used.
@@ -40,13 +41,11 @@ def allocation_of(
     """
     selector = _node_selection(taken, node)
     if isinstance(selector, SearchError):
-        return SearchError(f"create NodeSelector for claim {checked.claim.name}: {selector.text}")
+        return SearchError(f"create NodeSelector for claim {claim.name}: {selector.text}")
     return Allocation(
         devices=DeviceResults(
-            results=tuple(
-                _result(each, f"{seed}/{checked.claim.key}/{index}") for index, each in enumerate(taken)
-            ),
-            config=(*_class_configuration(chosen), *_claim_configuration(checked, chosen)),
+            results=tuple(_result(each, f"{seed}/{claim.key}/{index}") for index, each in enumerate(taken)),
+            config=(*_class_configuration(chosen), *_claim_configuration(claim, chosen)),
         ),
         node_selector=None if selector is None else selector.to_wire(),
     )
@@ -87,9 +86,9 @@ def _class_configuration(chosen: Sequence[Query]) -> Iterator[AllocatedConfigura
             yield AllocatedConfiguration(FROM_CLASS, tuple(requests), each.opaque)
 
 
-def _claim_configuration(checked: CheckedClaim, chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
+def _claim_configuration(claim: ResourceClaim, chosen: Sequence[Query]) -> Iterator[AllocatedConfiguration]:
     """Yield the claim's configuration; as upstream, once for each request that it names."""
-    for each in checked.claim.config:
+    for each in claim.config:
         names = each.requests or ()
         n_times = 1
         if names:

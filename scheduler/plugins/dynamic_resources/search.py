@@ -23,7 +23,6 @@ from scheduler.plugins.dynamic_resources.counters import Counters
 from scheduler.plugins.dynamic_resources.equal_devices import EqualDevices
 from scheduler.plugins.dynamic_resources.inputs import AllocatedView, Candidate, SearchError
 from scheduler.plugins.dynamic_resources.pools import NodePools
-from scheduler.plugins.dynamic_resources.selection import SelectorResults
 
 _NO_USE: Final[Mapping[str, int]] = {}
 
@@ -39,16 +38,16 @@ class Outcome(Enum):
     OPEN = auto()
 
 
+@dataclass(slots=True)
 class Budget:
     """The devices that may be looked at once more, after a choice was taken back; for all nodes of a pod together."""
 
-    def __init__(self, n_steps: int, results: SelectorResults) -> None:
-        self.n_left, self._results = n_steps, results
+    n_left: int
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left, or the time of the cycle went into selectors."""
-        return self.n_left <= 0 or self._results.has_evaluated_much
+        """Whether nothing is left."""
+        return self.n_left <= 0
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +101,15 @@ class _ClaimEnd:
 
 
 class Search:
-    """One search on one node."""
+    """
+    One search on one node. It may go on in a later cycle, as long as nothing changes that it has read.
+
+    Attributes:
+        n_steps: so many devices were looked at once more.
+    """
+
+    #: Of the cycle.
+    _budget: Budget
 
     def __init__(
         self,
@@ -110,13 +117,14 @@ class Search:
         pools: NodePools,
         checks: Checks,
         allocated: AllocatedView,
-        budget: Budget,
     ) -> None:
         self.claims = claims
-        self._pools = pools
+        self.pools = pools
         self._checks = checks
         self._allocated = allocated
-        self._budget = budget
+        self.n_steps = 0
+        #: How the last choice ended; None before the first.
+        self._outcome: Outcome | None = None
         self._counters = Counters(allocated)
         self._stack: list[_Devices | _Alternatives | _ClaimEnd] = []
         #: The claims, by index, that took each device as a whole.
@@ -128,17 +136,33 @@ class Search:
         self.taken: list[list[Taken]] = [[] for _ in claims]
         self._has_backtracked = False
 
-    def run(self) -> Outcome | SearchError:
-        """Return FOUND, and then `taken` holds the devices; or FAILED, or OPEN if the budget is spent."""
-        outcome = self._descend(0, 0)
+    @property
+    def has_found(self) -> bool:
+        """Whether `taken` holds the devices."""
+        return self._outcome is Outcome.FOUND
+
+    def run(self, budget: Budget) -> Outcome | SearchError:
+        """
+        Search, or go on where the last call stopped.
+
+        Return FOUND, and then `taken` holds the devices; or FAILED, or OPEN if the budget is spent, or what may be
+        evaluated.
+        """
+        self._budget, n_left = budget, budget.n_left
+        outcome = self._run(self._outcome or self._descend(0, 0))
+        self.n_steps += n_left - budget.n_left
+        return outcome
+
+    def _run(self, outcome: Outcome) -> Outcome | SearchError:
         while self._stack and outcome is not Outcome.FOUND:
+            self._outcome = outcome
             if self._has_backtracked and self._budget.is_spent:
                 return Outcome.OPEN
             choice = self._stack[-1]
             if isinstance(choice, _Devices):
                 next_outcome = self._next_device(choice, outcome)
                 if isinstance(next_outcome, SearchError):
-                    return next_outcome
+                    return Outcome.OPEN if next_outcome.is_limit else next_outcome
                 outcome = next_outcome
             elif isinstance(choice, _Alternatives):
                 outcome = self._next_alternative(choice, outcome)
@@ -146,6 +170,7 @@ class Search:
                 # The next claim has too many devices: other alternatives of the claims before may need fewer.
                 self._stack.pop()
                 outcome = Outcome.FAILED
+        self._outcome = outcome
         return Outcome.FAILED if outcome is Outcome.TOO_MANY else outcome
 
     def alternatives(self) -> dict[tuple[int, int], int]:
@@ -225,7 +250,7 @@ class Search:
         query = choice.query
         if query.devices is not None:
             return self._take(choice.claim, query, query.devices[choice.number], must=True)
-        candidates = self._pools.candidates
+        candidates = self.pools.candidates
         claim = self.claims[choice.claim].claim
         if self._has_backtracked:
             is_possible = self._has_enough(choice)
@@ -259,7 +284,7 @@ class Search:
         """Return whether enough selected devices are left for the query: if not, upstream tries them in vain."""
         query, claim = choice.query, self.claims[choice.claim].claim
         n_missing = query.n_devices - choice.number
-        for candidate in self._pools.candidates[choice.next_index :]:
+        for candidate in self.pools.candidates[choice.next_index :]:
             if not n_missing:
                 break
             self._budget.n_left -= 1
@@ -288,7 +313,7 @@ class Search:
         if self._is_in_use(claim, query, candidate):
             return None
         has_counters = bool(device.consumes_counters) and self._is_charged(candidate)
-        if has_counters and not self._counters.can_take(self._pools.pool_of(candidate), device):
+        if has_counters and not self._counters.can_take(self.pools.pool_of(candidate), device):
             return None
         if device.taints and not query.tolerates(device.taints):
             return None
@@ -312,7 +337,7 @@ class Search:
         else:
             self._marks.setdefault(device_id, set()).add(claim)
         if has_counters:
-            self._counters.take(self._pools.pool_of(candidate), device)
+            self._counters.take(self.pools.pool_of(candidate), device)
         self.taken[claim].append(taken)
         return taken
 
@@ -334,7 +359,7 @@ class Search:
         else:
             self._marks[candidate.id].discard(claim)
         if taken.has_counters:
-            self._counters.give_back(self._pools.pool_of(candidate), candidate.device)
+            self._counters.give_back(self.pools.pool_of(candidate), candidate.device)
         self.taken[claim].pop()
 
     def _taken_of(self, device_id: DeviceId) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from scheduler.model.allocations import Allocation
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, DeviceKind, ResourceSlice
-from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.allocator import MAX_STEPS, Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, RefusalKind, TargetNode
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from tests.plugins.dynamic_resources.clusters import PlainAllocated, indexed
@@ -61,7 +61,7 @@ def request(name: str, count: int = 1, expression: str | None = None) -> Json:
 
 
 def allocate(
-    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = 10_000
+    on_node: list[ResourceSlice], wanted: ResourceClaim, n_steps: int = MAX_STEPS
 ) -> tuple[Allocation, ...] | Refusal:
     """Return what the claim gets on the node."""
     classes = {"any": DeviceClass("any", "", "", (), (), "", "")}
@@ -141,7 +141,7 @@ def test_a_device_is_given_without_a_step() -> None:
 def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
     """Selectors that cost too much for one pod are evaluated over several decisions: their results are kept."""
     numbers = ", ".join(map(str, range(10)))
-    # An evaluation costs a tenth of what a pod may spend.
+    # An evaluation costs most of what a pod may spend in a cycle.
     expression = "a + b + c + d >= 0"
     for variable in "dcba":
         expression = f"[{numbers}].all({variable}, {expression})"
@@ -156,4 +156,4 @@ def test_evaluations_of_a_pod_are_bounded_and_go_on() -> None:
         assert answer.kind is RefusalKind.POSTPONED
         n_decisions += 1
     assert len(devices_of(answer)) == 20
-    assert 1 < n_decisions < 20
+    assert 1 < n_decisions <= 20
