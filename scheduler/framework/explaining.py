@@ -28,8 +28,6 @@ from scheduler.state.read_only import ReadOnlyClusterView
 
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
-#: Removing a pod of these owners is useless: it comes back to the same node.
-_BOUND_TO_NODE: Final = ("DaemonSet", "Node")
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
 _SYSTEM_CRITICAL: Final = 2_000_000_000
 
@@ -196,8 +194,7 @@ class PluginExplanation:
 
 def must_stay(pod: Pod) -> bool:
     """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
-    owned = pod.owner is not None and pod.owner.kind in _BOUND_TO_NODE
-    return owned or pod.priority >= _SYSTEM_CRITICAL
+    return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL
 
 
 def removal(pod: Pod, node_name: str) -> RemovePod:

@@ -32,6 +32,9 @@ Requests = Mapping[str, Quantity]
 #: The start rank of a pod that has not started, which counts as starting now: behind every time of the API server.
 NOT_STARTED: Final = 1 << 62
 
+#: Owners that put a pod that is removed back on its node; a Node owns the static pods of its kubelet.
+_BOUND_TO_NODE: Final = ("DaemonSet", "Node")
+
 #: Deletes all but the digits of a time, such as 2026-01-02T03:04:05Z.
 _DIGITS_ONLY: Final = dict.fromkeys(map(ord, "-:TZ"))
 
@@ -226,6 +229,11 @@ class Pod:
     def key(self) -> str:
         """Return `namespace/name`, as logs and messages show it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_bound_to_node(self) -> bool:
+        """Return whether its controller puts it back on its node when it is removed."""
+        return self.owner is not None and self.owner.kind in _BOUND_TO_NODE
 
     @property
     def is_preempted(self) -> bool:

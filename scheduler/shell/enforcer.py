@@ -67,8 +67,6 @@ _RESTORE_RETRY_S: Final = 5.0
 _ELECTION_CHECK_S: Final = 0.2
 _STOP_EVICTION_S: Final = 17.0
 _STOP_EVENTS_S: Final = 3.0
-#: Owners that put an evicted pod back on its node; a Node owns the static pods of its kubelet.
-_OWNERS_BOUND_TO_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +283,7 @@ class EnforcerDaemon(daemon.Daemon):
 
     def _is_movable(self, pod: Pod) -> bool:
         """Return True if the pod may be evicted and would be placed elsewhere."""
-        is_bound_to_node = pod.owner is not None and pod.owner.kind in _OWNERS_BOUND_TO_NODE
-        return not is_bound_to_node and pod.namespace not in self._options.protected
+        return not pod.is_bound_to_node and pod.namespace not in self._options.protected
 
     def _may_act(self, now_s: float) -> bool:
         return self._leads() and self._restored and now_s >= self._evict_from_s
