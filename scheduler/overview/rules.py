@@ -12,6 +12,7 @@ from scheduler.model.terms import (
     PodAffinity,
     Problem,
     RequiredNodeAffinity,
+    Shares,
     SpreadConstraint,
     TermList,
     Toleration,
@@ -42,7 +43,8 @@ class DeclaredRule(NamedTuple):
     `limit`: the most selected pods per domain of anti-affinity, maxSkew of a spread constraint, the weight of a
     preferred term, 0 for required affinity. `is_hard`: False for a preferred term and for ScheduleAnyway. `node_rule`,
     `tolerations`: the nodes that form the domains of a spread constraint; None for all nodes. `yields`: pods that have
-    relaxed an equal rule do not count against this one.
+    relaxed an equal rule do not count against this one. `shares`: of anti-affinity by shares, whose limit is 0 if it is
+    required.
     """
 
     kind: RuleKind
@@ -54,6 +56,7 @@ class DeclaredRule(NamedTuple):
     node_rule: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     yields: bool = False
+    shares: Shares | None = None
 
     @property
     def selects(self) -> str:
@@ -100,7 +103,8 @@ def rules_of(
     for kind, preferred in _PREFERRED:
         for term in terms.counting(preferred(spec.affinity), spec.namespace):
             matcher = PodMatcher(((incoming_rule(term), term.selector),))
-            yield DeclaredRule(kind, matcher, term.topology_key, term.weight, is_hard=False)
+            shares = _shares(term)
+            yield DeclaredRule(kind, matcher, term.topology_key, term.weight, is_hard=False, shares=shares)
     for constraint in spec.spread or _default_spread(pod, state, defaults):
         if (rule := _spread(spec, pod.labels, constraint)) is not None:
             yield rule
@@ -116,9 +120,14 @@ def _anti_affinity(
 ) -> Iterator[DeclaredRule]:
     for term in terms:
         matcher = declared_matcher(term, exempt_namespaces)
+        shares, limit = _shares(term), 0 if isinstance(term.max_pods, Shares) else term.max_pods
         yield DeclaredRule(
-            "requiredAntiAffinity", matcher, term.topology_key, term.max_pods, yields=term.yields
+            "requiredAntiAffinity", matcher, term.topology_key, limit, yields=term.yields, shares=shares
         )
+
+
+def _shares(term: AffinityTerm) -> Shares | None:
+    return term.max_pods if isinstance(term.max_pods, Shares) else None
 
 
 def _default_spread(pod: Pod, state: ClusterState, defaults: Defaults) -> Iterator[SpreadConstraint]:

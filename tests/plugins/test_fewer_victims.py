@@ -32,11 +32,13 @@ _SETTING = {
 }
 
 
-def _running(name: str, cpu: str, day: int, *, priority: int = 0, daemon: bool = False, **more: str) -> Json:
+def _running(
+    name: str, cpu: str, day: int, *, priority: int = 0, daemon: bool = False, gpus: str = "0"
+) -> Json:
     pod = build.pod(
         name,
         node="n",
-        containers=[build.container(requests={"cpu": cpu, **more})],
+        containers=[build.container(requests={"cpu": cpu, "example.com/gpu": gpus})],
         spec={"priority": priority},
     )
     pod["status"]["startTime"] = f"2026-01-0{day}T00:00:00Z"
@@ -99,9 +101,9 @@ def _victims_for(request: Json, product: ProductSubject) -> list[str]:
         pytest.param(
             {"cpu": "4", "example.com/gpu": "2"},
             [
-                _running("gpu", "2", 1, **{"example.com/gpu": "2"}),
+                _running("gpu", "2", 1, gpus="2"),
                 _running("a", "1", 2),
-                _running("b", "500m", 2, **{"example.com/gpu": "0"}),
+                _running("b", "500m", 2),
             ],
             {"cpu": "1", "example.com/gpu": "1"},
             ["gpu"],
