@@ -40,18 +40,18 @@ class Term:
     max_pods: int = 1
     #: Instead, of all pods that it selects: hundredths for every domain, or by domain; none for other domains.
     percent: int = 0
-    weights: Object | None = None
+    weights: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Return whether a preferred term is about pods alone, not about shares."""
-        return self.weights is None
+        return not self.weights
 
     def most(self, question: Question, value: str, n_pods: int) -> int:
         """Return how many pods a domain may have of so many, rounded up."""
-        if not self.percent and self.weights is None:
+        if not self.percent and not self.weights:
             return self.max_pods
-        share, whole = (self.percent, 100) if self.weights is None else self.share(question, value)
+        share, whole = self.share(question, value) if self.weights else (self.percent, 100)
         most = 0
         while most * whole < share * n_pods:
             most += 1
@@ -60,7 +60,7 @@ class Term:
     def share(self, question: Question, value: str) -> tuple[int, int]:
         """Return the domain's weight, and the sum of those of all domains with a node."""
         there = {question.node_labels(name).get(self.topology_key) for name in question.nodes}
-        weights = {domain: weight for domain, weight in (self.weights or {}).items() if domain in there}
+        weights = {domain: weight for domain, weight in self.weights if domain in there}
         return weights.get(value, 0), sum(weights.values())
 
     def matches(self, pod: Object, namespace_labels: Labels) -> bool:
@@ -139,7 +139,7 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
         weight=declared["weight"] if weighted else 0,
         max_pods=max_pods(pod, term),
         percent=0 if isinstance(limit, int) or is_in_group(pod) else int(limit.removesuffix("%")),
-        weights=term.get("domainWeights"),
+        weights=tuple(sorted((term.get("domainWeights") or {}).items())),
     )
 
 
