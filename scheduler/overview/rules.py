@@ -10,7 +10,6 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import (
     AffinityTerm,
     PodAffinity,
-    Problem,
     RequiredNodeAffinity,
     Shares,
     SpreadConstraint,
@@ -20,8 +19,7 @@ from scheduler.model.terms import (
 from scheduler.model.wording import namespaces_text, node_rule_text, selector_text
 from scheduler.state.cluster import ClusterState
 from scheduler.state.existing_terms import declared_matcher
-from scheduler.state.matching import NamespaceRule, PodMatcher, incoming_rule
-from scheduler.syntax.selectors import NOTHING, with_requirements
+from scheduler.state.matching import PodMatcher, incoming_rule, spread_matcher
 
 RuleKind = Literal[
     "requiredAffinity", "requiredAntiAffinity", "topologySpread", "preferredAffinity", "preferredAntiAffinity"
@@ -148,16 +146,14 @@ def _affinity(required: tuple[AffinityTerm, ...]) -> Iterator[DeclaredRule]:
 
 def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
     """Return the rule of the constraint; None if it counts no pod, as one with an empty selector."""
-    selector = constraint.selector
-    if isinstance(selector, Problem) or selector.is_nothing or selector.is_empty:
+    matcher = spread_matcher(constraint, spec.namespace, labels)
+    if matcher is None:
         return None
-    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
-    selector = with_requirements(selector, own)
     node_rule = spec.required_node_affinity
     has_node_rule = constraint.honor_node_affinity and not node_rule.matches_all_nodes
     return DeclaredRule(
         kind="topologySpread",
-        matcher=PodMatcher(((NamespaceRule(frozenset((spec.namespace,)), NOTHING), selector),)),
+        matcher=matcher,
         topology_key=constraint.topology_key,
         limit=constraint.max_skew,
         is_hard=constraint.hard,
