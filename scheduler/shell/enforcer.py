@@ -84,7 +84,7 @@ class Options(ConnectionOptions):
     #: None unless pods are to be moved to clearly better nodes.
     rebalance: RebalanceLimits | None
     #: None unless the order of deletion is to be written; whether it is written, or only logged.
-    deletion_costs: DeletionCostOptions | None
+    deletion_costs: DeletionCostOptions | None = None
     dry_run: bool
 
 

@@ -173,7 +173,6 @@ def test_a_dry_run_says_each_cost_once():
         pytest.param({"spread": _SPREAD, "namespace": "kube-system"}, id="protected"),
         pytest.param(
             {"spread": [build.spread(ZONE, {"matchExpressions": [{"key": "a b", "operator": "In"}]})]},
-            "default",
             id="a malformed rule",
         ),
     ],
