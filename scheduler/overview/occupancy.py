@@ -133,13 +133,13 @@ def _anti_affinity(
     """
     A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer.
 
-    `next_limit`: once one more pod is there, of which shares are larger.
+    `next_limit`: once one more pod counts, with which shares are larger. A pod that the rule does not select is one.
     """
     counting = n_pods - n_relaxed
     room = np.maximum(next_limit - counting, 0)
     # A running pod that is not selected itself keeps every selected pod out.
     room = np.where((others > 0) & (np.asarray(limit) == 1), 0, room)
-    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= limit))
+    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= next_limit))
     states = np.where(n_pods + others > 0, DomainState.ROOM, DomainState.EMPTY)
     states = np.where(room == 0, DomainState.FULL, states)
     return room, np.where(broken, DomainState.BROKEN, states)
