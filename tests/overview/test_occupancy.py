@@ -33,7 +33,9 @@ def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
     kinds = ("none", "affinity", "anti", "yields", "relaxed", "spread", "soft", "preferred")
     match draw(st.sampled_from((*kinds, *(("shares",) * 4 if shares else ())))):
         case "shares":
-            limit = draw(st.sampled_from(({"maxPodsPerDomain": "40%"}, {"domainWeights": {"x": 2, "y": 1}})))
+            limit: dict[str, Any] = draw(
+                st.sampled_from(({"maxPodsPerDomain": "40%"}, {"domainWeights": {"x": 2, "y": 1}}))
+            )
             anti = {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, **limit}]}
             made["annotations"] = {AFFINITY: json.dumps({"podAntiAffinity": anti})}
         case "affinity":
