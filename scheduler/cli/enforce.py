@@ -242,6 +242,10 @@ def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
     if args.deletion_costs and args.once:
         raise SettingsError("--deletion-costs", "", "--once as well", "one of them")
     if not args.deletion_costs:
+        if args.max_cost_writes_per_minute != _COST_WRITES:
+            raise SettingsError(
+                "--deletion-costs", "", "only a flag that says how", "--deletion-costs as well"
+            )
         return None
     return DeletionCostOptions(
         writes=args.deletion_costs == "write", per_minute=args.max_cost_writes_per_minute
