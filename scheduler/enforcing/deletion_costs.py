@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.model.pods import Pod
-from scheduler.model.terms import AffinityTerm, Shares, usable
+from scheduler.model.terms import AffinityTerm, Shares
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.domain_limits import weights_in_use
@@ -41,7 +41,7 @@ _HIGHEST: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class WriteDeletionCost:
-    """Write the cost into the pod's annotations, then call `DeletionCosts.on_result`. In a dry run, only report it."""
+    """Write the cost into the pod's annotations; if that fails, call `on_failed`. In a dry run, only report it."""
 
     pod: Pod
     cost: str
@@ -78,7 +78,7 @@ class DeletionCosts:
         Args:
             state: the cluster.
             writes_per_minute: the most writes of 60 s.
-            acts: whether costs are written. Otherwise each is returned once, and no result is expected.
+            acts: whether costs are written. Otherwise each is returned once.
             exempt_namespaces: as in the scheduler's configuration.
             is_protected: returns whether a pod gets no cost.
         """
@@ -159,7 +159,8 @@ class DeletionCosts:
             if pod.namespace in self._exempt_namespaces and is_hard:
                 continue
             affinity = pod.spec.affinity
-            for term in usable(affinity.required_anti if is_hard else affinity.preferred_anti):
+            terms = affinity.required_anti if is_hard else affinity.preferred_anti
+            for term in self._state.terms.counting(terms, pod.namespace):
                 if term.is_limiting:
                     yield self._anti_affinity(term)
 
