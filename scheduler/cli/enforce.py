@@ -17,13 +17,14 @@ from scheduler.enforcing.rebalancing import RebalanceLimits
 from scheduler.errors import SettingsError
 from scheduler.settings.loading import default_settings, load_settings
 from scheduler.shell.enforcement_reports import NAME
-from scheduler.shell.enforcer import BrokenRule, Options, check_once, serve
+from scheduler.shell.enforcer import BrokenRule, DeletionCostOptions, Options, check_once, serve
 
 #: The scheduler has 10259.
 _PORT: Final = 10260
 _NAMESPACE: Final = "kube-system"
 _LIMITS: Final = EvictionLimits()
 _REBALANCE: Final = RebalanceLimits()
+_COST_WRITES: Final = 60
 _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the rules that are broken now and exit: code 0 if none is, else 1",
     )
     _add_rebalancing(parser)
+    _add_deletion_costs(parser)
     _add_limits(parser)
     parser.add_argument(
         "--namespace",
@@ -130,6 +132,25 @@ def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _add_deletion_costs(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scale-down")
+    group.add_argument(
+        "--deletion-costs",
+        nargs="?",
+        choices=("log", "write"),
+        const="log",
+        help="log, or write as pod-deletion-cost, which pods of a ReplicaSet with rules about domains should go first "
+        "(log if no value is given)",
+    )
+    group.add_argument(
+        "--max-cost-writes-per-minute",
+        type=int,
+        default=_COST_WRITES,
+        metavar="N",
+        help="maximum writes of costs per minute (default %(default)s)",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Enforce until SIGTERM or SIGINT, or print the broken rules once. Raises SettingsError for bad input."""
     options = _options(args)
@@ -172,6 +193,7 @@ def _options(args: argparse.Namespace) -> Options:
         limits=_limits(args),
         rebalance=_rebalance_limits(args),
         protected=frozenset(name for name in args.protected_namespaces.split(",") if name),
+        deletion_costs=_deletion_costs(args),
         dry_run=args.dry_run,
         master=args.master,
         serving=serving_flags.listening(args),
@@ -209,6 +231,25 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
     if not args.rebalance and limits != _REBALANCE:
         raise SettingsError("--rebalance", "", "only flags that say how", "--rebalance as well")
     return limits if args.rebalance else None
+
+
+def _deletion_costs(args: argparse.Namespace) -> DeletionCostOptions | None:
+    """Return how costs are written, None without --deletion-costs. Raises SettingsError."""
+    if args.max_cost_writes_per_minute < 1:
+        raise SettingsError(
+            "--max-cost-writes-per-minute", "", str(args.max_cost_writes_per_minute), "1 or more"
+        )
+    if args.deletion_costs and args.once:
+        raise SettingsError("--deletion-costs", "", "--once as well", "one of them")
+    if not args.deletion_costs:
+        if args.max_cost_writes_per_minute != _COST_WRITES:
+            raise SettingsError(
+                "--deletion-costs", "", "only a flag that says how", "--deletion-costs as well"
+            )
+        return None
+    return DeletionCostOptions(
+        writes=args.deletion_costs == "write", per_minute=args.max_cost_writes_per_minute
+    )
 
 
 def _seconds(flag: str, text: str) -> float:

@@ -77,7 +77,7 @@ class _Participant:
 
     def tightest(self) -> int:
         """Return the fewest pods that one of its broken rules allows."""
-        return min((each.rule.spec.max_pods for _, each in self.declares), default=_UNLIMITED)
+        return min((each.most for _, each in self.declares), default=_UNLIMITED)
 
 
 class EvictionPlanner:
@@ -199,7 +199,7 @@ def _seniority(pod: Pod) -> tuple[int, str, str]:
 
 def _max_staying(domain: _Domain, violation: Violation) -> int:
     """Return the most members that may stay for the rule to hold; the declaring pod counts if it is a member."""
-    return violation.rule.spec.max_pods - 1 + (violation.uid in domain.members)
+    return violation.most - 1 + (violation.uid in domain.members)
 
 
 def _rule_against(participant: _Participant) -> tuple[Violation, Pod | None] | None:

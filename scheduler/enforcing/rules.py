@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from scheduler.framework.memo import MemoBySpec
 from scheduler.model.pods import Pod
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, DomainLimit, usable
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.existing_terms import declared_matcher
 from scheduler.state.label_sets import LabelSet, LabelSets
@@ -46,8 +46,8 @@ class RuleSpec:
     enforced: bool
     matcher: PodMatcher
     keys: tuple[str, ...]
-    #: Anti-affinity only: the most selected pods per domain, the declaring pod included.
-    max_pods: int = 1
+    #: Anti-affinity only: as `AffinityTerm`.
+    max_pods: DomainLimit = 1
     #: Anti-affinity only: as `AffinityTerm`.
     yields: bool = False
     by_annotation: bool = False

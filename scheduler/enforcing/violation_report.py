@@ -6,7 +6,8 @@ from scheduler.enforcing.instructions import ViolationReport
 from scheduler.enforcing.rules import RuleSpec, Side
 from scheduler.enforcing.violations import Violation, staying_in_domain
 from scheduler.model.pods import Pod
-from scheduler.model.wording import namespaces_text, selector_text
+from scheduler.model.terms import Shares
+from scheduler.model.wording import namespaces_text, selector_text, share_text
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import ABSENT
 
@@ -32,6 +33,10 @@ def rule_text(spec: RuleSpec) -> str:
     keys = ", ".join(spec.keys)
     if spec.side is Side.AFFINITY:
         return f"affinity: one more pod with {which} in the same {keys}"
+    if isinstance(spec.max_pods, Shares):
+        return (
+            f"anti-affinity: at most {share_text(spec.max_pods)} of the pods with {which} in the same {keys}"
+        )
     n_others = spec.max_pods - 1
     limit = "no other pod" if n_others == 0 else f"at most {n_others} other pod{'s' if n_others > 1 else ''}"
     return f"anti-affinity: {limit} with {which} in the same {keys}"

@@ -22,19 +22,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from scheduler.enforcing.rules import Rule, RuleIndex, Side
-from scheduler.state.arrays import Counts, Mask, Rows
+from scheduler.model.terms import Shares
+from scheduler.state.arrays import Amounts, Counts, Mask, Rows
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT
 from scheduler.state.counts import PodCounts
+from scheduler.state.domain_limits import most_per_domain
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule of one pod."""
+    """A broken rule of one pod. `most`: the most selected pods of its domain, for anti-affinity."""
 
     uid: str
     row: int
     rule: Rule
+    most: int = 1
 
 
 #: Versions of everything that a rule's violations depend on. `Rule.selects_itself` needs none: when it changes, the
@@ -76,20 +79,38 @@ class ViolationDetector:
 
     def _violations_of(self, rule: Rule, every: PodCounts, live: PodCounts) -> Iterator[Violation]:
         rows = np.fromiter(rule.uids_by_row, dtype=np.intp)
-        broken = self._exceeds_limit(rule, rows, live)
+        most = self._most(rule, rows, every)
         if rule.spec.side is Side.AFFINITY:
             broken = self._lacks_match(rule, rows, every, live)
-        for row in rows[broken & self._state.nodes.alive[rows]].tolist():
+        else:
+            broken = self._exceeds_limit(rule, rows, live, most)
+        is_broken = broken & self._state.nodes.alive[rows]
+        for row, limit in zip(rows[is_broken].tolist(), most[is_broken].tolist(), strict=True):
             for uid in rule.uids_by_row[row]:
-                yield Violation(uid, row, rule)
+                yield Violation(uid, row, rule, limit)
 
-    def _exceeds_limit(self, rule: Rule, rows: Rows, live: PodCounts) -> Mask:
-        nodes = self._state.nodes
+    def _exceeds_limit(self, rule: Rule, rows: Rows, live: PodCounts, most: Amounts) -> Mask:
         (key, *_) = rule.spec.keys
-        counted = staying_by_row(rule, live, self._state)
-        selected = nodes.column(key).per_domain(counted).on_nodes()[rows]
-        exceeds: Mask = selected - int(rule.selects_itself) >= rule.spec.max_pods
+        column, counted = self._state.nodes.column(key), staying_by_row(rule, live, self._state)
+        selected = column.per_domain(counted).on_nodes()[rows]
+        exceeds: Mask = selected - int(rule.selects_itself) >= most
+        if isinstance(rule.spec.max_pods, Shares):
+            exceeds &= column.ids[rows] != ABSENT
         return exceeds
+
+    def _most(self, rule: Rule, rows: Rows, every: PodCounts) -> Amounts:
+        """
+        Return the most selected pods of each row's domain: int64 array of shape (rows,).
+
+        Terminating pods are a part of the pods that are divided: most are about to be replaced.
+        """
+        limit = rule.spec.max_pods
+        if isinstance(limit, Shares):
+            column = self._state.nodes.column(rule.spec.keys[0])
+            n_selected = int(every.by_row.sum()) + int(not rule.selects_itself)
+            most = most_per_domain(limit, column, n_selected)
+            return np.full(len(rows), most) if isinstance(most, int) else most[column.ids[rows]]
+        return np.full(len(rows), limit, dtype=np.int64)
 
     def _lacks_match(self, rule: Rule, rows: Rows, every: PodCounts, live: PodCounts) -> Mask:
         nodes = self._state.nodes

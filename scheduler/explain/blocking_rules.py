@@ -40,6 +40,7 @@ def describe_rule(inspection: Inspection, rule: BlockingRule) -> Rule:
         pods=_selected(rule, name_of),
         pending=Pods() if required is None else _pending_matching(inspection, required),
         skew=rule.skew,
+        share=rule.share,
         domains=domains,
         n_more_domains=n_more,
     )
@@ -133,7 +134,7 @@ def _domains(rule: BlockingRule) -> tuple[tuple[Domain, ...], int]:
             column.value_of(domain),
             int(n_nodes[domain]),
             int(n_pods[domain]),
-            rule.max_existing,
+            rule.max_existing if rule.max_per_domain is None else rule.max_per_domain.item(domain) - 1,
             not bool(closed[domain]),
         )
         for domain in ids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from scheduler.formats.explanation import Rule
+from scheduler.formats.explanation import Domain, Rule
+from scheduler.framework.explaining import Share
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
@@ -23,6 +24,8 @@ from scheduler.model.changes import (
 )
 from scheduler.model.wording import amount_text, taint_text
 
+#: Full domains whose numbers a sentence has.
+_SHOWN_FULL: Final = 4
 #: The words for the members of a group of which a change is.
 SUCH_MEMBERS: Final = "each such member"
 
@@ -34,6 +37,15 @@ def rule_text(rule: Rule) -> str:
     match rule.kind:
         case "requiredAffinity":
             return f"The pod's affinity: beside a pod with {pods}, by {rule.topology_key}; {nodes}"
+        case "requiredAntiAffinity" | "existingAntiAffinity" if rule.share is not None:
+            whose = (
+                "The pod's anti-affinity"
+                if rule.kind == "requiredAntiAffinity"
+                else "Anti-affinity of running pods"
+            )
+            share = f"{rule.share.percent}%" if rule.share.percent else "its weight's share"
+            limit = f"per {rule.topology_key} {share} of the pods with {pods}"
+            return f"{whose}: {limit}{_shares_text(rule, rule.share)}; {nodes}"
         case "requiredAntiAffinity":
             return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
         case "existingAntiAffinity":
@@ -49,6 +61,25 @@ def _too_many(rule: Rule) -> str:
     """Return the start of a phrase for the pods that exclude the pod: any, or more than a number of them."""
     most = max((domain.most or 0 for domain in rule.domains), default=0)
     return f"more than {most} pod{'' if most == 1 else 's'} with" if most else "pods with"
+
+
+def _shares_text(rule: Rule, share: Share) -> str:
+    """Return the numbers of the first domains that are full, and of how many more."""
+    full = [domain for domain in rule.domains if not domain.allowed]
+    texts = [
+        f"{each.domain} has {each.n_pods} of {share.n_pods} pods, {_allows(each, share)}" for each in full
+    ]
+    more = f", and {len(full) - _SHOWN_FULL} more" if len(full) > _SHOWN_FULL else ""
+    return f": {'; '.join(texts[:_SHOWN_FULL])}{more} (with this pod)" if full else ""
+
+
+def _allows(domain: Domain, share: Share) -> str:
+    if share.percent:
+        return f"{share.percent}% allows {(domain.most or 0) + 1}"
+    if domain.domain not in share.weights:
+        return "without a weight none is allowed"
+    weight = f"weight {share.weights[domain.domain]} of {sum(share.weights.values())}"
+    return f"{weight} allows {(domain.most or 0) + 1}"
 
 
 def _skew_text(rule: Rule) -> str:

@@ -34,7 +34,7 @@ from typing import Final, Literal
 import msgspec
 
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
-from scheduler.framework.explaining import Skew
+from scheduler.framework.explaining import Share, Skew
 from scheduler.model.changes import Changes
 
 API_VERSION: Final = "affinity-scheduler.io/v1"
@@ -119,6 +119,7 @@ class Rule(JsonStruct, frozen=True):
     n_more_domains: int
     #: The rule as a sentence.
     text: str = ""
+    share: Share | None = None
 
 
 class Suggestion(JsonStruct, frozen=True):

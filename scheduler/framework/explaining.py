@@ -28,8 +28,6 @@ from scheduler.state.read_only import ReadOnlyClusterView
 
 #: The most pods that one proposal may remove.
 MOST_REMOVED: Final = 50
-#: Removing a pod of these owners is useless: it comes back to the same node.
-_BOUND_TO_NODE: Final = ("DaemonSet", "Node")
 #: Pods of at least this priority are system-critical (scheduling.k8s.io, SystemCriticalPriority).
 _SYSTEM_CRITICAL: Final = 2_000_000_000
 
@@ -122,6 +120,9 @@ class BlockingRule:
     pods_per_row: PodsPerRow | None = None
     #: The most pods that a domain may already have; None for a rule that requires pods.
     max_existing: int | None = None
+    #: For a rule about shares, its numbers, and by domain the most pods once the pod is there; otherwise None.
+    share: Share | None = None
+    max_per_domain: Amounts | None = None
     #: Returns the pods that declare the rule, and their rows; None if the pod itself declares it.
     find_declaring_pods: Callable[[], Iterable[tuple[Pod, int]]] | None = None
     #: As `pods_per_row`.
@@ -143,6 +144,18 @@ class BlockingRule:
         """The selected pods on live nodes with the topology key, and their rows."""
         ids, n_rows = self.column.ids, len(self.refused)
         return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
+
+
+class Share(msgspec.Struct, frozen=True, rename="camel"):
+    """
+    The share of `n_pods`, the pods that a rule selects and the explained one, that a domain may have.
+
+    `percent`: 0 if there are weights. `weights`: of the domains that have a node.
+    """
+
+    n_pods: int
+    percent: int
+    weights: dict[str, int]
 
 
 class Skew(msgspec.Struct, frozen=True, rename="camel"):
@@ -196,8 +209,7 @@ class PluginExplanation:
 
 def must_stay(pod: Pod) -> bool:
     """Return whether removing the pod is useless or harmful: its controller puts it back, or it is system-critical."""
-    owned = pod.owner is not None and pod.owner.kind in _BOUND_TO_NODE
-    return owned or pod.priority >= _SYSTEM_CRITICAL
+    return pod.is_bound_to_node or pod.priority >= _SYSTEM_CRITICAL
 
 
 def removal(pod: Pod, node_name: str) -> RemovePod:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.kube.requests import Request, escaped
+from scheduler.kube.requests import MERGE, Request, escaped
 
 
 def evict_pod(namespace: str, name: str, uid: str) -> Request:
@@ -55,3 +55,12 @@ def _config_map(metadata: Mapping[str, str], data: Mapping[str, str]) -> Mapping
 
 def _config_maps_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{escaped(namespace)}/configmaps"
+
+
+def annotate_pod(
+    namespace: str, name: str, uid: str, resource_version: str, annotations: Mapping[str, str]
+) -> Request:
+    """Return a request that annotates the pod with this uid; Conflict if it is not of this version."""
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": annotations}
+    path = f"/api/v1/namespaces/{escaped(namespace)}/pods/{escaped(name)}"
+    return Request.writing("patch", path, {"metadata": metadata}, MERGE)

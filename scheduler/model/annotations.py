@@ -4,8 +4,9 @@ Affinity declared by annotation, for rules that have no field in the API.
 `affinity-scheduler.io/affinity` holds an Affinity as JSON. Its terms are added to those of the spec, or replace them if
 `affinity-scheduler.io/affinity-mode` is `replace`. Besides the API's fields it accepts
 `requiredDuringSchedulingRequiredDuringExecution` lists (required, and enforced while the pod runs), `matchLabelKeys`
-and `mismatchLabelKeys` of terms, and `maxPodsPerDomain` of required anti-affinity, a number or a percentage of the
-minimum of the pod's group, rounded up.
+and `mismatchLabelKeys` of terms, `maxPodsPerDomain` of required anti-affinity, a number or a percentage, and
+`domainWeights` of anti-affinity, by which domains have unequal shares. A percentage is of the minimum of the pod's
+group, or without one of the pods that the term selects, the incoming one included; it is rounded up.
 
 A quota for CrossNamespacePodAffinity does not see annotations. So terms about other namespaces than the pod's own count
 only if the pod's namespace is marked, see `MARKED_NAMESPACES`.
@@ -25,18 +26,20 @@ import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_node_term
-from scheduler.model.pod_groups import MIN_COUNT, group_minimum
+from scheduler.model.pod_groups import group_minimum
 from scheduler.model.terms import (
     ANY_NODE,
     AffinityTerm,
+    DomainLimit,
     NodeTerm,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
     RequiredNodeAffinity,
+    Shares,
     TermList,
 )
-from scheduler.syntax.names import label_key_faults
+from scheduler.syntax.names import label_key_faults, label_value_faults
 from scheduler.syntax.selectors import (
     NOTHING,
     Requirement,
@@ -71,6 +74,9 @@ SHOWN_OF_MODE: Final = 64
 #: Longest problem text, which may quote user input and is copied into conditions, events and logs.
 _LIMIT_PROBLEM: Final = 512
 _LIMIT_PODS: Final = 1_000_000
+#: Domains with weights of one term.
+_LIMIT_WEIGHTS: Final = 100
+_LIMIT_WEIGHT: Final = 1000
 
 _PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
@@ -99,6 +105,7 @@ class _Term(_Strict, frozen=True):
     match_label_keys: tuple[str, ...] = ()
     mismatch_label_keys: tuple[str, ...] = ()
     max_pods_per_domain: int | str | None = None
+    domain_weights: dict[str, int] | None = None
 
 
 class _WeightedTerm(_Strict, frozen=True):
@@ -228,8 +235,8 @@ def _parsed_affinity(parser: _TermParser, raw: _Affinity, *, replaces: bool) -> 
     pod_affinity = PodAffinity(
         required=parser.required("$.podAffinity", pod, is_anti=False),
         required_anti=parser.required("$.podAntiAffinity", anti, is_anti=True),
-        preferred=parser.preferred("$.podAffinity", pod.preferred),
-        preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred),
+        preferred=parser.preferred("$.podAffinity", pod.preferred, is_anti=False),
+        preferred_anti=parser.preferred("$.podAntiAffinity", anti.preferred, is_anti=True),
     )
     return AnnotatedAffinity(
         pod_affinity, _required_nodes(raw.node_affinity), _preferred_nodes(raw.node_affinity), replaces
@@ -306,14 +313,14 @@ class _TermParser:
         )
         return (*not_enforced, *enforced)
 
-    def preferred(self, path: str, raw: Iterable[_WeightedTerm]) -> TermList:
-        """Return the preferred terms with their weights."""
+    def preferred(self, path: str, raw: Iterable[_WeightedTerm], *, is_anti: bool) -> TermList:
+        """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
         for index, weighted in enumerate(raw):
             weight = _weight(f"{path}[{index}]", weighted.weight)
             at = f"{path}[{index}].podAffinityTerm"
-            terms.append(self._term(at, weighted.pod_affinity_term, is_anti=False, weight=weight))
+            terms.append(self._term(at, weighted.pod_affinity_term, is_anti=is_anti, weight=weight))
         return tuple(terms)
 
     def _terms(
@@ -338,7 +345,7 @@ class _TermParser:
             namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
             topology_key=raw.topology_key,
             weight=weight,
-            max_pods=_max_pods(path, raw, self.group_minimum, is_anti=is_anti),
+            max_pods=_max_pods(path, raw, self.group_minimum, is_anti=is_anti, is_required=not weight),
             enforced=enforced,
             crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
             by_annotation=True,
@@ -369,22 +376,39 @@ class _TermParser:
         return Selector((*selector.requirements, *matching, *mismatching))
 
 
-def _max_pods(path: str, raw: _Term, minimum: int, *, is_anti: bool) -> int:
+def _max_pods(path: str, raw: _Term, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
+    if raw.domain_weights is not None:
+        return _weights(path, raw, raw.domain_weights, minimum, is_anti=is_anti)
     if limit is None:
         return 1
-    if not is_anti:
+    if not is_anti or not is_required:
         raise _MalformedError(f"{at}: only required anti-affinity takes it")
     if isinstance(limit, str):
         if not (percentage := _PERCENTAGE.fullmatch(limit)):
             raise _MalformedError(f'{at}: found "{limit[:64]}", expected a number, or "1%" to "100%"')
-        if not minimum:
-            raise _MalformedError(f"{at}: a percentage needs a group, and {MIN_COUNT} of the pod")
-        return -(-int(percentage[1]) * minimum // 100)
+        percent = int(percentage[1])
+        return -(-percent * minimum // 100) if minimum else Shares(percent=percent)
     if not 1 <= limit <= _LIMIT_PODS:
         raise _MalformedError(f"{at}: found {str(limit)[:64]}, expected 1 to {_LIMIT_PODS}")
     return limit
+
+
+def _weights(path: str, raw: _Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
+    at = f"{path}.domainWeights"
+    if not is_anti:
+        raise _MalformedError(f"{at}: only anti-affinity takes it")
+    if raw.max_pods_per_domain is not None:
+        raise _MalformedError(f"{at}: must not be specified together with maxPodsPerDomain")
+    if not 1 <= len(weights) <= _LIMIT_WEIGHTS:
+        raise _MalformedError(f"{at}: found {len(weights)} domains, expected 1 to {_LIMIT_WEIGHTS}")
+    for domain, weight in weights.items():
+        if faults := label_value_faults(domain):
+            raise _MalformedError(f'{at}: domain "{domain[:64]}": {"; ".join(faults)}')
+        if not 1 <= weight <= _LIMIT_WEIGHT:
+            raise _MalformedError(f"{at}.{domain}: found {str(weight)[:64]}, expected 1 to {_LIMIT_WEIGHT}")
+    return Shares(weights=tuple(sorted(weights.items())), least_whole=minimum)
 
 
 def _parsed_selector(path: str, raw: _LabelSelector | None) -> Selector:

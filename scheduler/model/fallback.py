@@ -34,10 +34,12 @@ import msgspec
 
 from scheduler.model.terms import (
     AffinityTerm,
+    DomainLimit,
     PodAffinity,
     PreferredNodeTerm,
     Problem,
     RequiredNodeAffinity,
+    Shares,
     SpreadConstraint,
     TermList,
     usable,
@@ -277,9 +279,15 @@ def _split(terms: TermList, entries: Iterable[Fallback]) -> tuple[TermList, list
 
 def _appended(preferred: TermList, relaxed: Iterable[tuple[AffinityTerm, int]]) -> TermList:
     added = tuple(
-        replace(term, weight=weight, max_pods=1, enforced=False, yields=False) for term, weight in relaxed
+        replace(term, weight=weight, max_pods=_preferred_limit(term.max_pods), enforced=False, yields=False)
+        for term, weight in relaxed
     )
     return preferred if isinstance(preferred, Problem) else (*preferred, *added)
+
+
+def _preferred_limit(limit: DomainLimit) -> DomainLimit:
+    """Return the limit as a preference has it: weights stay, and a number or an equal share is one pod less each."""
+    return limit if isinstance(limit, Shares) and limit.weights else 1
 
 
 def mark(relaxed: Iterable[RelaxedRule]) -> str:

@@ -52,6 +52,8 @@ from scheduler.model.pod_groups import group_minimum, group_reference
 from scheduler.model.pod_wire import decode_part
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
+    DELETION_COST,
+    WRITTEN_DELETION_COST,
     ClaimVolume,
     Container,
     ContainerResize,
@@ -128,6 +130,8 @@ class PodDecoder:
             disruption=_disruption(status),
             fallback_waited_s=_waited_s(status) if parsed.fallbacks else (),
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
+            deletion_cost=(cost := (meta.annotations or _NO_TEXTS).get(DELETION_COST, "")),
+            is_deletion_cost_ours=bool(cost) and (meta.annotations or {}).get(WRITTEN_DELETION_COST) == cost,
             group=group_reference(
                 namespace,
                 (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else "",

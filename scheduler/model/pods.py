@@ -32,6 +32,13 @@ Requests = Mapping[str, Quantity]
 #: The start rank of a pod that has not started, which counts as starting now: behind every time of the API server.
 NOT_STARTED: Final = 1 << 62
 
+#: Orders the pods of a ReplicaSet for deletion, and what the enforcer wrote there.
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+WRITTEN_DELETION_COST: Final = "affinity-scheduler.io/written-deletion-cost"
+
+#: Owners that put a pod that is removed back on its node; a Node owns the static pods of its kubelet.
+_BOUND_TO_NODE: Final = ("DaemonSet", "Node")
+
 #: Deletes all but the digits of a time, such as 2026-01-02T03:04:05Z.
 _DIGITS_ONLY: Final = dict.fromkeys(map(ord, "-:TZ"))
 
@@ -216,6 +223,9 @@ class Pod:
     fallback_waited_s: tuple[tuple[str, int], ...] = ()
     #: The rules that are preferences since the bind, as the pod's mark says.
     relaxed: tuple[RelaxedRule, ...] = ()
+    #: `controller.kubernetes.io/pod-deletion-cost` as written, and whether the enforcer wrote it.
+    deletion_cost: str = ""
+    is_deletion_cost_ours: bool = False
     #: The group with which it is placed; None if it names none.
     group: GroupReference | None = None
     #: `status.resourceClaimStatuses`: entries of `spec.resourceClaims`, each with the claim that was made for it; None
@@ -226,6 +236,11 @@ class Pod:
     def key(self) -> str:
         """Return `namespace/name`, as logs and messages show it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_bound_to_node(self) -> bool:
+        """Return whether its controller puts it back on its node when it is removed."""
+        return self.owner is not None and self.owner.kind in _BOUND_TO_NODE
 
     @property
     def is_preempted(self) -> bool:

@@ -31,6 +31,26 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """
+    The share of the pods that an anti-affinity term selects that a domain may have; only by annotation.
+
+    Attributes:
+        percent: of every domain; 0 if there are weights.
+        weights: by domain, sorted. A domain's share is its weight among those of all domains that have a node.
+        least_whole: the number of pods that is divided if fewer are selected: the minimum of the pod's group.
+    """
+
+    percent: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+    least_whole: int = 0
+
+
+#: The most selected pods of a domain, the declaring pod included, as a number or as a share.
+DomainLimit = int | Shares
+
+
+@dataclass(frozen=True, slots=True)
 class AffinityTerm:
     """
     One (anti-)affinity term as declared by a pod.
@@ -41,8 +61,8 @@ class AffinityTerm:
         namespaces: the listed namespaces; the declaring pod's own if neither a list nor a selector is given.
         namespace_selector: NOTHING if absent.
         weight: 0 for required terms.
-        max_pods: matching pods that a required anti-affinity term allows per domain, the declaring pod included; more
-            than 1 only by annotation.
+        max_pods: matching pods that a required anti-affinity term allows per domain, the declaring pod included; other
+            than 1 only by annotation. Weights of a preferred anti-affinity term are here, too.
         enforced: whether the rule has to hold while the pod runs; only by annotation.
         crosses_by_annotation: whether an annotation declares it and it is not about the pod's own namespace alone. It
             counts only if an administrator lets the namespace declare such terms: quotas do not see annotations.
@@ -55,11 +75,16 @@ class AffinityTerm:
     namespace_selector: Selector
     topology_key: str
     weight: int = 0
-    max_pods: int = 1
+    max_pods: DomainLimit = 1
     enforced: bool = False
     crosses_by_annotation: bool = False
     by_annotation: bool = False
     yields: bool = False
+
+    @property
+    def is_limiting(self) -> bool:
+        """Whether it is about a number or a share of pods, and not about any pod."""
+        return self.max_pods != 1
 
 
 #: A parsed list of terms, or why it did not parse: the first bad term makes the whole list a problem.

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from scheduler.model.requests import CPU, EPHEMERAL_STORAGE, MEMORY
-from scheduler.model.terms import NodeRequirement, RequiredNodeAffinity
+from scheduler.model.terms import NodeRequirement, RequiredNodeAffinity, Shares
 from scheduler.syntax.selectors import Requirement, Selector
 
 _BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
@@ -50,6 +50,13 @@ def namespaces_text(names: Collection[str], selector: Selector) -> str:
     if not selector.is_nothing:
         parts.append(f"namespaces with {selector_text(selector)}")
     return " and ".join(parts) or "no namespace"
+
+
+def share_text(shares: Shares) -> str:
+    """Return the share of the selected pods that a domain may have."""
+    if not shares.weights:
+        return f"{shares.percent}%"
+    return ", ".join(f"{weight} in {domain}" for domain, weight in shares.weights)
 
 
 def node_rule_text(rule: RequiredNodeAffinity) -> str:

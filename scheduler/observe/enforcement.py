@@ -49,6 +49,12 @@ MOVES: Final = Family(
     "Evictions of pods that would be placed clearly better, by result as above; 0 without --rebalance.",
     ("result",),
 )
+COST_WRITES: Final = Family(
+    "affinity_scheduler_deletion_cost_writes_total",
+    "Writes of controller.kubernetes.io/pod-deletion-cost, by result: written or failed (retried later); 0 without "
+    "--deletion-costs=write.",
+    ("result",),
+)
 REASONS: Final = ("grace", "turn", "limit", "budget", "share", "beyond help")
 _SIDES: Final = ("affinity", "anti-affinity")
 
@@ -62,6 +68,7 @@ class EnforcementMetrics(ControllerMetrics):
         self._evictions = self._counter(EVICTIONS)
         self.refusals = self._counter(REFUSALS)
         self._moves = self._counter(MOVES)
+        self.cost_writes = self._counter(COST_WRITES)
 
     def register_enforcer(self, enforcer: Enforcer) -> None:
         """Read the result of the enforcer's last check at every scrape. Call once."""

@@ -13,6 +13,7 @@ from scheduler.overview.rules import DeclaredRule
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn
+from scheduler.state.domain_limits import most_per_domain
 from scheduler.state.node_masks import NodeMasks
 
 #: The room of a domain without a limit.
@@ -82,7 +83,8 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
     match rule.kind:
         case "requiredAntiAffinity":
             relaxed = _per_domain(column, declaring.relaxed, nodes.n_rows)[ids]
-            fewest, (room, states) = 0, _anti_affinity(rule.limit, n_pods, relaxed, selected, others)
+            now, then = (_most(rule, column, ids, int(by_row.sum()) + n_more) for n_more in (0, 1))
+            fewest, (room, states) = 0, _anti_affinity(now, then, n_pods, relaxed, selected, others)
         case "requiredAffinity":
             fewest, (room, states) = 0, _affinity(n_pods, selected, others)
         case "preferredAffinity" | "preferredAntiAffinity":
@@ -112,15 +114,32 @@ def _per_domain(column: LabelColumn, n_by_row: Mapping[int, int], n_rows: int) -
     return column.per_domain(by_row).amounts
 
 
+def _most(rule: DeclaredRule, column: LabelColumn, ids: Rows, n_selected: int) -> int | Amounts:
+    """Return the most selected pods of these domains, of so many."""
+    if rule.shares is None:
+        return rule.limit
+    most = most_per_domain(rule.shares, column, n_selected)
+    return most if isinstance(most, int) else most[ids]
+
+
 def _anti_affinity(
-    limit: int, n_pods: Amounts, n_relaxed: Amounts, selected: Amounts, others: Amounts
+    limit: int | Amounts,
+    next_limit: int | Amounts,
+    n_pods: Amounts,
+    n_relaxed: Amounts,
+    selected: Amounts,
+    others: Amounts,
 ) -> tuple[Amounts, Amounts]:
-    """A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer."""
+    """
+    A declaring pod tolerates `limit` of the counting pods with itself, or, if it is not selected, fewer.
+
+    `next_limit`: once one more pod counts, with which shares are larger. A pod that the rule does not select is one.
+    """
     counting = n_pods - n_relaxed
-    room = np.maximum(limit - counting, 0)
+    room = np.maximum(next_limit - counting, 0)
     # A running pod that is not selected itself keeps every selected pod out.
-    room = np.where((others > 0) & (limit == 1), 0, room)
-    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= limit))
+    room = np.where((others > 0) & (np.asarray(limit) == 1), 0, room)
+    broken = ((selected > 0) & (counting > limit)) | ((others > 0) & (counting >= next_limit))
     states = np.where(n_pods + others > 0, DomainState.ROOM, DomainState.EMPTY)
     states = np.where(room == 0, DomainState.FULL, states)
     return room, np.where(broken, DomainState.BROKEN, states)

@@ -10,8 +10,8 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.terms import (
     AffinityTerm,
     PodAffinity,
-    Problem,
     RequiredNodeAffinity,
+    Shares,
     SpreadConstraint,
     TermList,
     Toleration,
@@ -19,8 +19,7 @@ from scheduler.model.terms import (
 from scheduler.model.wording import namespaces_text, node_rule_text, selector_text
 from scheduler.state.cluster import ClusterState
 from scheduler.state.existing_terms import declared_matcher
-from scheduler.state.matching import NamespaceRule, PodMatcher, incoming_rule
-from scheduler.syntax.selectors import NOTHING, with_requirements
+from scheduler.state.matching import PodMatcher, incoming_rule, spread_matcher
 
 RuleKind = Literal[
     "requiredAffinity", "requiredAntiAffinity", "topologySpread", "preferredAffinity", "preferredAntiAffinity"
@@ -42,7 +41,8 @@ class DeclaredRule(NamedTuple):
     `limit`: the most selected pods per domain of anti-affinity, maxSkew of a spread constraint, the weight of a
     preferred term, 0 for required affinity. `is_hard`: False for a preferred term and for ScheduleAnyway. `node_rule`,
     `tolerations`: the nodes that form the domains of a spread constraint; None for all nodes. `yields`: pods that have
-    relaxed an equal rule do not count against this one.
+    relaxed an equal rule do not count against this one. `shares`: of anti-affinity by shares, whose limit is 0 if it is
+    required.
     """
 
     kind: RuleKind
@@ -54,6 +54,7 @@ class DeclaredRule(NamedTuple):
     node_rule: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     yields: bool = False
+    shares: Shares | None = None
 
     @property
     def selects(self) -> str:
@@ -100,7 +101,8 @@ def rules_of(
     for kind, preferred in _PREFERRED:
         for term in terms.counting(preferred(spec.affinity), spec.namespace):
             matcher = PodMatcher(((incoming_rule(term), term.selector),))
-            yield DeclaredRule(kind, matcher, term.topology_key, term.weight, is_hard=False)
+            shares = _shares(term)
+            yield DeclaredRule(kind, matcher, term.topology_key, term.weight, is_hard=False, shares=shares)
     for constraint in spec.spread or _default_spread(pod, state, defaults):
         if (rule := _spread(spec, pod.labels, constraint)) is not None:
             yield rule
@@ -116,9 +118,14 @@ def _anti_affinity(
 ) -> Iterator[DeclaredRule]:
     for term in terms:
         matcher = declared_matcher(term, exempt_namespaces)
+        shares, limit = _shares(term), 0 if isinstance(term.max_pods, Shares) else term.max_pods
         yield DeclaredRule(
-            "requiredAntiAffinity", matcher, term.topology_key, term.max_pods, yields=term.yields
+            "requiredAntiAffinity", matcher, term.topology_key, limit, yields=term.yields, shares=shares
         )
+
+
+def _shares(term: AffinityTerm) -> Shares | None:
+    return term.max_pods if isinstance(term.max_pods, Shares) else None
 
 
 def _default_spread(pod: Pod, state: ClusterState, defaults: Defaults) -> Iterator[SpreadConstraint]:
@@ -139,16 +146,14 @@ def _affinity(required: tuple[AffinityTerm, ...]) -> Iterator[DeclaredRule]:
 
 def _spread(spec: PodSpec, labels: Mapping[str, str], constraint: SpreadConstraint) -> DeclaredRule | None:
     """Return the rule of the constraint; None if it counts no pod, as one with an empty selector."""
-    selector = constraint.selector
-    if isinstance(selector, Problem) or selector.is_nothing or selector.is_empty:
+    matcher = spread_matcher(constraint, spec.namespace, labels)
+    if matcher is None:
         return None
-    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
-    selector = with_requirements(selector, own)
     node_rule = spec.required_node_affinity
     has_node_rule = constraint.honor_node_affinity and not node_rule.matches_all_nodes
     return DeclaredRule(
         kind="topologySpread",
-        matcher=PodMatcher(((NamespaceRule(frozenset((spec.namespace,)), NOTHING), selector),)),
+        matcher=matcher,
         topology_key=constraint.topology_key,
         limit=constraint.max_skew,
         is_hard=constraint.hard,

@@ -19,6 +19,7 @@ import numpy as np
 
 from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.model.pods import Pod, PodSpec
+from scheduler.model.wording import share_text
 from scheduler.overview.now import Component, components
 from scheduler.overview.occupancy import Declaring, DomainState, Occupancy, occupancy
 from scheduler.overview.rules import DeclaredRule, Defaults, has_rules, relaxed_rules_of, rules_of
@@ -39,7 +40,8 @@ _RulesOf = Callable[[Pod], Iterable[DeclaredRule]]
 
 class RuleSummary(JsonStruct, frozen=True, kw_only=True):
     """
-    One rule and the state of its domains. `limit`, `nodes`: see `DeclaredRule`. `n_pods`: pods that it counts.
+    One rule and the state of its domains. `limit`, `nodes`: see `DeclaredRule`. `share`: its shares as text, if any.
+    `n_pods`: pods that it counts.
 
     `n_full`: domains without room, or, for affinity, without a pod that it requires. `n_broken`: domains where it does
     not hold. `n_declaring`: running pods that declare it; `n_pending`: pods without a node that do.
@@ -51,6 +53,7 @@ class RuleSummary(JsonStruct, frozen=True, kw_only=True):
     namespaces: str
     topology_key: str
     limit: int
+    share: str = ""
     is_hard: bool
     min_domains: int
     nodes: str
@@ -213,6 +216,7 @@ def rule_id(rule: DeclaredRule) -> str:
             rule.node_rule,
             rule.tolerations,
             rule.yields,
+            *(() if rule.shares is None else (rule.shares,)),
         ]
     )
     return hashlib.blake2b(spelled.encode(), digest_size=_ID_BYTES).hexdigest()
@@ -229,6 +233,7 @@ def summary_of(identifier: str, record: RuleRecord, found: Occupancy) -> RuleSum
         namespaces=rule.namespaces,
         topology_key=rule.topology_key,
         limit=rule.limit,
+        share="" if rule.shares is None else share_text(rule.shares),
         is_hard=rule.is_hard,
         min_domains=rule.min_domains,
         nodes=rule.nodes,

@@ -276,7 +276,9 @@ def read_default_preemption(reader: ObjectReader) -> DefaultPreemptionArgs:
         zero_with = "cannot be zero at the same time as"
         problems.invalid(percentage_path, percentage, f"{zero_with} minCandidateNodesAbsolute")
         problems.invalid(absolute_path, absolute, f"{zero_with} minCandidateNodesPercentage")
-    return DefaultPreemptionArgs(percentage, absolute)
+    return DefaultPreemptionArgs(
+        percentage, absolute, prefer_fewer_victims=reader.boolean("preferFewerVictims") is True
+    )
 
 
 def read_gang_scheduling(reader: ObjectReader) -> GangSchedulingArgs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Final, Literal
 
+from scheduler.enforcing.deletion_costs import WriteDeletionCost
 from scheduler.enforcing.instructions import (
     Evict,
     EvictionResult,
@@ -90,6 +91,18 @@ class EnforcementReporter:
             enforcedPods=refused.n_enforced,
             allowed=refused.n_allowed,
         )
+
+    def on_would_write_cost(self, write: WriteDeletionCost) -> None:
+        """Report what a dry run would write."""
+        self._log.info(0, "Would write the cost of deletion", pod=write.pod.key, cost=write.cost)
+
+    def on_cost_written(self, write: WriteDeletionCost, problem: str) -> None:
+        """Report the result of a write; `problem`: empty if it succeeded."""
+        self._metrics.cost_writes.add("failed" if problem else "written")
+        if problem:
+            self._log.info(1, "Cost of deletion not written; retrying later", pod=write.pod.key, err=problem)
+        else:
+            self._log.info(2, "Wrote the cost of deletion", pod=write.pod.key, cost=write.cost)
 
     def on_would_move(self, move: Move) -> None:
         """Report what a dry run would move."""

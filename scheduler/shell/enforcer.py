@@ -12,7 +12,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, assert_never
@@ -24,6 +24,7 @@ from scheduler.assembly.profiles import (
     uses_default_spreading,
 )
 from scheduler.assembly.watched_kinds import kinds_asked_by
+from scheduler.enforcing.deletion_costs import COST_PERIOD_S, DeletionCosts, WriteDeletionCost
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
@@ -45,6 +46,7 @@ from scheduler.serving.status_server import StatusServer
 from scheduler.shell import daemon
 from scheduler.shell.caches import Caches
 from scheduler.shell.connection import NO_PORT, Connection, ConnectionOptions, connect
+from scheduler.shell.cost_writer import write_cost
 from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import evict
 from scheduler.shell.grace_record import GraceRecord
@@ -67,8 +69,6 @@ _RESTORE_RETRY_S: Final = 5.0
 _ELECTION_CHECK_S: Final = 0.2
 _STOP_EVICTION_S: Final = 17.0
 _STOP_EVENTS_S: Final = 3.0
-#: Owners that put an evicted pod back on its node; a Node owns the static pods of its kubelet.
-_OWNERS_BOUND_TO_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,17 @@ class Options(ConnectionOptions):
     protected: frozenset[str]
     #: None unless pods are to be moved to clearly better nodes.
     rebalance: RebalanceLimits | None
+    #: None unless the order of deletion is to be written; whether it is written, or only logged.
+    deletion_costs: DeletionCostOptions | None = None
     dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCostOptions:
+    """How costs of deletion are written."""
+
+    writes: bool
+    per_minute: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,9 @@ class EnforcerDaemon(daemon.Daemon):
         )
         metrics.register_enforcer(self._enforcer)
         self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)
+        self._costs = None if options.deletion_costs is None else self._new_costs(options.deletion_costs)
+        self._costs_at_s = self._now_s()
+        self._writing_costs: asyncio.Task[None] | None = None
         self._caches = Caches(
             _watched_kinds(options), connection, metrics, on_interrupted=self._on_interrupted, now_s=now_s
         )
@@ -157,6 +170,15 @@ class EnforcerDaemon(daemon.Daemon):
         self._rebalance_at_s = self._now_s()
         #: True if anything has changed since the last check.
         self._needs_check = True
+
+    def _new_costs(self, costs: DeletionCostOptions) -> DeletionCosts:
+        return DeletionCosts(
+            self._enforcer.state,
+            writes_per_minute=costs.per_minute,
+            acts=costs.writes and not self._options.dry_run,
+            exempt_namespaces=exempt_namespaces(self._options.settings),
+            is_protected=lambda pod: pod.namespace in self._options.protected,
+        )
 
     def _new_rebalancer(self, limits: RebalanceLimits) -> Rebalancer:
         state = self._enforcer.state
@@ -225,10 +247,13 @@ class EnforcerDaemon(daemon.Daemon):
                 continue
             self._check()
             self._rebalance()
+            self._write_costs()
             await self._inbox.wait(self._idle_s())
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=_STOP_EVICTION_S)
             self._in_flight.cancel()
+        if self._writing_costs is not None:
+            self._writing_costs.cancel()
         if self._restored and not self._options.dry_run and self._leads():
             await self._record.save(self._enforcer.lost_since())
         await self._recorder.drain(_STOP_EVENTS_S)
@@ -283,10 +308,35 @@ class EnforcerDaemon(daemon.Daemon):
         self._needs_check = True
         self._inbox.nudge()
 
+    def _write_costs(self) -> None:
+        """Write the costs of deletion that changed, one after the other, or log them."""
+        now_s = self._now_s()
+        if self._costs is None or now_s < self._costs_at_s:
+            return
+        self._costs_at_s = now_s + COST_PERIOD_S
+        if self._writing_costs is not None or not self._caches.is_synced() or not self._may_act(now_s):
+            return
+        writes = self._costs.check(now_s)
+        if not self._costs.acts:
+            for write in writes:
+                self._reports.on_would_write_cost(write)
+        elif writes:
+            self._writing_costs = self._group.create_task(self._write_each(self._costs, writes), name="costs")
+
+    async def _write_each(self, costs: DeletionCosts, writes: Sequence[WriteDeletionCost]) -> None:
+        for write in writes:
+            if not self._may_act(self._now_s()) or not self._is_running():
+                costs.on_failed(write.pod.uid, self._now_s())
+                continue
+            problem = await write_cost(self._connection.client, write)
+            self._reports.on_cost_written(write, problem)
+            if problem:
+                costs.on_failed(write.pod.uid, self._now_s())
+        self._writing_costs = None
+
     def _is_movable(self, pod: Pod) -> bool:
         """Return True if the pod may be evicted and would be placed elsewhere."""
-        is_bound_to_node = pod.owner is not None and pod.owner.kind in _OWNERS_BOUND_TO_NODE
-        return not is_bound_to_node and pod.namespace not in self._options.protected
+        return not pod.is_bound_to_node and pod.namespace not in self._options.protected
 
     def _may_act(self, now_s: float) -> bool:
         return self._leads() and self._restored and now_s >= self._evict_from_s
@@ -296,6 +346,8 @@ class EnforcerDaemon(daemon.Daemon):
         wake_times_s = [self._sweeper.next_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
+        if self._costs is not None:
+            wake_times_s.append(self._costs_at_s)
         wake_s = self._enforcer.next_wake_s()
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from scheduler.model.pods import PodSpec
-from scheduler.model.terms import AffinityTerm, TermList, usable
+from scheduler.model.terms import AffinityTerm, DomainLimit, TermList, usable
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule, PodMatcher, declared_rule
@@ -38,7 +38,7 @@ class TermKey(NamedTuple):
     """
     The identity of a declared term: pods with an equal key share one `ExistingPodTerm`.
 
-    `max_pods`: the most selected pods of a domain with a declaring pod. `selects_itself`: whether the term selects the
+    `max_pods`: as of `AffinityTerm`, in a domain with a declaring pod. `selects_itself`: whether the term selects the
     pod that declares it; always False if `max_pods` is 1, where it makes no difference. `yields`, `by_annotation`: as
     those of `AffinityTerm`; only for required anti-affinity.
     """
@@ -47,7 +47,7 @@ class TermKey(NamedTuple):
     matcher: PodMatcher
     topology_key: str
     weight: int = 0
-    max_pods: int = 1
+    max_pods: DomainLimit = 1
     selects_itself: bool = False
     yields: bool = False
     by_annotation: bool = False
@@ -81,8 +81,8 @@ class ExistingPodTerm:
 
     @property
     def is_limiting(self) -> bool:
-        """Whether it is anti-affinity with maxPodsPerDomain above 1."""
-        return self.key.max_pods > 1
+        """Whether it is anti-affinity with maxPodsPerDomain above 1, or with a share."""
+        return self.key.max_pods != 1
 
 
 _ByAnchor = dict[Hashable, dict[ExistingPodTerm, None]]
@@ -254,12 +254,14 @@ class ExistingTerms:
         if namespace not in self._exempt_namespaces:
             for term in self.counting(affinity.required_anti, namespace):
                 key = self._anti_key(term)
-                selects_itself = term.max_pods > 1 and self._label_sets.matches(key.matcher, label_set)
+                selects_itself = term.is_limiting and self._label_sets.matches(key.matcher, label_set)
                 yield key._replace(selects_itself=selects_itself) if selects_itself else key
         for term in self.counting(affinity.preferred, namespace):
             yield TermKey(TermKind.PREFERRED, declared_matcher(term), term.topology_key, term.weight)
         for term in self.counting(affinity.preferred_anti, namespace):
-            yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
+            # Shares are about the pods that come: a running pod prefers nothing by them.
+            if not term.is_limiting:
+                yield TermKey(TermKind.PREFERRED_ANTI, declared_matcher(term), term.topology_key, term.weight)
 
     def gives_way(self, key: TermKey, spec: PodSpec) -> bool:
         """Return whether the declared term does not count against pods of the spec. O(its relaxed terms)."""
@@ -272,7 +274,7 @@ class ExistingTerms:
         """Yield the anti-affinity terms of placed pods that give way to pods of the spec. O(its relaxed terms)."""
         for term in spec.relaxed_anti:
             key = self._anti_key(term)
-            for known_key in (key, key._replace(selects_itself=True))[: 1 + (term.max_pods > 1)]:
+            for known_key in (key, key._replace(selects_itself=True))[: 1 + term.is_limiting]:
                 if (existing := self._terms.get(known_key)) is not None:
                     yield existing
 
@@ -342,7 +344,7 @@ def _anchors_of(label_set: LabelSet) -> tuple[Hashable, ...]:
 
 def has_limits(spec: PodSpec) -> bool:
     """Return whether a term of the spec has maxPodsPerDomain above 1. Its key then depends on the pod's labels too."""
-    return any(term.max_pods > 1 for term in usable(spec.affinity.required_anti))
+    return any(term.is_limiting for term in usable(spec.affinity.required_anti))
 
 
 def declared_matcher(term: AffinityTerm, exempt: frozenset[str] = frozenset()) -> PodMatcher:

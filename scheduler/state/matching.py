@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.model.terms import AffinityTerm
-from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector
+from scheduler.model.terms import AffinityTerm, Problem, SpreadConstraint
+from scheduler.syntax.selectors import EVERYTHING, NOTHING, Requirement, Selector, with_requirements
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -87,3 +87,15 @@ class PodMatcher:
             if not rule.selector.matches(_NO_LABELS) and not rule.selector.requirements:
                 return rule.names
         return None
+
+
+def spread_matcher(
+    constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]
+) -> PodMatcher | None:
+    """Return the matcher of the pods that a pod's constraint counts; None if it counts none, as an empty selector."""
+    selector = constraint.selector
+    if isinstance(selector, Problem) or selector.is_nothing or selector.is_empty:
+        return None
+    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
+    rule = NamespaceRule(frozenset((namespace,)), NOTHING)
+    return PodMatcher(((rule, with_requirements(selector, own)),))

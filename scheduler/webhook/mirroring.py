@@ -31,6 +31,7 @@ from scheduler.webhook.term_lists import KEY_LISTS, PREFERRED, REQUIRED
 MIRROR: Final = "affinity-scheduler.io/mirror-to-spec"
 
 _LIMIT: Final = "maxPodsPerDomain"
+_WEIGHTS: Final = "domainWeights"
 _NODE: Final = "nodeAffinity"
 _NODE_LISTS: Final = ("matchExpressions", "matchFields")
 #: Node selector terms of the spec and the annotation together; see model/annotations.py.
@@ -90,6 +91,8 @@ def _new_terms(
         obstacles = [name for name in KEY_LISTS if list_field(term, name)]
         if term.get(_LIMIT) not in (None, 1):
             obstacles.append(f"{_LIMIT} {'in per cent' if isinstance(term[_LIMIT], str) else 'above 1'}")
+        if term.get(_WEIGHTS):
+            obstacles.append(_WEIGHTS)
         if obstacles:
             left_out.update(dict.fromkeys(obstacles))
             continue

@@ -21,7 +21,7 @@ from scheduler.model.annotations import AFFINITY
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.stimuli import NodeGone
 from tests.support import build
-from tests.support.build import ZONE, selector, term
+from tests.support.build import ZONE, Json, selector, term
 from tests.support.enforcer_driver import FREE, REQUIRED, Driver, rules
 
 MARK = {"affinity-scheduler.io/annotation-reach": "cluster"}
@@ -119,6 +119,26 @@ def test_at_equal_priority_the_pod_with_the_tightest_limit_is_evicted(cluster: D
         limited = rules(far=[{**term(ZONE, selector("app=web")), "maxPodsPerDomain": limit}])
         cluster.pod(name, "a1", limited, labels=WEB, created=f"2026-01-0{day}T00:00:00Z")
     assert cluster.enforce() == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes", "gone"),
+    [
+        pytest.param({"maxPodsPerDomain": "50%"}, ("a1", "a1", "a2", "a2", "b1", "b1"), ["p3"], id="50 %"),
+        pytest.param(
+            {"domainWeights": {"a": 1, "b": 2}}, ("a1", "a1", "a2", "b1", "b1"), ["p2"], id="weights"
+        ),
+        pytest.param({"domainWeights": {"b": 1}}, ("a1", "b1"), ["p0"], id="a zone without a weight"),
+        pytest.param({"domainWeights": {"b": 1, "gone": 9}}, ("b1", "b2"), [], id="a zone that is gone"),
+    ],
+)
+def test_pods_above_their_share_are_evicted_the_youngest_first(
+    cluster: Driver, limit: Json, nodes: tuple[str, ...], gone: list[str]
+) -> None:
+    limited = rules(far=[{**term(ZONE, selector("app=web")), **limit}])
+    for number, node in enumerate(nodes):
+        cluster.pod(f"p{number}", node, limited, labels=WEB, created=f"2026-01-0{number + 1}T00:00:00Z")
+    assert cluster.enforce() == gone
 
 
 def test_an_eviction_that_mends_a_rule_does_not_change_the_order_of_the_others(cluster: Driver) -> None:

@@ -224,6 +224,12 @@ async def test_once_prints_a_table_and_sets_the_exit_code(cluster: Shop) -> None
             ["--rebalance-gain", "50"],
             "--rebalance: found only flags that say how, expected --rebalance as well",
         ),
+        (["--deletion-costs", "--once"], "--deletion-costs: found --once as well, expected one of them"),
+        (["--max-cost-writes-per-minute", "0"], "--max-cost-writes-per-minute: found 0, expected 1 or more"),
+        (
+            ["--max-cost-writes-per-minute", "5"],
+            "--deletion-costs: found only a flag that says how, expected --deletion-costs as well",
+        ),
         (["--port", "70000"], "--port: found 70000, expected a port from 0 to 65535"),
     ],
 )

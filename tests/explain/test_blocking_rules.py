@@ -202,3 +202,46 @@ def test_namespaces_of_a_term_are_written_in_words(names: set[str], selector: An
 def test_amounts_are_written_as_quantities(resource: str, amount: int, text: str) -> None:
     """Exact if the quantity is short, else rounded up."""
     assert amount_text(resource, amount) == text
+
+
+def _limited(name: str, limit: build.Json, node: str | None = None) -> build.Json:
+    terms = [{**build.term(build.ZONE, build.selector("app=web")), **limit}]
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    pod = web(name, node) if node else web(name)
+    pod["metadata"]["annotations"] = {AFFINITY: json.dumps(own)}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("limit", "running", "texts"),
+    [
+        pytest.param(
+            {"maxPodsPerDomain": "30%"},
+            ("a1", "a1", "a1", "b1", "b1", "b1", "c1", "c1", "c1"),
+            ["a has 3 of 10 pods, 30% allows 3; b has 3 of 10 pods, 30% allows 3; c has 3 of 10"],
+            id="a percentage",
+        ),
+        pytest.param(
+            {"domainWeights": {"a": 7, "b": 3}},
+            ("a1", "b1"),
+            [
+                "b has 1 of 3 pods, weight 3 of 10 allows 1; c has 0 of 3 pods, without a weight none is allowed"
+            ],
+            id="weights",
+        ),
+    ],
+)
+def test_shares_say_their_numbers(limit: build.Json, running: tuple[str, ...], texts: list[str]) -> None:
+    """Of the pod's own rule and of that of running pods; a proposal that helps is still found."""
+    pods = [_limited(f"r{n}", limit, node) for n, node in enumerate(running)]
+    cluster = Cluster(zoned("a1 b1 c1"), pods)
+    pod = _limited("p", limit)
+    if "domainWeights" in limit:
+        pod["spec"]["nodeSelector"] = {build.ZONE: "b"}
+    own, existing, *_ = sorted(rules(cluster, pod), key=lambda rule: rule.kind, reverse=True)
+    for text in texts:
+        assert text in own.text
+    assert own.text.startswith(f"The pod's anti-affinity: per {build.ZONE} ")
+    assert existing.text.startswith("Anti-affinity of running pods: ")
+    assert own.share is not None
+    assert own.share.n_pods == len(running) + 1

@@ -19,7 +19,16 @@ from scheduler.settings.loading import load_settings
 from scheduler.shell import enforcer
 from scheduler.shell.enforcement_reports import NAME
 from tests.support.kubectl import Kubectl
-from tests.support.manifest_files import BASE, MANIFESTS, container, kustomization, named, one, resources
+from tests.support.manifest_files import (
+    BASE,
+    MANIFESTS,
+    container,
+    documents,
+    kustomization,
+    named,
+    one,
+    resources,
+)
 from tests.support.rights import granted, needed
 
 FOLDER = MANIFESTS / "enforcer"
@@ -60,6 +69,12 @@ def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
     assert len(rights) == len(set(rights)), "a right is granted twice"
 
 
+def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
+    (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
+    request = enforcer_requests.annotate_pod("n", "p", "u", "1", {})
+    assert list(granted([role])) == [needed(request)]
+
+
 def test_every_request_builder_of_evicting_is_compared() -> None:
     public = [
         name
@@ -69,6 +84,7 @@ def test_every_request_builder_of_evicting_is_compared() -> None:
         and not name.startswith("_")
     ]
     assert sorted(public) == [
+        "annotate_pod",
         "create_config_map",
         "evict_pod",
         "get_config_map",

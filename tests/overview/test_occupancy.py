@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.enforcing.rules import RuleIndex, Side
 from scheduler.enforcing.violations import ViolationDetector
+from scheduler.model.annotations import AFFINITY
 from scheduler.overview.occupancy import UNLIMITED, DomainState, occupancy
 from scheduler.overview.survey import RuleRecord, Survey, survey_pieces
 from tests.support import build
@@ -23,15 +24,20 @@ ZONES = ("x", "y", "z")
 
 
 @st.composite
-def pods(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a placed pod of one of two apps with up to one rule of each kind."""
+def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
+    """Return a placed pod of one of two apps with up to one rule of each kind, with `shares` also by annotation."""
     app = draw(st.sampled_from(APPS))
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))
     made: dict[str, Any] = {"labels": {"app": app}}
-    match draw(
-        st.sampled_from(("none", "affinity", "anti", "yields", "relaxed", "spread", "soft", "preferred"))
-    ):
+    kinds = ("none", "affinity", "anti", "yields", "relaxed", "spread", "soft", "preferred")
+    match draw(st.sampled_from((*kinds, *(("shares",) * 4 if shares else ())))):
+        case "shares":
+            limit: dict[str, Any] = draw(
+                st.sampled_from(({"maxPodsPerDomain": "40%"}, {"domainWeights": {"x": 2, "y": 1}}))
+            )
+            anti = {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, **limit}]}
+            made["annotations"] = {AFFINITY: json.dumps({"podAntiAffinity": anti})}
         case "affinity":
             made["affinity"] = build.affinity(required=[term])
         case "anti":
@@ -153,7 +159,7 @@ def test_domains_equal_loops_over_the_pods(made: list[dict[str, Any]]) -> None:
     driver.audit()
 
 
-@given(made=st.lists(pods(), max_size=10))
+@given(made=st.lists(pods(shares=True), max_size=10))
 @settings(max_examples=300)
 def test_broken_domains_are_those_of_the_violations(made: list[dict[str, Any]]) -> None:
     """Without terminating pods, which the enforcer leaves out."""

@@ -122,6 +122,8 @@ def annotations(draw: st.DrawFn) -> dict[str, str]:
         for one in draw(st.lists(TERMS, max_size=2 if side == "podAntiAffinity" else 1)):
             keys = draw(LABEL_KEYS) if "labelSelector" in one else {}
             made.setdefault(side, {}).setdefault(draw(which), []).append({**one, **keys, **draw(limits)})
+    if (weighted := draw(_usually_none(_WEIGHTED_PREFERENCES))) is not None:
+        made.setdefault("podAntiAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = [weighted]
     nodes = node_affinity(
         required=draw(_usually_none(st.lists(st.sampled_from(PARSED_NODE_TERMS), min_size=1, max_size=2))),
         preferred=draw(_usually_none(NODE_PREFERENCES)),
@@ -133,7 +135,22 @@ def annotations(draw: st.DrawFn) -> dict[str, str]:
 
 
 LIMITS: st.SearchStrategy[Json] = st.sampled_from(
-    ({}, {"maxPodsPerDomain": 1}, {"maxPodsPerDomain": 2}, {"maxPodsPerDomain": 3})
+    (
+        {},
+        {"maxPodsPerDomain": 1},
+        {"maxPodsPerDomain": 2},
+        {"maxPodsPerDomain": 3},
+        {"maxPodsPerDomain": "40%"},
+        {"domainWeights": {"a": 7, "b": 3, "r1": 1}},
+    )
+)
+_WEIGHTED_PREFERENCES = st.builds(
+    lambda weight, one: {
+        "weight": weight,
+        "podAffinityTerm": {**one, "domainWeights": {"a": 2, "b": 1, "r2": 5, "gone": 9}},
+    },
+    st.sampled_from((1, 100)),
+    TERMS,
 )
 LABEL_KEYS: st.SearchStrategy[Json] = st.sampled_from(
     ({}, {}, {"matchLabelKeys": ["v"]}, {"mismatchLabelKeys": ["v", "absent"]})

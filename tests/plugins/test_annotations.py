@@ -134,11 +134,38 @@ def test_replace_mode_replaces_preferred_nodes_too(cluster: Driver) -> None:
                 ("0%", 'found "0%", expected a number, or "1%" to "100%"'),
                 ("101%", 'found "101%", expected a number, or "1%" to "100%"'),
                 ("2", 'found "2", expected a number, or "1%" to "100%"'),
+            )
+        ),
+        *(
+            pytest.param(
+                anti(ZONE, selector("app=a"), **limits),
+                f"$.podAntiAffinity.{REQUIRED}[0].domainWeights{cause}",
+                id=f"weights {limits}",
+            )
+            for limits, cause in (
+                ({"domainWeights": {}}, ": found 0 domains, expected 1 to 100"),
                 (
-                    "30%",
-                    "a percentage needs a group, and affinity-scheduler.io/pod-group-min-count of the pod",
+                    {"domainWeights": {f"z{n}": 1 for n in range(101)}},
+                    ": found 101 domains, expected 1 to 100",
+                ),
+                ({"domainWeights": {"a": 0}}, ".a: found 0, expected 1 to 1000"),
+                ({"domainWeights": {"a": 1001}}, ".a: found 1001, expected 1 to 1000"),
+                ({"domainWeights": {"a b": 1}}, ': domain "a b": a valid label must be'),
+                (
+                    {"domainWeights": {"a": 1}, "maxPodsPerDomain": 2},
+                    ": must not be specified together with maxPodsPerDomain",
                 ),
             )
+        ),
+        pytest.param(
+            anti(ZONE, selector("app=a"), domainWeights={"a": "70%"}),
+            f"$.podAntiAffinity.{REQUIRED}[0].domainWeights[...]: Expected `int`, got `str`",
+            id="a weight in per cent",
+        ),
+        pytest.param(
+            {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "domainWeights": {"a": 1}}]}},
+            f"$.podAffinity.{REQUIRED}[0].domainWeights: only anti-affinity takes it",
+            id="weights of affinity",
         ),
         pytest.param(
             {"podAffinity": {REQUIRED: [{"topologyKey": ZONE, "maxPodsPerDomain": 2}]}},

@@ -51,7 +51,7 @@ _STARTS = (None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
 
 
 @st.composite
-def _ranked(draw: st.DrawFn, *, placed: bool) -> Json:
+def ranked(draw: st.DrawFn, *, placed: bool) -> Json:
     """Draw a pod with a priority that asks for much, and hardly for anything that no eviction helps."""
     made = build.pod(
         f"p{draw(st.integers(0, 11))}" if placed else "incoming",
@@ -113,7 +113,7 @@ OBJECTS = st.builds(
     lambda *lists: [Applied(one) for each in lists for one in each],
     st.lists(_NODES, min_size=2, max_size=4),
     st.lists(BUDGETS, max_size=4),
-    st.lists(_ranked(placed=True), min_size=3, max_size=14),
+    st.lists(ranked(placed=True), min_size=3, max_size=14),
 )
 
 
@@ -133,7 +133,7 @@ class _Both:
 @given(
     config=st.sampled_from(CONFIGURATIONS),
     objects=OBJECTS,
-    incoming=st.lists(_ranked(placed=False), min_size=1, max_size=2),
+    incoming=st.lists(ranked(placed=False), min_size=1, max_size=2),
 )
 def test_victims_and_message_are_the_reference_s(
     config: Json | None, objects: list[Applied], incoming: list[Json]
@@ -146,7 +146,7 @@ def test_victims_and_message_are_the_reference_s(
 
 
 @settings(max_examples=25, deadline=None)
-@given(objects=OBJECTS, incoming=_ranked(placed=False))
+@given(objects=OBJECTS, incoming=ranked(placed=False))
 def test_no_smaller_sacrifice_makes_room(objects: list[Applied], incoming: Json):
     """
     Of all sets of victims on a node, the one found spares the first pod that any of them spares, and so on; where none
@@ -277,7 +277,7 @@ def test_the_search_ends_at_enough_candidates_if_one_breaks_no_budget():
     for index in range(300):
         product.apply(build.node(f"n{index}", allocatable={"cpu": "1"}))
         product.apply(_sized(f"low-{index}", 0, node=f"n{index}"))
-    unfit = _unfit(product.cluster.pod(_sized("incoming", 5, node=None)), product)
+    unfit = unfit_pod(product.cluster.pod(_sized("incoming", 5, node=None)), product)
     assert unfit is not None
     view = product.cluster.view()
     search = finished(find_candidates(unfit, view, DefaultPreemptionArgs(), Random(1)))
@@ -292,7 +292,7 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     """The victims, how much harm that is, and the reasons of the other nodes, in pieces of any size."""
     random = Random(seed)
     product = ProductSubject(None)
-    for one in _crowded(random):
+    for one in crowded(random):
         product.apply(one)
     rules = random.choice(
         ({}, {}, {"affinity": _APART}, {"spread": [build.spread(build.ZONE, _WEB, max_skew=2)]})
@@ -303,7 +303,7 @@ def test_nodes_asked_at_once_answer_as_one_by_one(seed: int):
     for index in range(random.choice((0, 0, 1, 2))):
         other = replace(pod, uid=f"other-{index}", name=f"other-{index}")
         product.cluster.state.nominate(other, random.choice(("n0", "n1")))
-    unfit, view = _unfit(pod, product), product.cluster.view()
+    unfit, view = unfit_pod(pod, product), product.cluster.view()
     if unfit is None:
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -345,7 +345,7 @@ _WEB = build.selector("app=web")
 _APART = build.affinity(anti_required=[build.term(build.HOSTNAME, _WEB)])
 
 
-def _crowded(random: Random) -> Iterator[Json]:
+def crowded(random: Random) -> Iterator[Json]:
     """Yield full nodes, with pods of several sizes, priorities and budgets."""
     for node in range(4):
         room = {"cpu": random.choice(("4", "6")), "pods": random.choice(("3", "5", "9"))}
@@ -370,7 +370,7 @@ def _crowded(random: Random) -> Iterator[Json]:
         )
 
 
-def _unfit(pod: Pod, product: ProductSubject) -> UnfitPod | None:
+def unfit_pod(pod: Pod, product: ProductSubject) -> UnfitPod | None:
     """Return the pod and its refusals for preemption; None if it fits."""
     view, profile = product.cluster.view(), replace(product.profile, post_filters=())
     refused = decide(pod, view, profile, Random(1), Unobserved())

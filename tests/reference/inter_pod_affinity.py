@@ -38,6 +38,30 @@ class Term:
     weight: int = 0
     #: Pods that it selects, the declaring one included, that a domain may have.
     max_pods: int = 1
+    #: Instead, of all pods that it selects: hundredths for every domain, or by domain; none for other domains.
+    percent: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether a preferred term is about pods alone, not about shares."""
+        return not self.weights
+
+    def most(self, question: Question, value: str, n_pods: int) -> int:
+        """Return how many pods a domain may have of so many, rounded up."""
+        if not self.percent and not self.weights:
+            return self.max_pods
+        share, whole = self.share(question, value) if self.weights else (self.percent, 100)
+        most = 0
+        while most * whole < share * n_pods:
+            most += 1
+        return most
+
+    def share(self, question: Question, value: str) -> tuple[int, int]:
+        """Return the domain's weight, and the sum of those of all domains with a node."""
+        there = {question.node_labels(name).get(self.topology_key) for name in question.nodes}
+        weights = {domain: weight for domain, weight in self.weights if domain in there}
+        return weights.get(value, 0), sum(weights.values())
 
     def matches(self, pod: Object, namespace_labels: Labels) -> bool:
         """Return whether the term selects `pod`, whose namespace has the given labels."""
@@ -80,11 +104,19 @@ def _affinity(pod: Object, side: str) -> Object:
     return ((pod.get("spec") or {}).get("affinity") or {}).get(side) or {}
 
 
+def is_in_group(pod: Object) -> bool:
+    """Return whether the pod says the minimum of its group."""
+    metadata, name = pod["metadata"], "affinity-scheduler.io/pod-group-min-count"
+    return any(name in (metadata.get(where) or {}) for where in ("labels", "annotations"))
+
+
 def max_pods(pod: Object, term: Object) -> int:
     """Return the least number of pods that is at least the percentage of the group's minimum, or the number given."""
     limit = term.get("maxPodsPerDomain", 1)
     if isinstance(limit, int):
         return limit
+    if not is_in_group(pod):
+        return 1
     metadata, name = pod["metadata"], "affinity-scheduler.io/pod-group-min-count"
     minimum = int((metadata.get("labels") or {}).get(name) or metadata["annotations"][name])
     n_pods = 0
@@ -98,6 +130,7 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
     namespaces = frozenset(term.get("namespaces") or ())
     if not namespaces and term.get("namespaceSelector") is None:
         namespaces = frozenset({namespace_of(pod)})
+    limit = term.get("maxPodsPerDomain", 1)
     return Term(
         namespaces=namespaces,
         namespace_selector=parse(term.get("namespaceSelector")),
@@ -105,6 +138,8 @@ def _term(pod: Object, declared: Object, weighted: bool) -> Term:
         topology_key=term["topologyKey"],
         weight=declared["weight"] if weighted else 0,
         max_pods=max_pods(pod, term),
+        percent=0 if isinstance(limit, int) or is_in_group(pod) else int(limit.removesuffix("%")),
+        weights=tuple(sorted((term.get("domainWeights") or {}).items())),
     )
 
 
@@ -199,11 +234,15 @@ def _full_for_the_pod(question: Question, anti_required: Iterable[Term]) -> set[
     exempt = _exempt_namespaces(question)
     full: set[tuple[str, str]] = set()
     for term in anti_required:
-        counts: Counts = defaultdict(int)
-        for pod, labels in _existing_pods(question):
-            if term.topology_key in labels and namespace_of(pod) not in exempt and term.matches(pod, {}):
-                counts[term.topology_key, labels[term.topology_key]] += 1
-        full.update(pair for pair, count in counts.items() if count >= term.max_pods)
+        key = term.topology_key
+        selected = [
+            labels.get(key)
+            for pod, labels in _existing_pods(question)
+            if namespace_of(pod) not in exempt and term.matches(pod, {})
+        ]
+        for value in _domains(question, key):
+            if selected.count(value) >= term.most(question, value, len(selected) + 1):
+                full.add((key, value))
     return full
 
 
@@ -216,16 +255,22 @@ def _full_for_existing_pods(question: Question) -> set[tuple[str, str]]:
             key = term.topology_key
             if key not in labels or not term.matches(question.pod, _incoming_namespace_labels(question)):
                 continue
-            others = sum(
-                other is not pod
-                and their_labels.get(key) == labels[key]
-                and namespace_of(other) not in exempt
-                and term.matches(other, question.namespaces.get(namespace_of(other), {}))
+            selected = [
+                (other, their_labels)
                 for other, their_labels in _existing_pods(question)
+                if namespace_of(other) not in exempt
+                and term.matches(other, question.namespaces.get(namespace_of(other), {}))
+            ]
+            others = sum(
+                other is not pod and their_labels.get(key) == labels[key] for other, their_labels in selected
             )
-            if others + 1 >= term.max_pods:
+            if others + 1 >= term.most(question, labels[key], len(selected) + 1):
                 full.add((key, labels[key]))
     return full
+
+
+def _domains(question: Question, key: str) -> set[str]:
+    return {labels[key] for labels in map(question.node_labels, question.nodes) if key in labels}
 
 
 def _exempt_namespaces(question: Question) -> frozenset[str]:
@@ -264,15 +309,38 @@ def _weights(question: Question) -> Counts:
         theirs = terms_of(pod)
         for term, about, its_namespace_labels, weight in [
             *((term, pod, {}, term.weight) for term in own.preferred),
-            *((term, pod, {}, -term.weight) for term in own.anti_preferred),
+            *((term, pod, {}, -term.weight) for term in own.anti_preferred if term.is_plain),
             *(
                 (term, question.pod, namespace_labels, hard_weight)
                 for term in theirs.required
                 if hard_weight > 0
             ),
             *((term, question.pod, namespace_labels, term.weight) for term in theirs.preferred),
-            *((term, question.pod, namespace_labels, -term.weight) for term in theirs.anti_preferred),
+            *(
+                (term, question.pod, namespace_labels, -term.weight)
+                for term in theirs.anti_preferred
+                if term.is_plain
+            ),
         ]:
             if term.topology_key in labels and term.matches(about, its_namespace_labels):
                 weights[term.topology_key, labels[term.topology_key]] += weight
+    for term in own.anti_preferred:
+        if not term.is_plain:
+            _add_missing(question, term, weights)
     return weights
+
+
+def _add_missing(question: Question, term: Term, weights: Counts) -> None:
+    """Add the term's weight for each pod that a domain has less than its share, rounded down over all of them."""
+    key, exempt = term.topology_key, _exempt_namespaces(question)
+    selected = [
+        labels.get(key)
+        for pod, labels in _existing_pods(question)
+        if namespace_of(pod) not in exempt and term.matches(pod, {})
+    ]
+    for value in _domains(question, key):
+        share, whole = term.share(question, value)
+        whole = max(whole, 1)
+        missing = term.weight * (share * (len(selected) + 1) - selected.count(value) * whole) // whole
+        if missing:
+            weights[key, value] += missing

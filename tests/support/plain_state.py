@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
 
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -90,15 +92,14 @@ class PlainState:
         for placed in self.pods.values():
             for kind, term in self._terms(placed.pod):
                 domain = self.domain(placed.node_name, term.topology_key)
-                if term.max_pods == 1 or domain is None or not self._selects(kind, term, incoming):
+                if not term.is_limiting or domain is None or not self._selects(kind, term, incoming):
                     continue
+                selected = [one for one in self.pods.values() if self._selects(kind, term, one.labelled)]
                 others = sum(
-                    one is not placed
-                    and self._selects(kind, term, one.labelled)
-                    and self.domain(one.node_name, term.topology_key) == domain
-                    for one in self.pods.values()
+                    one is not placed and self.domain(one.node_name, term.topology_key) == domain
+                    for one in selected
                 )
-                if others >= term.max_pods - 1:
+                if others >= self._most(term, domain, len(selected) + 1) - 1:
                     full.update(name for name in self.nodes if self.domain(name, term.topology_key) == domain)
         return full
 
@@ -125,6 +126,17 @@ class PlainState:
         return len(here) < allocatable.get("pods", 0) and all(
             used[resource] + amount <= allocatable.get(resource, 0) for resource, amount in request.items()
         )
+
+    def _most(self, term: AffinityTerm, domain: str, n_pods: int) -> int:
+        """Return how many of so many pods the domain may have."""
+        limit = term.max_pods
+        if isinstance(limit, int):
+            return limit
+        if not limit.weights:
+            return ceil(Fraction(limit.percent * n_pods, 100))
+        there = {self.domain(name, term.topology_key) for name in self.nodes}
+        weights = {each: weight for each, weight in limit.weights if each in there}
+        return ceil(Fraction(weights.get(domain, 0) * n_pods, max(1, sum(weights.values()))))
 
     def _terms(self, pod: Pod) -> Iterator[tuple[TermKind, AffinityTerm]]:
         affinity = pod.spec.affinity

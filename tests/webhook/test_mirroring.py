@@ -58,15 +58,16 @@ def test_what_has_no_field_is_told(own: Json, named: str) -> None:
     assert mirrored(own) == ({}, [f"{MIRROR}: not mirrored: {named}"])
 
 
-def test_a_percentage_is_told_of_a_member_and_refused_of_other_pods() -> None:
-    own = {"podAntiAffinity": {HARD: [{**WEB, "maxPodsPerDomain": "20%"}]}}
-    prefix = "affinity-scheduler.io/pod-group"
-    member = {prefix: "g", f"{prefix}-min-count": "5"}
-    assert mirrored(own, None, **member) == ({}, [f"{MIRROR}: not mirrored: maxPodsPerDomain in per cent"])
-    refused = mutated(pod_with({OWN: own}))
-    assert refused.pod is None
-    assert refused.status is not None
-    assert "a percentage needs a group" in refused.status["message"]
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [
+        ({"maxPodsPerDomain": "20%"}, "maxPodsPerDomain in per cent"),
+        ({"domainWeights": {"a": 1}}, "domainWeights"),
+    ],
+)
+def test_shares_are_not_mirrored(limit: Json, named: str) -> None:
+    own = {"podAntiAffinity": {HARD: [{**WEB, **limit}]}}
+    assert mirrored(own) == ({}, [f"{MIRROR}: not mirrored: {named}"])
 
 
 def test_node_terms_of_both_have_to_hold() -> None:

@@ -1,13 +1,14 @@
 """
 What controllers read of a pod.
 
-Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: neither a cost of
-deletion nor restarts decide which pod goes first.
+Source: pkg/api/v1/pod/util.go, pkg/controller/controller_utils.go (kubernetes 1.36). Difference: restarts do not
+decide which pod goes first.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -17,6 +18,8 @@ from scheduler.devcluster.controllers.actions import Action, Revisit
 from scheduler.devcluster.kinds import JsonObject
 from scheduler.devcluster.timestamps import epoch_s
 
+#: No leading zero or plus sign.
+_COST: Final = re.compile(r"0|-?[1-9][0-9]{0,9}")
 _PHASE_ORDER: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -84,7 +87,7 @@ def deletion_order(
     pods: Iterable[JsonObject], related: Iterable[JsonObject], now_s: float
 ) -> list[JsonObject]:
     """
-    Return `pods` in deletion order: unassigned, pending, not ready, doubled up and young ones first.
+    Return `pods` in deletion order: unassigned, pending, not ready, cheap, doubled up and young ones first.
 
     Args:
         pods: active pods of one controller.
@@ -95,12 +98,13 @@ def deletion_order(
     """
     pods_on_node = Counter(node_name(pod) for pod in related)
 
-    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, str]:
+    def order(pod: JsonObject) -> tuple[bool, int, bool, int, int, int, int, str]:
         ready_s = ready_since_s(pod)
         return (
             node_name(pod) != "",
             _PHASE_ORDER.get(phase(pod), 0),
             ready_s is not None,
+            _deletion_cost(pod),
             -pods_on_node[node_name(pod)],
             -1 if ready_s is None else _age_rank(ready_s, now_s),
             _age_rank(epoch_s(pod["metadata"].get("creationTimestamp")) or now_s, now_s),
@@ -108,6 +112,17 @@ def deletion_order(
         )
 
     return sorted(pods, key=order)
+
+
+def _deletion_cost(pod: JsonObject) -> int:
+    """
+    Return the annotated cost, 0 without one or if it is no integer of 32 bits.
+
+    Source: pkg/apis/core/helper/helpers.go, GetDeletionCostFromPodAnnotations (kubernetes 1.36).
+    """
+    text = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "")
+    cost = int(text) if _COST.fullmatch(text) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0
 
 
 def _age_rank(since_s: float, now_s: float) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from typing import ClassVar, Final
 
 from scheduler.errors import InvariantViolation
@@ -22,7 +23,7 @@ from scheduler.framework.post_filter import GroupPreemptor, PostFilterPlugin, Un
 from scheduler.framework.status import SUCCESS, Status, failed, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.plugins.default_preemption.args import DefaultPreemptionArgs
-from scheduler.plugins.default_preemption.candidates import candidate_at, reprieve_order
+from scheduler.plugins.default_preemption.candidates import Candidate, candidate_at, reprieve_order
 from scheduler.plugins.default_preemption.eligibility import group_ineligibility, ineligibility
 from scheduler.plugins.default_preemption.search import Search, find_candidates
 from scheduler.state.batches import Pieces
@@ -30,6 +31,8 @@ from scheduler.state.cluster_view import ClusterView
 
 NAME: Final = "DefaultPreemption"
 
+#: The most nodes where victims are chosen by their use, too; 0.2 ms each with 30 pods.
+_MOST_BY_USE: Final = 20
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
@@ -64,13 +67,21 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             return PostFiltered(unschedulable(f"preemption: {reason}"))
         search = yield from find_candidates(unfit, view, self.args, rng)
         if search.candidates:
-            best = candidate_at(min(search.candidates, key=lambda found: found.harm).row, unfit, view)
-            if isinstance(best, Status):
-                raise InvariantViolation(f"{unfit.context.pod.key}: the chosen node says {best.message}")
+            best = self._best_of(search, unfit, view)
             return PostFiltered(SUCCESS, view.nodes.name_of(best.row), best.victims, best.n_violations)
         if search.errors:
             return PostFiltered(failed(f"preemption: {_joined(search.errors)}"))
         return PostFiltered(unschedulable(f"preemption: {_message(search, view)}"), "")
+
+    def _best_of(self, search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
+        """Return the candidate that does the least harm. Only on the best nodes are victims looked for by use too."""
+        fewer = self.args.prefer_fewer_victims
+        nodes = nsmallest(_MOST_BY_USE if fewer else 1, search.candidates, key=lambda found: found.harm)
+        answers = [candidate_at(found.row, unfit, view, prefers_fewer=fewer) for found in nodes]
+        candidates = [answer for answer in answers if not isinstance(answer, Status)]
+        if len(candidates) < len(nodes):
+            raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")
+        return min(candidates, key=lambda candidate: candidate.harm)
 
     @property
     def group_preemptor(self) -> GroupPreemptor:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, example_value
+from scheduler.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, Share, example_value
 from scheduler.model.changes import (
     AddMatchLabelKey,
     Changes,
@@ -18,15 +18,24 @@ from scheduler.model.changes import (
     RunPod,
 )
 from scheduler.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
-from scheduler.model.terms import AffinityTerm, usable
+from scheduler.model.terms import AffinityTerm, DomainLimit, Shares, usable
 from scheduler.model.wording import namespaces_text, selector_text
-from scheduler.plugins.inter_pod_affinity.filtering import affinity_masks, domain_capacity
+from scheduler.plugins.inter_pod_affinity.filtering import (
+    affinity_masks,
+    most_pods,
+    n_with_incoming,
+    own_capacity,
+)
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
-from scheduler.state.arrays import Amounts, Mask
+from scheduler.state.arrays import Amount, Amounts, Mask
+from scheduler.state.columns import ABSENT
+from scheduler.state.domain_limits import weights_in_use
 from scheduler.state.existing_terms import ExistingPodTerm
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.syntax.selectors import EVERYTHING, Selector
 
+#: More pods than any domain has.
+_UNLIMITED: Final = 1 << 40
 #: The most namespaces to propose labels for.
 _MAX_NAMESPACES: Final = 8
 _SEPARATOR: Final = "; and "
@@ -57,9 +66,13 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
 
 
 def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
-    for matcher, key, max_pods in dict.fromkeys(terms.anti):
+    for matcher, key, limit in dict.fromkeys(terms.anti):
         n_selected = context.view.pods_by_domain(matcher, key).on_nodes()
-        yield _limit(context, "requiredAntiAffinity", key, matcher, n_selected, max_pods - 1)
+        most = most_pods(matcher, key, limit, context.view)
+        rule = _limit(
+            context, "requiredAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, most) - 1
+        )
+        yield _with_share(context, rule, matcher, limit, most)
 
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
@@ -97,7 +110,10 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     view, key, matcher = context.view, term.key.topology_key, term.key.matcher
     is_declared = view.column(key).per_domain(view.declaring(term)).on_nodes() > 0
     n_selected = np.where(is_declared, view.pods_by_domain(matcher, key).on_nodes(), 0)
-    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, domain_capacity(term.key) - 1)
+    most = most_pods(matcher, key, term.key.max_pods, view)
+    capacity = own_capacity(term.key, _on_nodes(context, key, most))
+    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, capacity - 1)
+    rule = _with_share(context, rule, matcher, term.key.max_pods, most)
     counts = np.where(is_declared, rule.counts, 0)
     return replace(
         rule,
@@ -109,14 +125,36 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     )
 
 
+def _on_nodes(context: ExplainContext, key: str, most: int | Amounts) -> Amount:
+    """Return the most pods of each node's domain, or of any; any number without the key."""
+    if isinstance(most, int):
+        return most
+    ids = context.view.column(key).ids[: context.view.n_rows]
+    return np.where(ids == ABSENT, _UNLIMITED, most[ids])
+
+
+def _with_share(
+    context: ExplainContext, rule: BlockingRule, matcher: PodMatcher, limit: DomainLimit, most: int | Amounts
+) -> BlockingRule:
+    """Return the rule with the numbers of its shares, if it has shares."""
+    if not isinstance(limit, Shares):
+        return rule
+    weights = weights_in_use(limit, rule.column)
+    n_pods = max(limit.least_whole, n_with_incoming(matcher, context.view))
+    per_domain = np.full(rule.column.n_ids, most) if isinstance(most, int) else most
+    share = Share(n_pods=n_pods, percent=limit.percent, weights=weights)
+    return replace(rule, share=share, max_per_domain=per_domain)
+
+
 def _limit(
-    context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: int
+    context: ExplainContext, kind: str, key: str, matcher: PodMatcher, n_existing: Amounts, most: Amount
 ) -> BlockingRule:
     """Return the rule that a domain has at most `most` pods before the pod is placed there."""
-    alive = context.view.alive
-    n_to_remove = np.where(alive, np.maximum(n_existing - most, 0), 0)
-    rule = _rule(context, kind, key, matcher, n_to_remove > 0, n_to_remove)
-    return replace(rule, max_existing=most)
+    is_refused = context.view.alive & (n_existing > most)
+    # Where none is allowed, no pod that leaves makes room.
+    n_to_remove = np.where(is_refused & (np.asarray(most) >= 0), n_existing - most, 0)
+    rule = _rule(context, kind, key, matcher, is_refused, n_to_remove)
+    return replace(rule, max_existing=most) if isinstance(most, int) else rule
 
 
 def _rule(

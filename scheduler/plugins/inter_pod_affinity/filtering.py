@@ -8,7 +8,8 @@ The Filter of InterPodAffinity: three rules, in this order, on every node.
   3. No pod in one of the node's domains declares a required anti-affinity term that matches the incoming pod.
 
 An annotation may raise the limit of an anti-affinity term to N pods per domain: rule 2 then allows N - 1 matching pods,
-and rule 3 refuses a pod with which the domain would exceed the N of a declared term. Anti-affinity neither applies to
+and rule 3 refuses a pod with which the domain would exceed the N of a declared term. N may be a share of all matching
+pods, the incoming one included (`state.domain_limits`). Anti-affinity neither applies to
 pods of exempt namespaces nor counts them. A declared term that yields does not refuse a pod that has relaxed an equal
 term. All three are not upstream; without them decisions are the same as upstream.
 
@@ -27,11 +28,14 @@ import numpy as np
 from scheduler.framework.interface import PodContext
 from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
+from scheduler.model.terms import DomainLimit, Shares
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
-from scheduler.state.arrays import Mask
+from scheduler.state.arrays import Amount, Amounts, Mask
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
+from scheduler.state.domain_limits import most_per_domain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
+from scheduler.state.matching import PodMatcher
 
 AFFINITY_NOT_MET: Final = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -47,8 +51,23 @@ def own_rules(context: PodContext, view: ClusterView, terms: IncomingTerms) -> I
     """Yield rules 1 and 2, one mask per topology key or term. 10 µs each at 5,000 rows."""
     for mask in affinity_masks(context.pod, view, terms, context.siblings):
         yield mask, AFFINITY_NOT_MET
-    for matcher, key, max_pods in terms.anti:
-        yield ~view.pods_by_domain(matcher, key).at_least(max_pods), ANTI_AFFINITY_BROKEN
+    for matcher, key, limit in terms.anti:
+        yield (
+            ~view.pods_by_domain(matcher, key).at_least(most_pods(matcher, key, limit, view)),
+            ANTI_AFFINITY_BROKEN,
+        )
+
+
+def most_pods(matcher: PodMatcher, key: str, limit: DomainLimit, view: ClusterView) -> int | Amounts:
+    """Return the most selected pods of a domain once the incoming pod is placed, for all domains or by domain."""
+    if isinstance(limit, int):
+        return limit
+    return most_per_domain(limit, view.column(key), n_with_incoming(matcher, view))
+
+
+def n_with_incoming(matcher: PodMatcher, view: ClusterView) -> int:
+    """Return the number of pods of which a domain has a share. 3 µs at 5,000 rows."""
+    return int(view.selected(matcher).by_row.sum()) + 1
 
 
 def affinity_masks(
@@ -85,7 +104,9 @@ def full_domains(context: PodContext, view: ClusterView) -> Iterator[Mask]:
         # Look only at declaring rows, not at all rows: a pod may declare thousands of such terms.
         pods = view.pods_by_domain(term.key.matcher, term.key.topology_key)
         domains = pods.ids[np.fromiter(term.pods_by_row, np.intp, len(term.pods_by_row))]
-        full = domains[(pods.amounts[domains] >= domain_capacity(term.key)) & (domains != ABSENT)]
+        most = most_pods(term.key.matcher, term.key.topology_key, term.key.max_pods, view)
+        capacity = own_capacity(term.key, most if isinstance(most, int) else most[domains])
+        full = domains[(pods.amounts[domains] >= capacity) & (domains != ABSENT)]
         if len(full):
             is_full = np.zeros(len(pods.amounts), dtype=np.bool_)
             is_full[full] = True
@@ -126,9 +147,16 @@ def limiting_terms(context: PodContext, view: ClusterView) -> Iterator[ExistingP
             yield term
 
 
-def domain_capacity(key: TermKey) -> int:
+def has_shares_of_others(context: PodContext, view: ClusterView) -> bool:
+    """Return whether a limiting term with shares that the pod does not declare itself selects it. O(terms)."""
+    shared = [term for term in limiting_terms(context, view) if isinstance(term.key.max_pods, Shares)]
+    declared = set(view.declared_terms(context.pod)) if shared else set()
+    return any(term.key not in declared for term in shared)
+
+
+def own_capacity(key: TermKey, most: Amount) -> Amount:
     """Return how many selected pods fill a domain of a limiting term. A pod does not count for its own term."""
-    return key.max_pods - 1 + int(key.selects_itself)
+    return most - 1 + int(key.selects_itself)
 
 
 def _forbids(term: ExistingPodTerm) -> int:

@@ -41,13 +41,14 @@ from scheduler.framework.status import SKIP, failed, unresolvable
 from scheduler.model.annotations import reach_problem
 from scheduler.model.nodes import Namespace, Node
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import Problem, usable
+from scheduler.model.terms import Problem, Shares, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
     existing_rule,
     forbidden_domains,
     full_domains,
+    has_shares_of_others,
     limiting_terms,
     own_rules,
 )
@@ -78,6 +79,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         self._terms = MemoBySpec(partial(incoming_terms, exempt=self._exempt))
         #: Specs that a term with maxPodsPerDomain above 1 kept off a node: the removal of any pod may help them.
         self._refused_by_limits: WeakSet[PodSpec] = WeakSet()
+        #: Of these, the specs that shares which only others declare kept off: each placed pod may raise a share.
+        self._refused_by_others_shares: WeakSet[PodSpec] = WeakSet()
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """
@@ -127,6 +130,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             is_limited = any(True for _ in limiting_terms(context, view))
             if is_limited and (full := list(full_domains(context, view))):
                 self._refused_by_limits.add(pod.spec)
+                if has_shares_of_others(context, view):
+                    self._refused_by_others_shares.add(pod.spec)
                 refused += full
             if refused:
                 rules.append(existing_rule(refused))
@@ -159,7 +164,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         terms = self._terms.of(context.pod)
         if terms.problem is not None:
             return failed(f"failed to parse pod: {terms.problem}")
-        if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
+        if self._args.ignore_preferred_terms_of_existing_pods and not (terms.preferred or terms.shared):
             return SKIP
         sums = preference_sums(context, view, terms, self._args.hard_pod_affinity_weight)
         return SKIP if sums is None else RawScores(sums, partial(min_max_normalized, feasible=feasible))
@@ -182,12 +187,17 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return Hint.SKIP
         if old is not None and pod.spec in self._refused_by_limits:
             return Hint.QUEUE
+        if pod.spec in self._refused_by_others_shares:
+            return Hint.QUEUE
         terms = self._terms.of(pod)
         matched, matches = self._selects(terms.required, old), self._selects(terms.required, new)
         if (matches and not matched) or (matched and not matches and self._selects(terms.required, pod)):
             return Hint.QUEUE
-        if any(self._selects(matcher, old) and not self._selects(matcher, new) for matcher, *_ in terms.anti):
-            return Hint.QUEUE
+        for matcher, _, limit in terms.anti:
+            selected, selects = self._selects(matcher, old), self._selects(matcher, new)
+            # A pod less makes room in its domain, a pod more makes every share larger.
+            if (selected and not selects) or (selects and not selected and isinstance(limit, Shares)):
+                return Hint.QUEUE
         return queue_if(self._anti_affinity_selects(old, pod) and not self._anti_affinity_selects(new, pod))
 
     def _reads_labels_after_pod_change(self, pod: Pod, old: Pod | None, _new: Pod | None) -> bool:
@@ -209,6 +219,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return None
         if not changed.node_name and not changed.nominated_node_name:
             return frozenset()
+        if self._refused_by_others_shares:
+            return None
         return frozenset(
             {ANY_POD, *(pair for pod in (old, new) if pod is not None for pair in pod.labels.items())}
         )

@@ -17,11 +17,13 @@ import numpy as np
 
 from scheduler.framework.interface import FeasibleNodes, PodContext
 from scheduler.framework.normalizing import MAX_NODE_SCORE
+from scheduler.plugins.inter_pod_affinity.filtering import n_with_incoming
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amounts, Scores
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
 from scheduler.state.counts import TermSums
+from scheduler.state.domain_limits import missing_per_domain
 from scheduler.state.existing_terms import ExistingPodTerm, TermKind
 
 #: The most entries of a table of scores: 8 KB.
@@ -69,6 +71,10 @@ def preference_sums(
         pods = view.pods_by_domain(matcher, key)
         weighted = weight * pods.amounts
         by_key[key] = PerDomain(by_key[key].amounts + weighted if key in by_key else weighted, pods.ids)
+    for matcher, key, shares, weight in terms.shared:
+        pods, n_selected = view.pods_by_domain(matcher, key), n_with_incoming(matcher, view)
+        missing = missing_per_domain(shares, view.column(key), pods.amounts, n_selected, weight)
+        by_key[key] = PerDomain(by_key[key].amounts + missing if key in by_key else missing, pods.ids)
     sums = [per_domain.on_nodes() for per_domain in by_key.values() if per_domain.amounts.any()]
     if not sums and not _applies_anywhere(context, view, terms, existing, hard_weight):
         return None

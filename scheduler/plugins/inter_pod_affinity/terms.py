@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.model.pods import Pod
-from scheduler.model.terms import AffinityTerm, PodAffinity, usable
+from scheduler.model.terms import AffinityTerm, DomainLimit, PodAffinity, Shares, usable
 from scheduler.state.matching import PodMatcher, incoming_rule
 
 
@@ -18,13 +18,15 @@ class IncomingTerms:
     `problem`: why they do not parse, None if they do. `required`: one matcher for all required affinity terms, since a
     pod must match all of them; None if there are none. `anti`: matcher, topology key, and the most selected pods of a
     domain, this pod included. `preferred`: matcher, topology key and signed weight; weights of equal terms are added.
+    `shared`: preferred anti-affinity by weights of domains: matcher, topology key, weights, and the term's own weight.
     """
 
     problem: str | None
     required: PodMatcher | None
     required_keys: tuple[str, ...]
-    anti: tuple[tuple[PodMatcher, str, int], ...]
+    anti: tuple[tuple[PodMatcher, str, DomainLimit], ...]
     preferred: tuple[tuple[PodMatcher, str, int], ...]
+    shared: tuple[tuple[PodMatcher, str, Shares, int], ...] = ()
     crosses_by_annotation: bool = False
 
 
@@ -39,6 +41,11 @@ def incoming_terms(pod: Pod, exempt: frozenset[str]) -> IncomingTerms:
         required_keys=tuple(dict.fromkeys(term.topology_key for term in required)),
         anti=tuple((term_matcher(term, exempt), term.topology_key, term.max_pods) for term in anti),
         preferred=tuple((matcher, key, weight) for (matcher, key), weight in _preferred(affinity).items()),
+        shared=tuple(
+            (term_matcher(term, exempt), term.topology_key, term.max_pods, term.weight)
+            for term in usable(affinity.preferred_anti)
+            if isinstance(term.max_pods, Shares)
+        ),
         crosses_by_annotation=affinity.crosses_by_annotation(),
     )
 
@@ -58,5 +65,6 @@ def _preferred(affinity: PodAffinity) -> Counter[tuple[PodMatcher, str]]:
     weights: Counter[tuple[PodMatcher, str]] = Counter()
     for sign, terms in ((1, usable(affinity.preferred)), (-1, usable(affinity.preferred_anti))):
         for term in terms:
-            weights[term_matcher(term), term.topology_key] += sign * term.weight
+            if not term.is_limiting:
+                weights[term_matcher(term), term.topology_key] += sign * term.weight
     return weights

@@ -15,18 +15,20 @@ import numpy as np
 from scheduler.framework.interface import CountingExtensions, PodContext
 from scheduler.framework.status import Status
 from scheduler.model.pods import Pod, PodSpec
-from scheduler.model.terms import usable
+from scheduler.model.terms import DomainLimit, usable
 from scheduler.plugins.inter_pod_affinity.filtering import (
     AFFINITY_NOT_MET,
     ANTI_AFFINITY_BROKEN,
     EXISTING_ANTI_AFFINITY_BROKEN,
-    domain_capacity,
     forbidding_sums,
     limiting_terms,
+    n_with_incoming,
+    own_capacity,
 )
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
+from scheduler.state.domain_limits import most_at
 from scheduler.state.existing_terms import TermKey, TermKind
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
@@ -38,6 +40,8 @@ class _Limit:
 
     n_declaring: int
     n_selected: int
+    #: How many more of the selected pods are there than the state counts.
+    n_moved: int = 0
 
 
 class DeclaredAgainst:
@@ -90,6 +94,7 @@ class AffinityTrial(CountingExtensions):
         self._n_required = 0
         self._required = {key: self._n_selected(terms.required, key) for key in terms.required_keys}
         self._anti = [self._n_selected(matcher, key) for matcher, key, _ in terms.anti]
+        self._anti_moved = [0] * len(terms.anti)
         self._forbidding = {} if is_exempt else self._n_forbidding()
         self._limits = {} if is_exempt else self._existing_limits()
         self._moved: list[tuple[Pod, int]] = []
@@ -101,6 +106,7 @@ class AffinityTrial(CountingExtensions):
         for index, (matcher, _, _) in enumerate(self._terms.anti):
             if self._view.selects(matcher, pod):
                 self._anti[index] += delta
+                self._anti_moved[index] += delta
         if self._is_exempt:
             return
         declared = self._declared.by(pod) if usable(pod.spec.affinity.required_anti) else []
@@ -108,9 +114,14 @@ class AffinityTrial(CountingExtensions):
             if key.max_pods == 1:
                 self._forbidding[key.topology_key] = self._forbidding.get(key.topology_key, 0) + delta
             elif key not in self._limits:
-                self._limits[key] = _Limit(0, self._n_selected_now(key))
+                n_moved = self._n_moved(key)
+                self._limits[key] = _Limit(
+                    0, self._n_selected(key.matcher, key.topology_key) + n_moved, n_moved
+                )
         for key, limit in self._limits.items():
-            limit.n_selected += delta * self._view.selects(key.matcher, pod)
+            if self._view.selects(key.matcher, pod):
+                limit.n_selected += delta
+                limit.n_moved += delta
             limit.n_declaring += delta * declared.count(key)
         self._moved.append((pod, delta))
 
@@ -118,18 +129,18 @@ class AffinityTrial(CountingExtensions):
         """Return the status of the first rule that is broken."""
         if self._terms.required is not None and not self._affinity_is_met(self._terms.required):
             return AFFINITY_NOT_MET
-        for (_, key, max_pods), n_pods in zip(self._terms.anti, self._anti, strict=True):
-            if n_pods >= max_pods and self._has(key):
+        for index, (matcher, key, max_pods) in enumerate(self._terms.anti):
+            n_moved = self._anti_moved[index]
+            if self._has(key) and self._anti[index] >= self._most(matcher, key, max_pods, n_moved):
                 return ANTI_AFFINITY_BROKEN
         for key, n_declaring in self._forbidding.items():
             if n_declaring > 0 and self._has(key):
                 return EXISTING_ANTI_AFFINITY_BROKEN
         for term, limit in self._limits.items():
-            if (
-                limit.n_declaring
-                and limit.n_selected >= domain_capacity(term)
-                and self._has(term.topology_key)
-            ):
+            if not limit.n_declaring or not self._has(term.topology_key):
+                continue
+            most = self._most(term.matcher, term.topology_key, term.max_pods, limit.n_moved)
+            if limit.n_selected >= own_capacity(term, most):
                 return EXISTING_ANTI_AFFINITY_BROKEN
         return None
 
@@ -162,9 +173,15 @@ class AffinityTrial(CountingExtensions):
             return 0
         return self._view.pods_by_domain(matcher, key).amounts.item(self._domain(key))
 
-    def _n_selected_now(self, key: TermKey) -> int:
-        moved = sum(delta * self._view.selects(key.matcher, pod) for pod, delta in self._moved)
-        return self._n_selected(key.matcher, key.topology_key) + moved
+    def _n_moved(self, key: TermKey) -> int:
+        return sum(delta * self._view.selects(key.matcher, pod) for pod, delta in self._moved)
+
+    def _most(self, matcher: PodMatcher, key: str, limit: DomainLimit, n_moved: int) -> int:
+        """Return the most selected pods of the node's domain, which has the key."""
+        if isinstance(limit, int):
+            return limit
+        n_selected = n_with_incoming(matcher, self._view) + n_moved
+        return most_at(limit, self._view.column(key), self._domain(key), n_selected)
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._view)

@@ -80,7 +80,8 @@ export function ruleText(rule) {
 function limitText(rule) {
   if (rule.rule === "requiredAffinity") return "beside one";
   if (rule.rule === "topologySpread") return `maxSkew ${rule.limit}${rule.isHard ? "" : ", soft"}`;
-  if (!rule.isHard) return `weight ${rule.limit}`;
+  if (!rule.isHard) return `weight ${rule.limit}${rule.share && `, shares ${rule.share}`}`;
+  if (rule.share) return `shares ${rule.share}`;
   return `at most ${rule.limit}`;
 }
 

@@ -1,0 +1,58 @@
+"""The most pods that an anti-affinity term allows in each domain, where that is a share of the selected pods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.model.terms import DomainLimit, Shares
+from scheduler.state.arrays import Amounts
+from scheduler.state.columns import ABSENT, LabelColumn
+
+
+def most_per_domain(limit: DomainLimit, column: LabelColumn, n_selected: int) -> int | Amounts:
+    """
+    Return the most selected pods of a domain: one number for all, or an int64 array of shape (n_ids,).
+
+    A share of `n_selected`, all pods that the term selects, is rounded up: some domain has room for one more pod as
+    long as every domain with a share has a node. Weights of domains without a node do not count. O(weights).
+    """
+    if not isinstance(limit, Shares):
+        return limit
+    whole = max(n_selected, limit.least_whole)
+    if not limit.weights:
+        return -(-limit.percent * whole // 100)
+    most = np.zeros(column.n_ids, dtype=np.int64)
+    weights = weights_in_use(limit, column)
+    total = sum(weights.values())
+    for domain, weight in weights.items():
+        most[column.id_by_value[domain]] = -(-weight * whole // total)
+    return most
+
+
+def most_at(limit: DomainLimit, column: LabelColumn, domain: int, n_selected: int) -> int:
+    """Return the most selected pods of one domain."""
+    most = most_per_domain(limit, column, n_selected)
+    return most if isinstance(most, int) else most.item(domain)
+
+
+def missing_per_domain(
+    shares: Shares, column: LabelColumn, present: Amounts, n_selected: int, weight: int
+) -> Amounts:
+    """
+    Return the weight for each pod that a domain has less than its share of `n_selected`, rounded down.
+
+    Negative for each pod above its share. int64 array of shape (n_ids,), 0 for nodes without the label.
+    """
+    weights = weights_in_use(shares, column)
+    total = max(1, sum(weights.values()))
+    missing: Amounts = -present * total
+    for domain, its in weights.items():
+        missing[column.id_by_value[domain]] += its * n_selected
+    missing = weight * missing // total
+    missing[ABSENT] = 0
+    return missing
+
+
+def weights_in_use(shares: Shares, column: LabelColumn) -> dict[str, int]:
+    """Return the weights of the domains that have a node."""
+    return {domain: weight for domain, weight in shares.weights if domain in column.id_by_value}
