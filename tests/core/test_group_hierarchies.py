@@ -72,7 +72,7 @@ def test_a_waiting_group_is_asked_again_when_the_topology_changes(
     assert len(placed(driver)) == 3
 
 
-def test_a_topology_that_comes_later_lets_a_preferred_rack_imply_few_blocks(driver: Driver) -> None:
+def test_a_preferred_rack_of_a_topology_implies_few_blocks(driver: Driver) -> None:
     _show(driver, KueueKind.TOPOLOGY, "room", levels=_levels(BLOCK, RACK, HOST))
     driver.node("c0", labels={BLOCK: "a", RACK: "2", HOST: "c0"}, allocatable={"cpu": "1", "pods": "10"})
     members(driver, 3, preferred=RACK)
