@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from scheduler.core.group_attempt import Attempt, PartRequest, PartRoom, largest_of
-from scheduler.core.group_domains import Domain, Domains, domain_ids
+from scheduler.core.group_domains import Domain, DomainIds, Domains, domain_ids
 from scheduler.core.group_greedy import GreedySearch
 from scheduler.core.group_layouts import layout_of
 from scheduler.core.group_members import Component, Kind
@@ -49,14 +49,7 @@ class PartSearch(GreedySearch):
         if room is None or not part.topology.required:
             return room, n_members
         ids = domain_ids(part.topology.required, self._attempt.view.nodes)
-        rooms = ids.per_domain(room)
-        rooms = np.minimum(rooms, rooms // part.n_needed * self._sizes[first])
-        whole = np.zeros_like(room)
-        firsts = np.full(len(rooms), -1)
-        rows = np.flatnonzero(room)[::-1]
-        firsts[ids.ids[rows]] = rows
-        numbers = np.flatnonzero(rooms)
-        whole[firsts[numbers]] = rooms[numbers]
+        whole = in_whole_parts(room, ids, part.n_needed, self._sizes[first])
         self._note_room(whole, part)
         return whole, n_members
 
@@ -174,3 +167,20 @@ class PartSearch(GreedySearch):
         for name in self._order:
             if not (yield from self._place_part(name, scope, self._sizes[name])):
                 yield from self._place_part(name, scope, self._request.parts[name].n_needed)
+
+
+def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
+    """
+    Return the room of rows counted in parts that have a domain each: all that a domain has is on its first row.
+
+    `n_needed`: the members of a part that need places. `size`: how many it has.
+    """
+    rooms = ids.per_domain(room)
+    rooms = np.minimum(rooms, rooms // n_needed * size)
+    whole = np.zeros_like(room)
+    firsts = np.full(len(rooms), -1)
+    rows = np.flatnonzero(room)[::-1]
+    firsts[ids.ids[rows]] = rows
+    numbers = np.flatnonzero(rooms)
+    whole[firsts[numbers]] = rooms[numbers]
+    return whole
