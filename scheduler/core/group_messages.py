@@ -87,13 +87,23 @@ def unplaced_message(
         where = f" in {stuck.domain}" if stuck.domain else ""
         if not outcome.key and stuck.n_placed:
             text += f": {stuck.n_placed} found"
-        reason = stuck.error.message() if stuck.rows.any() else "no node is in a domain that it may take."
+        reason = stuck.error.message()
+        if not stuck.rows.any():
+            of_part = _level_of(stuck.pod)
+            level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
+            reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )
     return text
+
+
+def _level_of(pod: Pod) -> str:
+    """Return the level of the member's part; empty if it has no part, or this asks for none."""
+    part = None if pod.group is None else pod.group.part
+    return "" if part is None or not part.topology.required else part.topology.required[-1]
 
 
 def _part_room(rooms: Sequence[PartRoom]) -> str:

@@ -78,6 +78,24 @@ class PartSearch(GreedySearch):
                 PartRoom(domain, n_parts, n_domains.item(number + 1), key, size, n_needed)
             )
 
+    def _note_placed(self, domain: str) -> None:
+        """Note how many parts have places in the domain, if their members are unlike but not their sizes and levels."""
+        forms = {
+            (self._sizes[name], part.n_needed, part.topology.required)
+            for name, part in self._request.parts.items()
+        }
+        size, least, required = forms.pop()
+        if forms or not required or self._are_alike():
+            return
+        nodes, outcome = self._attempt.view.nodes, self._attempt.outcome
+        ids = domain_ids(required, nodes).ids
+        used = {ids.item(nodes.row_by_name[place.node_name]) for place in self._trial.places}
+        n_parts, n_needed = self._attempt.n_placed // size, -(-self._request.n_needed // least)
+        rooms = [*outcome.part_room, PartRoom(domain, n_parts, len(used), required[-1], least, n_needed)]
+        rooms.sort(key=lambda room: room.n_parts)
+        best = {room.domain: room for room in rooms}
+        outcome.part_room = sorted(best.values(), key=lambda room: -room.n_parts)[:2]
+
     # Greedy.
 
     def _place_all(self, scope: Domain) -> Pieces[bool]:
@@ -91,6 +109,7 @@ class PartSearch(GreedySearch):
                     return True
                 if scope.value:
                     attempt.outcome.room[scope.value] = attempt.n_placed
+                self._note_placed(scope.value)
                 yield from attempt.take_back(0)
                 if failed is None or failed == order[0]:
                     break

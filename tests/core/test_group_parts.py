@@ -132,7 +132,7 @@ def test_the_message_says_that_no_node_has_the_level(driver: Driver, asked: dict
     racks(driver, "a", r1=3)
     part(driver, "x", 2, 2, 0, 1, **asked)
     text = message(driver)
-    assert "; the next, x-0: no node is in a domain that it may take." in text
+    assert "; the next, x-0: no node is in a domain of no/such-label that it may take." in text
     assert "no/such-label" in text
 
 
