@@ -30,14 +30,15 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
     return ""
 
 
-def waiting_for_part(key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:
+def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:
     """Return why these pending members wait for others of their part; empty if the search has enough of them."""
     if len(request.members) >= request.n_needed:
         return ""
     parts = (pod.group.part for pod in members if pod.group is not None)
     part = next(part for part in parts if part is not None and part.name not in request.parts)
+    n_left = part.min_count - groups.n_finished(key, part.name)
     return (
-        f"pod group {key.text} waits until {part.min_count} pods of its part {part.name} exist that may be placed"
+        f"pod group {key.text} waits until {n_left} pods of its part {part.name} exist that may be placed"
         f" ({PART_MIN_COUNT})"
     )
 

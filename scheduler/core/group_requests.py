@@ -45,8 +45,9 @@ def _parts(
         running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
         topology, held = all_levels(levels, first, state, profile), held_rows(state, running)
         rows = rows_for(state, held, topology.required)
-        # Beside members that run, members that finished or were replaced do not come back.
-        n_missing = min(min_count - len(running), sizes[name]) if running else min_count
+        # Members that finished do not come back, and beside members that run, replaced ones do not either.
+        n_missing = min_count - len(running)
+        n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
         if sizes[name] >= n_missing:
             parts[name] = PartRequest(max(1, n_missing), topology, rows, held)
     return parts
