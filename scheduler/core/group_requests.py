@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -37,12 +37,14 @@ def _parts(
     """Return what the parts with enough members need, by name; a part counts as its first member describes it."""
     firsts = {part_of(pod): pod for pod in reversed(members)}
     parts: dict[str, PartRequest] = {}
-    sizes = Counter(map(part_of, members))
+    sizes, running_of = Counter(map(part_of, members)), defaultdict[str, list[Pod]](list)
+    for pod in state.groups.placed(key):
+        running_of[part_of(pod)].append(pod)
     for name, first in firsts.items():
         part = None if first.group is None else first.group.part
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
-        running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
+        running = [] if part is None else running_of[name]
         topology, held = all_levels(levels, first, state, profile), held_rows(state, running)
         rows = rows_for(state, held, topology.required)
         # Members that finished do not come back, and beside members that run, replaced ones do not either.

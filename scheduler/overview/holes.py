@@ -1,13 +1,14 @@
 """
 The hole that a waiting group waits for: the domain of its level with the most room for its members.
 
-Room is counted for the first member by its filters on every node, as the search for the group counts it: an upper
-bound. The state is not changed.
+Room is counted as if all members were like the one that takes the largest share of the cluster, by its filters on every
+node, as the search for the group counts it. The state is not changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Attempt, SearchRequest
 from scheduler.core.group_domains import domain_ids
-from scheduler.core.group_members import kinds_of, n_needed
+from scheduler.core.group_members import kinds_of, n_needed, part_of
 from scheduler.core.group_parts import in_whole_parts
 from scheduler.core.group_requests import search_request
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial
@@ -31,8 +32,9 @@ from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 
-#: Members of which the kinds are told apart.
+#: Members of which the kinds are told apart, and levels that are drawn.
 _MOST_MEMBERS: Final = 100
+_MOST_LEVELS: Final = 8
 
 
 class Hole(JsonStruct, frozen=True, kw_only=True):
@@ -72,51 +74,50 @@ class HoleRows:
 
 
 def waiting_members(state: ClusterState, key: GroupKey) -> list[Pod]:
-    """Return the pending members that a cycle of the group would place."""
+    """Return the pending members that a cycle of the group would place; none if it is not known what it needs."""
+    if state.groups.get(key) is None:
+        return []
     pending = state.groups.pending(key)
     return [pod for pod in pending if not (pod.gates or pod.terminating or pod.uid in state.placed)]
 
 
-def hole_of(state: ClusterState, key: GroupKey, members: list[Pod], profile: Profile) -> HoleRows:
-    """Return the hole of a group with these waiting members, at least one. One decision without scores."""
-    group, needed = state.groups.get(key), n_needed(state.groups, key)
-    nothing = np.zeros(state.nodes.n_rows, dtype=np.int64)
-    n_missing = max(group is None, needed - len(members))
-    levels: tuple[str, ...] = ()
-    domain, n_room, room, whole, mask = "", 0, nothing, nothing, nothing > 0
-    level = "" if group is None or not group.topology.required else group.topology.required[-1]
-    if group is not None and n_missing <= 0:
-        request = search_request(state, key, group, members, profile)
-        n_missing = max(0, request.n_needed - len(request.members))
-        levels = _levels(request)
-    if group is not None and n_missing <= 0:
+def hole_of(state: ClusterState, key: GroupKey, profile: Profile) -> HoleRows | None:
+    """Return the hole of the group, None if no member waits. One decision without scores, 1 µs a member."""
+    group, members = state.groups.get(key), waiting_members(state, key)
+    if group is None or not members:
+        return None
+    needed = n_needed(state.groups, key)
+    request = search_request(state, key, group, members, profile)
+    n_missing = max(0, needed - len(request.members))
+    room = whole = np.zeros(state.nodes.n_rows, dtype=np.int64)
+    if not n_missing:
         room, whole = _room(state, key, request, profile)
-        n_room, mask = int(whole.sum()), room > 0
-        if request.topology.required:
-            ids = domain_ids(request.topology.required, state.nodes)
-            rooms = ids.per_domain(whole)
-            number = int(rooms.argmax())
-            n_room, mask = rooms.item(number), (ids.ids == number) & (rooms.item(number) > 0)
-            domain = ids.value_of(number) if n_room else ""
+    n_room, mask, domain = int(whole.sum()), room > 0, ""
+    if request.topology.required:
+        ids = domain_ids(request.topology.required, state.nodes)
+        rooms = ids.per_domain(whole)
+        number = int(rooms.argmax())
+        n_room = rooms.item(number)
+        domain, mask = (ids.value_of(number), ids.ids == number) if n_room else ("", mask & False)
     hole = Hole(
         namespace=key.namespace,
         name=key.name,
         member=min(pod.name for pod in members),
-        level=level,
+        level=group.topology.required[-1] if group.topology.required else "",
         domain=domain,
         n_needed=needed,
         n_room=n_room,
         n_lacking=0 if n_missing else max(0, needed - n_room),
         n_missing=n_missing,
     )
-    return HoleRows(hole, room, whole, mask, levels)
+    return HoleRows(hole, room, whole, mask, _levels(request))
 
 
 def _levels(request: SearchRequest) -> tuple[str, ...]:
     """Return the levels of the group and of its parts, from the outside in."""
     topologies = (request.topology, *(part.topology for part in request.parts.values()))
     keys = (key for topology in topologies for key in (*topology.required, *topology.preferred))
-    return tuple(dict.fromkeys(keys))
+    return tuple(islice(dict.fromkeys(keys), _MOST_LEVELS))
 
 
 def _room(
@@ -138,9 +139,8 @@ def _room(
     if room is None:
         room = np.zeros(state.nodes.n_rows, dtype=np.int64)
     part = request.parts.get(kinds[0].part)
-    if part is None:
+    if part is None or not part.topology.required:
         return room, room
-    size = sum(len(kind.pods) for kind in kinds if kind.part == kinds[0].part)
-    if not part.topology.required:
-        return room, room
-    return room, in_whole_parts(room, domain_ids(part.topology.required, state.nodes), part.n_needed, size)
+    ids = domain_ids(part.topology.required, state.nodes)
+    size = sum(part_of(pod) == kinds[0].part for pod in request.members)
+    return room, in_whole_parts(room, ids, part.n_needed, size)

@@ -157,9 +157,9 @@ def machine_room_pieces(
 
 def _hole(state: ClusterState, key: GroupKey, profiles: Mapping[str, Profile]) -> HoleRows | None:
     """Return the hole of the group; None if no member waits any more."""
-    members = waiting_members(state, key)
-    profile = profiles.get(members[0].scheduler_name) if members else None
-    return None if profile is None else hole_of(state, key, members, profile)
+    first = next(iter(state.groups.pending(key)), None)
+    profile = None if first is None else profiles.get(first.scheduler_name)
+    return None if profile is None else hole_of(state, key, profile)
 
 
 def _seats(state: ClusterState, may_see: Visible) -> Generator[None, None, _Seats]:

@@ -272,9 +272,7 @@ class PageApi:
             return may_see.response()
         question = RoomQuestion(*(request.query.get(name, "") for name in RoomQuestion._fields))
         if may_see is everything:
-            return await self._share(
-                "/".join(("room", *question)), lambda: self._source.room(question, everything), "room"
-            )
+            return await self._share(f"{question}", lambda: self._source.room(question, everything), "room")
         return _json(await self._source.room(question, may_see))
 
     async def _nodes(self, request: web.Request) -> web.Response:

@@ -31,7 +31,8 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
 @pytest.mark.parametrize(("group", "is_named"), [({}, True), (IN_GROUP, False)], ids=["alone", "in a group"])
 def test_a_part_without_a_group_is_named(where: str, group: dict[str, str], *, is_named: bool) -> None:
     words = {"affinity-scheduler.io/pod-group-part": "x", **group}
-    document = build.pod("p", **{where: words})
+    document = build.pod("p")
+    document["metadata"][where] = words
     notes = _notes(document, DEFAULT_SEMANTICS)
     text = "pod-group-part: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
     assert (f"affinity-scheduler.io/{text}" in notes) is is_named

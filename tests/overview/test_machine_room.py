@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -42,11 +43,11 @@ def driver() -> Iterator[Driver]:
 
 
 def _member(
-    driver: Driver, name: str, group: str, namespace: str = "default", n: int = 2, **more: object
+    driver: Driver, name: str, group: str, namespace: str = "default", n: int = 2, cpu: str = "1", **more: Any
 ) -> None:
     labels = {GROUP: group, MIN_COUNT: str(n)}
-    one_cpu = [container(requests={"cpu": "1"})]
-    driver.pod(name, namespace=namespace, labels=labels, containers=one_cpu, **more)
+    containers = [container(requests={"cpu": cpu})]
+    driver.pod(name, namespace=namespace, labels=labels, containers=containers, **more)
 
 
 def room_of(driver: Driver, may_see: Callable[[str], bool] = lambda _: True, **asked: str) -> MachineRoom:
@@ -87,7 +88,8 @@ def test_a_waiting_group_names_its_hole_and_what_it_lacks(driver: Driver) -> Non
     assert [host.n_room for host in room.domains[2].hosts] == [0, 2]
 
 
-def test_room_for_parts_is_counted_in_whole_parts(driver: Driver) -> None:
+@pytest.mark.parametrize("leader", ["1", "500m"])
+def test_room_for_parts_is_counted_in_whole_parts(driver: Driver, leader: str) -> None:
     """Parts of three, each in one rack of four CPUs: two fit into block a, one into b."""
     for index in range(9):
         annotations = {
@@ -96,7 +98,8 @@ def test_room_for_parts_is_counted_in_whole_parts(driver: Driver) -> None:
             "affinity-scheduler.io/pod-group-part-min-count": "3",
             "affinity-scheduler.io/pod-group-part-required-topology": RACK,
         }
-        _member(driver, f"p{index}", "parts", n=9, annotations=annotations)
+        cpu = "1" if index % 3 else leader
+        _member(driver, f"p{index}", "parts", n=9, cpu=cpu, annotations=annotations)
     driver.cycle()
     room = room_of(driver)
     (hole,) = room.waiting
@@ -108,6 +111,13 @@ def test_a_group_without_all_members_has_no_hole_yet(driver: Driver) -> None:
     _member(driver, "early", "later", n=3)
     (hole,) = room_of(driver).waiting
     assert (hole.n_missing, hole.n_room, hole.n_lacking, hole.domain) == (2, 0, 0, "")
+
+
+def test_pods_that_are_in_no_known_group_have_no_hole(driver: Driver) -> None:
+    """Their PodGroup does not exist, or a number does not parse."""
+    driver.pod("lost", labels={"scheduling.x-k8s.io/pod-group": "none"})
+    driver.pod("odd", labels={GROUP: "odd", MIN_COUNT: "many"})
+    assert room_of(driver).waiting == ()
 
 
 def test_the_group_that_is_asked_for_comes_first(driver: Driver) -> None:

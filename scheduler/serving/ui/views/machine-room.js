@@ -97,7 +97,7 @@ export function MachineRoom({ asked }) {
       ${(isPart || within) && html`<${Choice} label="Within" value=${within} options=${[["", "all"], ...data.outermost.map((name) => [name, name])]} onChoose=${setWithin} />`}
     </div>`}
     <${Holes} waiting=${data.waiting} asked=${data.asked} more=${data.moreWaiting} />
-    ${hole && !hole.missing && html`<p class="muted">+N: room for N members like its next one, by filters and resources${hole.domain && "; outlined: the hole"}.</p>`}
+    ${hole && !hole.missing && html`<p class="muted">+N: room for N members like its largest one, by filters and resources${hole.domain && "; outlined: the hole"}.</p>`}
     <${Legend} groups=${data.groups} one=${one} onChoose=${(number) => setLit(number < 0 ? "" : `${data.groups[number].namespace}/${data.groups[number].name}`)} />
     <div class=${one >= 0 ? "dimmed" : ""}><${Level} domains=${data.domains} depth=${0} data=${data} one=${one} /></div>
     ${data.moreDomains > 0 && html`<p class="muted">${counted(data.moreDomains, "more domain")}: choose one to look within.</p>`}
