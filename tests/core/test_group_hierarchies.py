@@ -96,7 +96,7 @@ def test_the_resource_flavor_in_the_node_selector_says_which_topology_counts() -
     rooms.remove(KueueKind.TOPOLOGY, "cpus")
     assert rooms.implied(rack, ()).required == (BLOCK, RACK)
     rooms.remove(KueueKind.TOPOLOGY, "gpus")
-    assert not rooms
+    assert rooms.all_levels() == {}
 
 
 def test_of_two_served_versions_of_a_topology_the_newer_counts() -> None:
