@@ -43,24 +43,19 @@ class Hierarchies:
 
     def implied(self, asked: Topology, node_selector: Iterable[tuple[str, str]]) -> Topology:
         """
-        Return the request with all levels that a Topology implies.
+        Return the request with all levels that a Topology implies, of the Topologies with the level that is asked for:
+        the required one, or else the lowest preferred one.
 
-        A Topology counts if it has the level that is required, or else the lowest preferred one; those of a
-        ResourceFlavor whose labels are in the `node_selector` go first. If several remain that imply different levels,
-        none counts: a node without one of them would be kept out.
+        The Topology of a ResourceFlavor counts for pods with its labels in the `node_selector`, which Kueue adds; for
+        other pods one without a ResourceFlavor does. If several count that imply different levels, none does: a node
+        that lacks one of the levels would be kept out.
         """
         if not self._objects or not asked:
             return asked
-        level = (asked.required or asked.preferred)[-1]
+        level, labels = (asked.required or asked.preferred)[-1], frozenset(node_selector)
         named = {name: levels for name, levels in self.all_levels().items() if level in levels}
-        chosen = self._of_flavors(frozenset(node_selector)) & named.keys() if len(named) > 1 else ()
-        answers = {asked.within(named[name]) for name in chosen or named}
+        flavors = [obj for obj in self._objects.values() if obj.topology in named]
+        chosen = {flavor.topology for flavor in flavors if flavor.node_labels <= labels}
+        chosen = chosen or named.keys() - {flavor.topology for flavor in flavors}
+        answers = {asked.within(named[name]) for name in chosen}
         return answers.pop() if len(answers) == 1 else asked
-
-    def _of_flavors(self, node_selector: frozenset[tuple[str, str]]) -> set[str]:
-        """Return the Topologies of the ResourceFlavors whose labels the node selector has. O(objects)."""
-        return {
-            obj.topology
-            for obj in self._objects.values()
-            if obj.topology and obj.node_labels <= node_selector
-        }

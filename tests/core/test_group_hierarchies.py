@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.framework.kinds import KINDS
 from scheduler.model.group_topology import Topology
-from scheduler.model.kueue import KueueKind, decode_kueue_object
+from scheduler.model.kueue import KueueKind, KueueObject, decode_kueue_object
 from scheduler.model.stimuli import ObjectGone, ObjectSeen
 from scheduler.model.wire import MalformedObjectError
 from scheduler.state.hierarchies import Hierarchies
@@ -80,7 +80,7 @@ def test_a_preferred_rack_of_a_topology_implies_few_blocks(driver: Driver) -> No
 
 
 def test_the_resource_flavor_in_the_node_selector_says_which_topology_counts() -> None:
-    """And where two Topologies have the level and imply others, neither counts without one."""
+    """Without it none counts that a ResourceFlavor names, and one counts that none names."""
     rooms, rack = Hierarchies(), Topology((RACK,))
     for name, outer in (("gpus", BLOCK), ("cpus", HALL)):
         document = {"metadata": {"name": name}, "spec": {"levels": _levels(outer, RACK)}}
@@ -93,10 +93,25 @@ def test_the_resource_flavor_in_the_node_selector_says_which_topology_counts() -
     assert rooms.implied(rack, [("pool", "cpus"), ("disk", "ssd")]).required == (HALL, RACK)
     assert rooms.implied(rack, [("pool", "others")]) == rack
     assert rooms.implied(Topology((HALL,)), [("pool", "gpus")]) == Topology((HALL,))
+    # Its own nodes may be the only ones with the outer label.
     rooms.remove(KueueKind.TOPOLOGY, "cpus")
+    assert rooms.implied(rack, ()) == rack
+    rooms.remove(KueueKind.FLAVOR, "on-gpus")
     assert rooms.implied(rack, ()).required == (BLOCK, RACK)
     rooms.remove(KueueKind.TOPOLOGY, "gpus")
     assert rooms.all_levels() == {}
+
+
+def test_of_two_topologies_that_imply_different_levels_none_counts() -> None:
+    """Unless they agree on the level that is asked for."""
+    rooms = Hierarchies()
+    for name, outer in (("gpus", BLOCK), ("cpus", HALL)):
+        document = {"metadata": {"name": name}, "spec": {"levels": _levels(outer, RACK)}}
+        rooms.upsert(decode_kueue_object(KueueKind.TOPOLOGY, json.dumps(document).encode()))
+    assert rooms.implied(Topology((RACK,)), ()) == Topology((RACK,))
+    assert rooms.implied(Topology((BLOCK,)), ()) == Topology((BLOCK,))
+    rooms.upsert(KueueObject(KueueKind.TOPOLOGY, "cpus", (BLOCK, RACK, HOST)))
+    assert rooms.implied(Topology((RACK,)), ()) == Topology((BLOCK, RACK))
 
 
 def test_of_two_served_versions_of_a_topology_the_newer_counts() -> None:
