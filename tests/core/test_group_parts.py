@@ -169,15 +169,21 @@ def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> Non
     assert by_rack(_late(driver)) == {"r1": 1}
 
 
-@pytest.mark.parametrize("last_sign", ["watch", "phase"])
-def test_a_part_does_not_wait_for_members_that_have_finished(driver: Driver, last_sign: str) -> None:
-    """Two of three finish, which a watch without succeeded pods shows as a deletion; the third one is lost."""
+def _running(driver: Driver) -> list[Pod]:
+    """Return three members of part x and one of part y that run on two racks."""
     racks(driver, "a", r1=3, r2=1)
     pods = [*part(driver, "x", 3, 4), *part(driver, "y", 1, 4)]
     nodes = placed(driver)
     running = [replace(driver.confirm(pod, nodes[pod.name]), phase="Running") for pod in pods]
     for pod in running:
         driver.handle(PodSeen(pod))
+    return running
+
+
+@pytest.mark.parametrize("last_sign", ["watch", "phase"])
+def test_a_part_does_not_wait_for_members_that_have_finished(driver: Driver, last_sign: str) -> None:
+    """Two of three finish, which a watch without succeeded pods shows as a deletion; the third one is lost."""
+    running = _running(driver)
     for pod in running[:2]:
         if last_sign == "phase":
             driver.handle(PodSeen(replace(pod, phase="Succeeded")))
@@ -192,12 +198,7 @@ def test_a_part_does_not_wait_for_members_that_have_finished(driver: Driver, las
 
 def test_a_part_waits_for_members_that_are_lost(driver: Driver) -> None:
     """One of three has finished: two have to come back before one is placed."""
-    racks(driver, "a", r1=3, r2=1)
-    pods = [*part(driver, "x", 3, 4), *part(driver, "y", 1, 4)]
-    nodes = placed(driver)
-    running = [replace(driver.confirm(pod, nodes[pod.name]), phase="Running") for pod in pods]
-    for pod in running:
-        driver.handle(PodSeen(pod))
+    running = _running(driver)
     driver.lose(running[0])
     for pod in running[1:3]:
         driver.handle(PodSeen(replace(pod, terminating=True)))
