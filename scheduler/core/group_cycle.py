@@ -161,7 +161,7 @@ class GroupCycles:
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = search_request(self._state, key, group, pods, profile)
-        if text := waiting_for_part(key, pods, request):
+        if text := waiting_for_part(self._groups, key, pods, request):
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions

@@ -35,14 +35,15 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
     return ""
 
 
-def waiting_for_part(key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:
+def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:
     """Return why these pending members wait for others of their part; empty if the search has enough of them."""
     if len(request.members) >= request.n_needed:
         return ""
     parts = (pod.group.part for pod in members if pod.group is not None)
     part = next(part for part in parts if part is not None and part.name not in request.parts)
+    n_left = part.min_count - groups.n_finished(key, part.name)
     return (
-        f"pod group {key.text} waits until {part.min_count} pods of its part {part.name} exist that may be placed"
+        f"pod group {key.text} waits until {n_left} pods of its part {part.name} exist that may be placed"
         f" ({PART_MIN_COUNT})"
     )
 
@@ -101,13 +102,23 @@ def unplaced_message(
         where = f" in {stuck.domain}" if stuck.domain else ""
         if not outcome.key and stuck.n_placed:
             text += f": {stuck.n_placed} found"
-        reason = stuck.error.message() if stuck.rows.any() else "no node is in a domain that it may take."
+        reason = stuck.error.message()
+        if not stuck.rows.any():
+            of_part = _level_of(stuck.pod)
+            level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
+            reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
         )
     return text
+
+
+def _level_of(pod: Pod) -> str:
+    """Return the level of the member's part; empty if it has no part, or this asks for none."""
+    part = None if pod.group is None else pod.group.part
+    return "" if part is None or not part.topology.required else part.topology.required[-1]
 
 
 def _part_room(rooms: Sequence[PartRoom]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from scheduler.core.group_attempt import Attempt, PartRequest, PartRoom, largest_of
-from scheduler.core.group_domains import Domain, Domains, domain_ids
+from scheduler.core.group_domains import Domain, DomainIds, Domains, domain_ids
 from scheduler.core.group_greedy import GreedySearch
 from scheduler.core.group_layouts import layout_of
 from scheduler.core.group_members import Component, Kind
@@ -49,14 +49,7 @@ class PartSearch(GreedySearch):
         if room is None or not part.topology.required:
             return room, n_members
         ids = domain_ids(part.topology.required, self._attempt.view.nodes)
-        rooms = ids.per_domain(room)
-        rooms = np.minimum(rooms, rooms // part.n_needed * self._sizes[first])
-        whole = np.zeros_like(room)
-        firsts = np.full(len(rooms), -1)
-        rows = np.flatnonzero(room)[::-1]
-        firsts[ids.ids[rows]] = rows
-        numbers = np.flatnonzero(rooms)
-        whole[firsts[numbers]] = rooms[numbers]
+        whole = in_whole_parts(room, ids, part.n_needed, self._sizes[first])
         self._note_room(whole, part)
         return whole, n_members
 
@@ -85,6 +78,24 @@ class PartSearch(GreedySearch):
                 PartRoom(domain, n_parts, n_domains.item(number + 1), key, size, n_needed)
             )
 
+    def _note_placed(self, domain: str) -> None:
+        """Note how many parts have places in the domain, if their members are unlike but not their sizes and levels."""
+        forms = {
+            (self._sizes[name], part.n_needed, part.topology.required)
+            for name, part in self._request.parts.items()
+        }
+        size, least, required = forms.pop()
+        if forms or not required or self._are_alike():
+            return
+        nodes, outcome = self._attempt.view.nodes, self._attempt.outcome
+        ids = domain_ids(required, nodes).ids
+        used = {ids.item(nodes.row_by_name[place.node_name]) for place in self._trial.places}
+        n_parts, n_needed = self._attempt.n_placed // size, -(-self._request.n_needed // least)
+        rooms = [*outcome.part_room, PartRoom(domain, n_parts, len(used), required[-1], least, n_needed)]
+        rooms.sort(key=lambda room: room.n_parts)
+        best = {room.domain: room for room in rooms}
+        outcome.part_room = sorted(best.values(), key=lambda room: -room.n_parts)[:2]
+
     # Greedy.
 
     def _place_all(self, scope: Domain) -> Pieces[bool]:
@@ -98,6 +109,7 @@ class PartSearch(GreedySearch):
                     return True
                 if scope.value:
                     attempt.outcome.room[scope.value] = attempt.n_placed
+                self._note_placed(scope.value)
                 yield from attempt.take_back(0)
                 if failed is None or failed == order[0]:
                     break
@@ -174,3 +186,20 @@ class PartSearch(GreedySearch):
         for name in self._order:
             if not (yield from self._place_part(name, scope, self._sizes[name])):
                 yield from self._place_part(name, scope, self._request.parts[name].n_needed)
+
+
+def in_whole_parts(room: Amounts, ids: DomainIds, n_needed: int, size: int) -> Amounts:
+    """
+    Return the room of rows counted in parts that have a domain each: all that a domain has is on its first row.
+
+    `n_needed`: the members of a part that need places. `size`: how many it has.
+    """
+    rooms = ids.per_domain(room)
+    rooms = np.minimum(rooms, rooms // n_needed * size)
+    whole = np.zeros_like(room)
+    firsts = np.full(len(rooms), -1)
+    rows = np.flatnonzero(room)[::-1]
+    firsts[ids.ids[rows]] = rows
+    numbers = np.flatnonzero(rooms)
+    whole[firsts[numbers]] = rooms[numbers]
+    return whole

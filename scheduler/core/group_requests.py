@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from scheduler.core.group_attempt import PartRequest, SearchRequest
 from scheduler.core.group_domains import held_rows, rows_for
 from scheduler.core.group_members import n_needed, part_of
 from scheduler.framework.profile import Profile
-from scheduler.model.group_topology import ANYWHERE
+from scheduler.model.group_topology import ANYWHERE, Topology
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
@@ -20,34 +20,50 @@ def search_request(
     state: ClusterState, key: GroupKey, group: PodGroup, pending: Iterable[Pod], profile: Profile
 ) -> SearchRequest:
     """Return what the search is asked for these pending members of the group; none is of a part with too few."""
-    members, hierarchy = [unnominated(pod) for pod in pending], profile.topology_levels
-    topology, held = group.topology.within(hierarchy), held_rows(state, state.groups.placed(key))
+    members = [unnominated(pod) for pod in pending]
+    topology = all_levels(group.topology, members[0], state, profile)
+    held = held_rows(state, state.groups.placed(key))
     rows = rows_for(state, held, topology.required)
     parts: dict[str, PartRequest] = {}
     if any(map(part_of, members)):
-        parts = _parts(state, key, members, hierarchy)
+        parts = _parts(state, key, members, profile)
         members = [pod for pod in members if part_of(pod) in parts]
     return SearchRequest(members, n_needed(state.groups, key), topology, rows, held, parts)
 
 
 def _parts(
-    state: ClusterState, key: GroupKey, members: Sequence[Pod], hierarchy: Sequence[str]
+    state: ClusterState, key: GroupKey, members: Sequence[Pod], profile: Profile
 ) -> dict[str, PartRequest]:
     """Return what the parts with enough members need, by name; a part counts as its first member describes it."""
-    asked = {part_of(pod): pod.group.part for pod in reversed(members) if pod.group is not None}
+    firsts = {part_of(pod): pod for pod in reversed(members)}
     parts: dict[str, PartRequest] = {}
-    sizes = Counter(map(part_of, members))
-    for name, part in asked.items():
+    sizes, running_of = Counter(map(part_of, members)), defaultdict[str, list[Pod]](list)
+    for pod in state.groups.placed(key):
+        running_of[part_of(pod)].append(pod)
+    for name, first in firsts.items():
+        part = None if first.group is None else first.group.part
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
-        running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
-        topology, held = levels.within(hierarchy), held_rows(state, running)
+        running = [] if part is None else running_of[name]
+        topology, held = all_levels(levels, first, state, profile), held_rows(state, running)
         rows = rows_for(state, held, topology.required)
-        # Beside members that run, members that finished or were replaced do not come back.
-        n_missing = min(min_count - len(running), sizes[name]) if running else min_count
+        # Members that finished do not come back, and beside members that run, replaced ones do not either.
+        n_missing = min_count - len(running)
+        n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
         if sizes[name] >= n_missing:
             parts[name] = PartRequest(max(1, n_missing), topology, rows, held)
     return parts
+
+
+def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profile) -> Topology:
+    """
+    Return the request of a group with all levels that the machine room's hierarchy implies.
+
+    The hierarchy is the configuration's; if it names none, that of Kueue's objects.
+    """
+    if profile.topology_levels:
+        return asked.within(profile.topology_levels)
+    return state.hierarchies.implied(asked, member.spec.required_node_affinity.node_selector or ())
 
 
 def unnominated(pod: Pod) -> Pod:

@@ -114,6 +114,8 @@ class PodLifecycle:
         if pod.is_terminal:
             if pod.kubelet_refusal and pod.scheduler_name in self._profile_names:
                 self._state.record_kubelet_refusal(pod.uid, pod.kubelet_refusal, now_s)
+            if pod.phase == "Succeeded" and known is not None:
+                self._state.groups.note_finished(known.pod)
             self._on_gone(record, now_s)
         elif pod.node_name:
             self._follow(record, Sign.SHOWN_PLACED, pod, now_s)
@@ -124,7 +126,10 @@ class PodLifecycle:
         return instructions
 
     def on_deleted(self, uid: str, now_s: float) -> None:
-        """Note that a pod is deleted."""
+        """Note that a pod is deleted. One that succeeds looks deleted, too, but was not asked to end before."""
+        placed = self._state.placed.get(uid)
+        if placed is not None and placed.pod.phase == "Running":
+            self._state.groups.note_finished(placed.pod)
         left = self._on_gone(self._records.at(uid), now_s)
         if left is not None and left.group is not None:
             self._groups.note(left.group.key, left, now_s)

@@ -35,7 +35,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
 from scheduler.model.changes import AddMatchLabelKey
 from scheduler.model.gated_fields import FIELDS, reason_without_effect
-from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pod_groups import GroupKey, reason_without_group
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
@@ -111,7 +111,9 @@ def explain(request: ExplainRequest) -> Explanation:
         reason_without_effect(FIELDS[gate], gate, request.semantics)
         for gate in request.pod.spec.without_effect
     )
-    request = replace(request, notes=(*request.notes, *ignored_fields))
+    word = request.pod.spec.group_word
+    ignored_words = (reason_without_group(word),) if word else ()
+    request = replace(request, notes=(*request.notes, *ignored_fields, *ignored_words))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:

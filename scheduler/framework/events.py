@@ -47,6 +47,8 @@ class Resource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
+    TOPOLOGY = "kueue.x-k8s.io/Topology"
+    RESOURCE_FLAVOR = "kueue.x-k8s.io/ResourceFlavor"
     WILDCARD = "*"
 
 

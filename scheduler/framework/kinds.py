@@ -21,6 +21,7 @@ from scheduler.model import read_fields as fields
 from scheduler.model.device_gates import GatedDeviceDecoder
 from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import decode_disruption_budget
+from scheduler.model.kueue import KueueKind, decode_kueue_object
 from scheduler.model.nodes import decode_namespace, decode_node, decode_workload
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GroupKey, GroupKind, decode_pod_group
@@ -98,6 +99,12 @@ _BUDGETS: Final = Store(
     lambda state, _, key: state.budgets.get(key),
     ClusterState.upsert_budget,
     lambda state, _, key: state.remove_budget(key),
+)
+
+_HIERARCHIES: Final = Store(
+    lambda state, kind, key: state.hierarchies.get(kind, key),
+    ClusterState.upsert_hierarchy,
+    ClusterState.remove_hierarchy,
 )
 
 
@@ -236,6 +243,24 @@ def _pod_group(kind: GroupKind, version: str, section: str) -> WatchedKind:
     )
 
 
+def _kueue(kind: KueueKind, section: str, kept: FieldTree) -> WatchedKind:
+    """Return a row of Kueue's objects, of which newer releases serve two versions and older ones one."""
+    name, version, api_group = kind.split(".", 2)
+    return WatchedKind(
+        kind=kind,
+        path=f"/apis/{api_group}/{version}/{'topologies' if name == 'Topology' else 'resourceflavors'}",
+        section=section,
+        fields=kept,
+        asked_by=Asker.POD_GROUPS,
+        decode=partial(decode_kueue_object, kind),
+        on_delete=lambda _namespace, key, _uid: ObjectGone(kind, key),
+        store=_HIERARCHIES,
+        resource=_RESOURCES[name],
+        is_optional=True,
+        may_be_forbidden=True,
+    )
+
+
 def _node(annotation_keys: Collection[str]) -> WatchedKind:
     return WatchedKind(
         kind="Node",
@@ -307,6 +332,10 @@ def kinds(
         _pod_group(GroupKind.KUBERNETES, "v1alpha2", "podGroups"),
         _pod_group(GroupKind.KUBERNETES, "v1beta1", "podGroupsV1beta1"),
         _pod_group(GroupKind.COSCHEDULING, "v1alpha1", "coschedulingPodGroups"),
+        _kueue(KueueKind.TOPOLOGY_V1BETA1, "topologiesV1beta1", fields.TOPOLOGY),
+        _kueue(KueueKind.TOPOLOGY, "topologies", fields.TOPOLOGY),
+        _kueue(KueueKind.FLAVOR_V1BETA1, "resourceFlavorsV1beta1", fields.RESOURCE_FLAVOR),
+        _kueue(KueueKind.FLAVOR, "resourceFlavors", fields.RESOURCE_FLAVOR),
     )
 
 

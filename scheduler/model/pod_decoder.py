@@ -48,7 +48,7 @@ from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.gated_fields import without_effect
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
-from scheduler.model.pod_groups import group_minimum, group_reference
+from scheduler.model.pod_groups import group_minimum, group_reference, word_without_group
 from scheduler.model.pod_wire import decode_part
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
@@ -102,7 +102,11 @@ class PodDecoder:
     def _pod(self, raw: pod_wire.Pod) -> Pod:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         namespace, name = wire.namespace_and_name("pod", meta)
-        parsed = self._spec(meta, namespace, spec)
+        labels, annotations = meta.labels or _NO_TEXTS, meta.annotations or _NO_TEXTS
+        named = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else ""
+        group = group_reference(namespace, named, labels, annotations)
+        word = word_without_group(labels, annotations) if group is None else ""
+        parsed = self._spec(meta, namespace, spec, word)
         return Pod(
             uid=meta.uid or f"{namespace}/{name}",
             namespace=namespace,
@@ -132,18 +136,13 @@ class PodDecoder:
             relaxed=read_mark(meta.annotations or {}) if parsed.unrelaxed is not None else (),
             deletion_cost=(cost := (meta.annotations or _NO_TEXTS).get(DELETION_COST, "")),
             is_deletion_cost_ours=bool(cost) and (meta.annotations or {}).get(WRITTEN_DELETION_COST) == cost,
-            group=group_reference(
-                namespace,
-                (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else "",
-                meta.labels or _NO_TEXTS,
-                meta.annotations or _NO_TEXTS,
-            ),
+            group=group,
             generated_claims=tuple(
                 (entry.name, entry.resource_claim_name) for entry in status.resource_claim_statuses or ()
             ),
         )
 
-    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
+    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, group_word: str) -> PodSpec:
         key = _spec_key(namespace, raw)
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
@@ -156,9 +155,12 @@ class PodDecoder:
             key = (*key, text, mode and mode[: SHOWN_OF_MODE + 1], merged, labels, minimum)
         if FALLBACK in annotations:
             key = (*key, FALLBACK, _within(annotations[FALLBACK], LIMIT_CHARACTERS))
+        if group_word:
+            key = (*key, group_word)
         spec = self._specs.get(key)
         if spec is None:
-            spec = self._specs[key] = _new_spec(meta, namespace, raw, self._semantics)
+            spec = _new_spec(meta, namespace, raw, self._semantics)
+            self._specs[key] = spec = replace(spec, group_word=group_word) if group_word else spec
         if raw.node_name and spec.fallbacks and RELAXED in annotations:
             return self._relaxed(key, spec, annotations)
         return spec

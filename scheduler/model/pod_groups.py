@@ -52,6 +52,14 @@ COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 #: The condition that says whether a PodGroup of scheduling.k8s.io was placed, by the version of its API.
 CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled"}
 
+#: Labels and annotations that have no effect without a group.
+_WORDS: Final = frozenset(
+    {
+        *(MIN_COUNT, RELEASE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY),
+        *(PART, PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY),
+    }
+)
+
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
 #: A week.
@@ -215,6 +223,18 @@ def group_reference(
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)
+
+
+def word_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return the first label or annotation about a group of a pod that is in none; empty if there is none. 0.3 µs."""
+    if _WORDS.isdisjoint(labels) and _WORDS.isdisjoint(annotations):
+        return ""
+    return min(_WORDS.intersection((*labels, *annotations)))
+
+
+def reason_without_group(word: str) -> str:
+    """Return why the label or annotation has no effect."""
+    return f"{word}: no effect, the pod names no group ({GROUP})"
 
 
 def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int:

@@ -186,6 +186,8 @@ POD_GROUP: Final[FieldTree] = {
     },
     "status": {"conditions": {"type": True, "status": True, "reason": True}},
 }
+TOPOLOGY: Final[FieldTree] = {"metadata": _META, "spec": {"levels": {"nodeLabel": True}}}
+RESOURCE_FLAVOR: Final[FieldTree] = {"metadata": _META, "spec": {"topologyName": True, "nodeLabels": True}}
 NODE: Final[FieldTree] = {
     "metadata": {**_META, "creationTimestamp": True},
     "spec": {"unschedulable": True, "taints": {"key": True, "value": True, "effect": True}},

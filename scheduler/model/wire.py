@@ -279,6 +279,27 @@ class GroupCondition(Wire, frozen=True):
     observed_generation: int | None = None
 
 
+class TopologyLevel(Wire, frozen=True):
+    """spec.levels[] of a Topology."""
+
+    node_label: str = ""
+
+
+class KueueSpec(Wire, frozen=True):
+    """spec of a Topology, which has levels, or of a ResourceFlavor."""
+
+    levels: tuple[TopologyLevel, ...] | None = None
+    topology_name: str | None = None
+    node_labels: dict[str, str] | None = None
+
+
+class KueueObject(Wire, frozen=True):
+    """A Topology or ResourceFlavor."""
+
+    metadata: Metadata
+    spec: KueueSpec = KueueSpec()
+
+
 class PodGroupStatus(Wire, frozen=True):
     """status of a PodGroup."""
 

@@ -12,6 +12,7 @@ The page's data as JSON. Every object has an apiVersion and a kind; their fields
     GET  /api/v1/devices/pool?driver=&pool=                overview.devices.DevicePool
     GET  /api/v1/pending?namespace=&name=&label=           overview.pending.Pending
     GET  /api/v1/groups                                    overview.groups.Groups
+    GET  /api/v1/room?hierarchy=&namespace=&name=&within=  overview.machine_room.MachineRoom
     GET  /api/v1/nodes?search=TEXT                         overview.nodes.NodeUses
     GET  /api/v1/decisions?after=N&limit=N                 overview.decisions.Decisions
     GET  /api/v1/pods/{namespace}/{name}?changes=true      explain.explanation.Explanation, as `explain -o json`
@@ -37,6 +38,7 @@ from scheduler.overview.decisions import MAX_DECISIONS, Decisions
 from scheduler.overview.devices import DeviceOverview, DevicePool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels
 from scheduler.overview.groups import Groups
+from scheduler.overview.machine_room import MachineRoom, RoomQuestion
 from scheduler.overview.nodes import NodeUses
 from scheduler.overview.now import Now
 from scheduler.overview.pending import Pending, Search, Visible
@@ -117,6 +119,9 @@ class PageSource(Protocol):
     async def groups(self, may_see: Visible) -> Groups:
         """Return the groups with pending members."""
 
+    async def room(self, question: RoomQuestion, may_see: Visible) -> MachineRoom:
+        """Return the machine room, and the holes that groups wait for."""
+
     async def nodes(self, search: str) -> NodeUses:
         """Return how full the nodes are that the search finds."""
 
@@ -164,6 +169,7 @@ class PageApi:
             ("devices/pool", self._device_pool, ("driver", "pool")),
             ("pending", self._pending, ("namespace", "name", "label")),
             ("groups", self._groups, ()),
+            ("room", self._room, RoomQuestion._fields),
             ("nodes", self._nodes, ("search",)),
             ("decisions", self._decisions, ("after", "limit")),
             ("pods/{namespace}/{name}", self._explanation, ("changes",)),
@@ -259,6 +265,15 @@ class PageApi:
             if isinstance(may_see, Rejection)
             else _json(await self._source.groups(may_see))
         )
+
+    async def _room(self, request: web.Request) -> web.Response:
+        may_see = await self._visible(request)
+        if isinstance(may_see, Rejection):
+            return may_see.response()
+        question = RoomQuestion(*(request.query.get(name, "") for name in RoomQuestion._fields))
+        if may_see is everything:
+            return await self._share(f"{question}", lambda: self._source.room(question, everything), "room")
+        return _json(await self._source.room(question, may_see))
 
     async def _nodes(self, request: web.Request) -> web.Response:
         search = request.query.get("search", "")

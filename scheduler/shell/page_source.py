@@ -23,6 +23,7 @@ from scheduler.overview.decisions import DecisionFeed, Decisions
 from scheduler.overview.devices import DeviceOverview, DevicePool, device_overview_pieces, device_pool
 from scheduler.overview.domains import Cell, DomainMap, NodeLabels, cell_of, domain_map_pieces, node_labels
 from scheduler.overview.groups import Groups, waiting_groups
+from scheduler.overview.machine_room import MachineRoom, RoomQuestion, machine_room_pieces
 from scheduler.overview.nodes import NodeUses, node_uses
 from scheduler.overview.now import CacheStatus, Now, queue_status
 from scheduler.overview.pending import GROUP_WAITS, Pending, Search, Visible, grouped, message_of, reason_of
@@ -38,6 +39,7 @@ from scheduler.shell.pending_pods import PendingPodExplainer
 from scheduler.shell.slices import in_slices, off_trial
 from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
+from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
 
 #: How old `Now` may be: two viewers share one.
@@ -198,6 +200,12 @@ class ClusterPage:
     async def groups(self, may_see: Visible) -> Groups:
         """Return the groups with pending members."""
         pieces = waiting_groups(self._state, self._explainer.messages(), may_see)
+        return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
+
+    async def room(self, question: RoomQuestion, may_see: Visible) -> MachineRoom:
+        """Return the machine room, and the holes that groups wait for."""
+        profiles = self._explainer.new_profiles(ClusterView(self._state))
+        pieces = machine_room_pieces(self._state, profiles, question, may_see)
         return await in_slices(pieces, self._state, pause_factor=_on_request, now_s=self._now_s)
 
     async def nodes(self, search: str) -> NodeUses:

@@ -147,12 +147,13 @@ class PendingPodExplainer:
         pod = queued.pod
         return PendingPod(pod.namespace, pod.name, queued.sub_queue.value, queued.attempts, last)
 
-    def _new_profile(self, name: str, view: ClusterView) -> Profile:
-        """Return the profile for the view, in which the out_of_tree that are shut off are."""
-        profile = build_profiles(self._settings, view)[name]
-        for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
-            plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
-        return profile
+    def new_profiles(self, view: ClusterView) -> Mapping[str, Profile]:
+        """Return the profiles for the view by name, in which the out-of-tree plugins that are shut off are."""
+        profiles = build_profiles(self._settings, view)
+        for name, profile in profiles.items():
+            for plugin, running in zip(profile.out_of_tree, self._profiles[name].out_of_tree, strict=True):
+                plugin.shut_off, plugin.unscored = running.shut_off, running.unscored
+        return profiles
 
     def explain(self, queued: QueuedPod) -> Explanation:
         """Return the explanation of a pending pod, without changes that would help."""
@@ -161,7 +162,7 @@ class PendingPodExplainer:
             ExplainRequest(
                 pod=queued.pod,
                 state=self._state,
-                new_profile=lambda view: self._new_profile(name, view),
+                new_profile=lambda view: self.new_profiles(view)[name],
                 rng=random.Random(1),
                 try_changes=False,
                 pending_pods=[other.pod for other in self.pending()],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from scheduler.core.group_order import distance_note
+from scheduler.core.group_requests import all_levels
 from scheduler.formats.manifests import Manifest
 from scheduler.model.instructions import Attempted, Bind, Instruction, PatchCondition, WriteReservation
 from scheduler.model.match_label_keys import Json
@@ -71,7 +72,8 @@ def rank_notes(members: Iterable[tuple[Pod, str]], world: World) -> tuple[str, .
     if first is None or group is None:
         return ()
     profile = world.profiles[first.scheduler_name]
-    note = distance_note(placed, group.topology.within(profile.topology_levels), world.state.nodes)
+    levels = all_levels(group.topology, first, world.state, profile)
+    note = distance_note(placed, levels, world.state.nodes)
     return (note,) if note else ()
 
 

@@ -25,6 +25,7 @@ from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.devices import DeviceKind
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.frozen_dict import FrozenDict
+from scheduler.model.kueue import KueueObject
 from scheduler.model.nodes import Namespace, Node, Workload
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.pods import HostPort, Pod, PodSpec
@@ -38,6 +39,7 @@ from scheduler.state.devices import Devices
 from scheduler.state.disks import MountedDisks
 from scheduler.state.disruption_budgets import DisruptionBudgets
 from scheduler.state.existing_terms import ExistingPodTerm, ExistingTerms, has_limits
+from scheduler.state.hierarchies import Hierarchies
 from scheduler.state.kubelet_refusals import KubeletRefusals
 from scheduler.state.label_sets import LabelSet, LabelSets
 from scheduler.state.matching import NamespaceRule
@@ -70,7 +72,9 @@ _NO_PODS: Final[Mapping[str, PlacedPod]] = {}
 
 
 #: Attributes that a copy of the state takes over, each by its own copy method.
-_TAKEN_OVER: Final = frozenset({"workloads", "kubelet_refusals", "budgets", "groups", "preempting"})
+_TAKEN_OVER: Final = frozenset(
+    {"workloads", "kubelet_refusals", "budgets", "groups", "hierarchies", "preempting"}
+)
 #: Attributes that a copy counts anew from the nodes, namespaces, volumes and pods that are added to it.
 _COUNTED: Final = frozenset(
     {
@@ -120,6 +124,7 @@ class ClusterState:
         self.budgets = DisruptionBudgets()
         self.nominated = NominatedPods()
         self.groups = PodGroups()
+        self.hierarchies = Hierarchies()
         #: Pods whose victims are being evicted, by UID; they are not tried meanwhile.
         self.preempting: set[str] = set()
         #: Every placed or assumed pod by UID.
@@ -157,7 +162,7 @@ class ClusterState:
             raise InvariantViolation(f"no rule for a copy of {sorted(unknown)}")
         copy.workloads, copy.budgets = self.workloads.copy(), self.budgets.copy()
         copy.kubelet_refusals, copy.preempting = self.kubelet_refusals.copy(), set(self.preempting)
-        copy.groups = self.groups.without_members()
+        copy.groups, copy.hierarchies = self.groups.without_members(), self.hierarchies.copy()
         for name, labels in list(self.label_sets.namespace_labels.items()):
             copy.upsert_namespace(Namespace(name, "", labels))
         for node_name, pods in list(self.nominated.by_node()):
@@ -249,6 +254,14 @@ class ClusterState:
     def remove_budget(self, key: str) -> None:
         """Remove the PodDisruptionBudget of `namespace/name`."""
         self.budgets.remove(key)
+
+    def upsert_hierarchy(self, obj: KueueObject) -> None:
+        """Take over a Topology or ResourceFlavor."""
+        self.hierarchies.upsert(obj)
+
+    def remove_hierarchy(self, kind: str, key: str) -> None:
+        """Forget a Topology or ResourceFlavor."""
+        self.hierarchies.remove(kind, key)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""

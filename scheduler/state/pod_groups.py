@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,6 +43,8 @@ class PodGroups:
         self._gated: dict[GroupKey, set[str]] = {}
         #: Groups that were placed once: members that came back need not wait for members that have finished since.
         self._whole: set[GroupKey] = set()
+        #: By group and part, how many members have finished while the group had others.
+        self._finished: dict[GroupKey, Counter[str]] = {}
         #: Groups whose members were evicted to be placed anew, until they are.
         self._released: set[GroupKey] = set()
 
@@ -61,6 +64,7 @@ class PodGroups:
         copy._objects, copy._served = dict(self._objects), set(self._served)
         copy._disrupted_whole = set(self._disrupted_whole)
         copy._whole, copy._released = set(self._whole), set(self._released)
+        copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
         return copy
 
     def serve(self, kind: GroupKind) -> None:
@@ -190,6 +194,16 @@ class PodGroups:
         self._whole.add(key)
         self._released.discard(key)
 
+    def note_finished(self, pod: Pod) -> None:
+        """Note that a member on a node has finished, before it leaves: its part does not wait for it."""
+        if pod.group is not None and pod.group.part is not None and self.has_placed(pod):
+            self._finished.setdefault(pod.group.key, Counter())[pod.group.part.name] += 1
+
+    def n_finished(self, key: GroupKey, part: str) -> int:
+        """Return how many members of the part have finished."""
+        counts = self._finished.get(key)
+        return 0 if counts is None else counts[part]
+
     def release(self, key: GroupKey) -> None:
         """Note that the group is to be placed anew, with as many members as it needs."""
         self._whole.discard(key)
@@ -205,8 +219,11 @@ class PodGroups:
         notes = (self._whole, self._released, self._being_evicted)
         key = None if pod.group is None else pod.group.key
         kept = [keys for keys in notes if key in keys]
+        finished = None if key is None else self._finished.get(key)
         yield
         if key is not None:
+            if finished is not None:
+                self._finished[key] = finished
             for keys in kept:
                 keys.add(key)
 
@@ -295,6 +312,7 @@ class PodGroups:
         if key not in self._pending and key not in self._placed and key not in self._objects:
             self._whole.discard(key)
             self._released.discard(key)
+            self._finished.pop(key, None)
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -25,7 +25,7 @@ from tests.bench.servers import available, started
 from tests.bench.templates import as_new
 from tests.support import build
 from tests.support.build import Json
-from tests.support.pod_group_kinds import KUBERNETES, group
+from tests.support.custom_kinds import KUBERNETES, group
 
 _GATES: Final = (
     "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"

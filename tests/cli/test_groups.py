@@ -13,15 +13,24 @@ import pytest
 
 from scheduler.cli.query.recordings import recorded_events
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, POD
+from scheduler.devcluster.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, POD
 from scheduler.model.stimuli import PodGroupSeen, PodGroupsServed
 from scheduler.settings.loading import default_settings
 from tests.cli.conftest import Called, embedded
 from tests.support import build
-from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
+from tests.support.custom_kinds import (
+    COSCHEDULING,
+    KUBERNETES,
+    KUEUE,
+    definition,
+    group,
+    topology,
+    topology_definition,
+)
 
 pytestmark = pytest.mark.asyncio
 
+BLOCK, RACK = "example.com/block", "example.com/rack"
 GANG = {
     "schedulingPolicy": {"gang": {"minCount": 3}},
     "schedulingConstraints": {"topology": [{"key": build.ZONE}]},
@@ -82,6 +91,36 @@ async def test_a_cluster_and_its_snapshot_tell_of_podgroups(tmp_path: Path, call
     assert simulation["placed"] == 3
     assert simulation["moreGroups"] == 5
     assert [zone["pods"] for zone in simulation["zones"]].count(3) == 1
+
+
+async def test_a_cluster_and_its_snapshot_tell_of_kueues_topology(tmp_path: Path, called: Called) -> None:
+    """With it, the rack of one name in two blocks is two racks; without it, it is one."""
+    snapshot, manifest, names = tmp_path / "snapshot.json", tmp_path / "job.json", ("a0", "a1", "b0", "b1")
+    marks = {
+        "labels": {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "3"},
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK},
+    }
+    template = {**member("t", cpu="1"), "metadata": marks}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
+    manifest.write_text(json.dumps({**job, "spec": {"parallelism": 3, "template": template}}))
+    command = ("simulate", "-f", str(manifest), "-o", "json")
+    async with embedded(tmp_path, nodes=0) as (cluster, kubeconfig):
+        cluster.store.create(CUSTOM_RESOURCE_DEFINITION, "", topology_definition())
+        kind = cluster.store.kinds.of(f"{KUEUE}/v1beta2", "Topology")
+        assert kind is not None
+        for name in names:
+            labels = {BLOCK: name[0], RACK: "1"}
+            cluster.store.create(
+                NODE, "", build.node(name, labels=labels, allocatable={"cpu": "1", "pods": "9"})
+            )
+        without = await called(*command, "--kubeconfig", kubeconfig)
+        cluster.store.create(kind, "", topology("room", BLOCK, RACK))
+        live = await called(*command, "--kubeconfig", kubeconfig)
+        assert (await called("snapshot", "-o", str(snapshot), "--kubeconfig", kubeconfig))[0] == 0
+    assert await called(*command, "--on", str(snapshot)) == live
+    assert json.loads(without[1])[0]["placed"] == 3
+    assert json.loads(live[1])[0]["placed"] == 0
+    assert "a/1 has room for 2, b/1 has room for 2" in live[1]
 
 
 async def test_a_malformed_member_has_no_place(tmp_path: Path, called: Called) -> None:

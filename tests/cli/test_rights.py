@@ -52,9 +52,9 @@ def used_rights(wishes: Iterable[Attributes]) -> set[tuple[str, ...]]:
 
 
 def granted_rights(roles: list[Any]) -> set[tuple[str, ...]]:
-    """Return the rights of the roles, but for groups of pods, which the embedded cluster lacks."""
+    """Return the rights of the roles, but for groups of pods and Kueue's kinds, which the embedded cluster lacks."""
     rights = {tuple(each)[:3] for each in granted(roles)}
-    return {each for each in rights if each[1] != "podgroups"}
+    return {each for each in rights if each[1] not in ("podgroups", "topologies", "resourceflavors")}
 
 
 def right(wish: Attributes) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from scheduler.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.model.pods import Pod
+from scheduler.model.stimuli import PodGone, PodSeen
 from tests.core.test_group_levels import BLOCK, LEVELS, RACK, by_rack, message, placed, racks, rooms
 from tests.reference.machine_room import Hosts, Part, most_in_parts, within_one
 from tests.support.build import container
@@ -132,7 +134,7 @@ def test_the_message_says_that_no_node_has_the_level(driver: Driver, asked: dict
     racks(driver, "a", r1=3)
     part(driver, "x", 2, 2, 0, 1, **asked)
     text = message(driver)
-    assert "; the next, x-0: no node is in a domain that it may take." in text
+    assert "; the next, x-0: no node is in a domain of no/such-label that it may take." in text
     assert "no/such-label" in text
 
 
@@ -165,6 +167,51 @@ def test_a_lost_member_comes_back_to_the_rack_of_its_part(driver: Driver) -> Non
         containers=[container(requests={"cpu": "1"})],
     )
     assert by_rack(_late(driver)) == {"r1": 1}
+
+
+def _running(driver: Driver) -> list[Pod]:
+    """Return three members of part x and one of part y that run on two racks."""
+    racks(driver, "a", r1=3, r2=1)
+    pods = [*part(driver, "x", 3, 4), *part(driver, "y", 1, 4)]
+    nodes = placed(driver)
+    running = [replace(driver.confirm(pod, nodes[pod.name]), phase="Running") for pod in pods]
+    for pod in running:
+        driver.handle(PodSeen(pod))
+    return running
+
+
+@pytest.mark.parametrize("last_sign", ["watch", "phase"])
+def test_a_part_does_not_wait_for_members_that_have_finished(driver: Driver, last_sign: str) -> None:
+    """Two of three finish, which a watch without succeeded pods shows as a deletion; the third one is lost."""
+    running = _running(driver)
+    for pod in running[:2]:
+        if last_sign == "phase":
+            driver.handle(PodSeen(replace(pod, phase="Succeeded")))
+        driver.lose(pod)
+    driver.handle(PodSeen(replace(running[2], terminating=True)))
+    driver.lose(running[2])
+    copy = driver.state.copy().groups
+    assert copy.n_finished(_key(driver), "x") == 2
+    part(driver, "x", 1, 4, n_needed=3)
+    assert set(_late(driver)) == {"x-0"}
+
+
+def test_a_part_waits_for_members_that_are_lost(driver: Driver) -> None:
+    """One of three has finished: two have to come back before one is placed."""
+    running = _running(driver)
+    driver.lose(running[0])
+    for pod in running[1:3]:
+        driver.handle(PodSeen(replace(pod, terminating=True)))
+        driver.lose(pod)
+    part(driver, "x", 1, 4, n_needed=3)
+    assert "waits until 2 pods of its part x exist" in message(driver)
+    part(driver, "x", 2, 4, n_needed=3)
+    assert set(_late(driver)) == {"x-0", "x-1"}
+    for uid in [*driver.state.placed]:
+        driver.handle(PodGone(uid))
+    for pod in [*driver.state.groups.pending(GroupKey(GroupKind.OWN, "default", "g"))]:
+        driver.lose(pod)
+    assert driver.state.groups.n_finished(GroupKey(GroupKind.OWN, "default", "g"), "x") == 0
 
 
 def test_parts_are_in_few_blocks_if_the_group_prefers_that(driver: Driver) -> None:

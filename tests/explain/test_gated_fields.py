@@ -1,4 +1,4 @@
-"""A field that the emulated version does not read is named in the pod's explanation."""
+"""A field, label or annotation without effect is named in the pod's explanation."""
 
 from __future__ import annotations
 
@@ -10,27 +10,44 @@ import pytest
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.semantics import Version, semantics_of
+from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from tests.support import build
+
+IN_GROUP = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
 
 
 @pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
 @pytest.mark.parametrize("node", [None, "n"], ids=["pending", "bound"])
 def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is_named: bool) -> None:
-    settings = default_settings(semantics := semantics_of(Version(1, minor)))
+    semantics = semantics_of(Version(1, minor))
     document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
+    text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
+    assert (text in _notes(document, semantics)) is is_named
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+@pytest.mark.parametrize(("group", "is_named"), [({}, True), (IN_GROUP, False)], ids=["alone", "in a group"])
+def test_a_part_without_a_group_is_named(where: str, group: dict[str, str], *, is_named: bool) -> None:
+    words = {"affinity-scheduler.io/pod-group-part": "x", **group}
+    document = build.pod("p")
+    document["metadata"][where] = words
+    notes = _notes(document, DEFAULT_SEMANTICS)
+    text = "pod-group-part: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
+    assert (f"affinity-scheduler.io/{text}" in notes) is is_named
+
+
+def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:
+    """Return the notes of the pod's explanation."""
+    settings = default_settings(semantics)
     pod = PodDecoder(semantics).decode(msgspec.json.encode(document))
     (profile,) = (each.scheduler_name for each in settings.profiles)
-    explanation = explain(
-        ExplainRequest(
-            pod=pod,
-            state=ClusterState(),
-            new_profile=lambda view: build_profiles(settings, view)[profile],
-            rng=Random(0),
-            semantics=semantics,
-        )
+    request = ExplainRequest(
+        pod=pod,
+        state=ClusterState(),
+        new_profile=lambda view: build_profiles(settings, view)[profile],
+        rng=Random(0),
+        semantics=semantics,
     )
-    text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
-    assert (text in explanation.notes) is is_named
+    return explain(request).notes

@@ -179,6 +179,10 @@ def test_the_lists_of_the_file_have_the_names_that_earlier_versions_gave_them() 
         "PodGroup.v1alpha2.scheduling.k8s.io": "podGroups",
         "PodGroup.v1beta1.scheduling.k8s.io": "podGroupsV1beta1",
         "PodGroup.v1alpha1.scheduling.x-k8s.io": "coschedulingPodGroups",
+        "Topology.v1beta1.kueue.x-k8s.io": "topologiesV1beta1",
+        "Topology.v1beta2.kueue.x-k8s.io": "topologies",
+        "ResourceFlavor.v1beta1.kueue.x-k8s.io": "resourceFlavorsV1beta1",
+        "ResourceFlavor.v1beta2.kueue.x-k8s.io": "resourceFlavors",
         "Pod": "pods",
     }
 

@@ -8,6 +8,7 @@ documentation. Source: jobset v1alpha2, leaderworkerset v1, kueue v1beta2 (Augus
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
@@ -21,7 +22,9 @@ from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import Cluster
+from tests.support.custom_kinds import topology, topology_definition
 from tests.support.daemon import running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,13 +37,13 @@ KUEUE = "kueue.x-k8s.io/podset"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with (
-        embedded(tmp_path_factory.mktemp("workloads")) as server,
-        running(Path(server.kubeconfig), "--seed", "1"),
-    ):
-        await server.api.enter_namespace()
-        yield server
-        await server.assert_sound()
+    async with embedded(tmp_path_factory.mktemp("workloads")) as server:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        (await server.api.post(path, topology_definition())).ok  # noqa: B018
+        async with running(Path(server.kubeconfig), "--seed", "1"):
+            await server.api.enter_namespace()
+            yield server
+            await server.assert_sound()
 
 
 async def _room(
@@ -258,3 +261,19 @@ async def test_an_indexed_job_with_our_annotations_has_neighbours_in_one_rack(cl
     racks = await _domains(cluster, RACK, 6)
     halves = [{racks[f"train-{n}-x"] for n in range(at, at + 3)} for at in (0, 3)]
     assert sorted(map(sorted, halves)) == [["b2"], ["b3"]]
+
+
+async def test_a_job_waits_while_kueues_topology_tells_racks_of_two_blocks_apart(cluster: Cluster) -> None:
+    """Both blocks have a rack of the same name; the Topology vanishes while the job waits."""
+    await cluster.clear()
+    topologies = "/apis/kueue.x-k8s.io/v1beta2/topologies"
+    (await cluster.api.post(topologies, topology("default", BLOCK, RACK))).ok  # noqa: B018
+    for block in ("a", "b"):
+        for index in range(2):
+            labels = {BLOCK: block, RACK: "1"}
+            await cluster.add_node(f"{block}-{index}", labels=labels, allocatable={"cpu": "1"})
+    await _job(cluster, "tas", 3, {**_group("tas", 3), f"{KUEUE}-required-topology": RACK})
+    room = "a/1 has room for 2, b/1 has room for 2"
+    await until(lambda: cluster.pod("tas-0-x"), lambda pod: room in json.dumps(pod), what=room)
+    (await cluster.api.delete(f"{topologies}/default")).ok  # noqa: B018
+    assert set((await _domains(cluster, RACK, 3)).values()) == {"1"}

@@ -15,8 +15,8 @@ from tests.integration.conftest import embedded
 from tests.support import build, storage_objects
 from tests.support.build import Json
 from tests.support.cluster import Cluster
+from tests.support.custom_kinds import COSCHEDULING, KUBERNETES, definition, group
 from tests.support.daemon import running
-from tests.support.pod_group_kinds import COSCHEDULING, KUBERNETES, definition, group
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

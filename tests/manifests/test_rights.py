@@ -31,6 +31,7 @@ def test_every_request_builder_is_compared():
         *("services", "replicationcontrollers", "replicasets", "statefulsets"),
         *("persistentvolumes", "persistentvolumeclaims", "storageclasses", "volumeattachments"),
         *("csinodes", "csidrivers", "csistoragecapacities", "podgroups", "podgroups/status"),
+        *("topologies", "resourceflavors"),
         *("deviceclasses", "resourceslices", "resourceclaims", "resourceclaims/status", "devicetaintrules"),
         *("tokenreviews", "subjectaccessreviews", "poddisruptionbudgets"),
     }

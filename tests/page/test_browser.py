@@ -132,6 +132,72 @@ def test_a_group_is_explained_by_its_next_member_in_the_order_of_the_command(
         served.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
 
 
+def test_the_machine_room_shows_who_sits_where_and_the_hole_of_a_waiting_group(
+    page: Page, served: Served
+) -> None:
+    """Two blocks, of two racks and of one; on every size of window."""
+    block, rack = "example.com/block", "topology.kubernetes.io/zone"
+    for node in served.request("GET", "/api/v1/nodes")["items"]:
+        meta = node["metadata"]
+        labels = {block: "block-2" if meta["labels"][rack] == "zone-c" else "block-1"}
+        path = f"/api/v1/nodes/{meta['name']}"
+        served.request("PATCH", path, {"metadata": {"labels": labels}}, "application/merge-patch+json")
+    names = [
+        *_room_members(served, "seated", 2, rack),
+        *_room_members(served, "wide", 9, block, rack, cpu="3"),
+    ]
+    served.until(lambda: [hole["lacking"] for hole in served.shown("room")["waiting"]] == [5])
+    served.until(lambda: [group["placed"] for group in served.shown("room")["groups"]] == [2])
+    open_view(page, "Groups")
+    room = page.locator(".room")
+    room.get_by_text(f"needs 9 places in one {block}: block-1 has room for 4, 5 too few").wait_for()
+    hole = room.locator(".block", has_text="the hole")
+    assert hole.locator("h3").inner_text().split() == [
+        "block-1",
+        "4",
+        "hosts,",
+        "room",
+        "for",
+        "4",
+        "the",
+        "hole",
+    ]
+    assert hole.locator(".domain.hole").count() == 2
+    assert room.locator(".domain").count() == 3
+    seats = room.locator(".host .seat")
+    assert {seat.inner_text()[0] for seat in seats.all()} == {"1"}
+    room.get_by_role("button", name="default/seated").click()
+    room.locator(".dimmed .host .seat.lit").first.wait_for()
+    room.get_by_role("link", name="default/wide").click()
+    room.locator("a[aria-current]", has_text="default/wide").wait_for()
+    for width, height in SIZES.values():
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for name in names:
+        served.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+
+
+def _room_members(
+    served: Served, group: str, n: int, required: str, preferred: str = "", cpu: str = "100m"
+) -> list[str]:
+    """Create the members of a group, and return their names."""
+    prefix = "affinity-scheduler.io/pod-group"
+    labels = {prefix: group, f"{prefix}-min-count": str(n)}
+    asked = {f"{prefix}-required-topology": required, f"{prefix}-preferred-topology": preferred}
+    names = [f"{group}-{index}" for index in range(n)]
+    for name in names:
+        pod = build.pod(
+            name,
+            labels=labels,
+            annotations=asked,
+            containers=[build.container(requests={"cpu": cpu})],
+            spec={"schedulerName": "affinity-scheduler"},
+        )
+        del pod["metadata"]["uid"]
+        served.request("POST", "/api/v1/namespaces/default/pods", pod)
+    return names
+
+
 def test_decisions_are_mapped_by_duration_and_every_axis_has_its_unit(page: Page, served: Served) -> None:
     """The stuck rollout has had at least six decisions, three of which failed."""
     total = sum(map(sum, served.shown("now")["throughput"]["decision"]["overTime"]["columns"]))

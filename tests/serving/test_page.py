@@ -155,6 +155,12 @@ async def local(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Port]
         pytest.param("viewer", "/api/v1/nodes?search=n", 200, id="nodes"),
         pytest.param("viewer", "/api/v1/rules/none", 404, id="no such rule"),
         pytest.param("viewer", "/api/v1/devices?search=gpu", 200, id="devices"),
+        pytest.param(
+            "viewer", "/api/v1/room?namespace=a&name=b&within=c&hierarchy=d", 200, id="machine room"
+        ),
+        pytest.param(
+            "viewer", "/api/v1/room?search=gpu", 400, id="a parameter that the machine room has not"
+        ),
         pytest.param("viewer", "/api/v1/devices/pool?driver=a&pool=b", 404, id="no such pool"),
         pytest.param("viewer", "/api/v1/pods/mine/mine-waits", 200, id="a pod that one may list"),
         pytest.param("viewer", "/api/v1/pods/mine/nothing", 404, id="no such pod"),
@@ -387,7 +393,7 @@ async def test_a_standby_shows_its_own_caches_and_says_so(local: Port) -> None:
         found = await until(now, lambda found: found["leader"], what="a leader")
         assert (found["role"], found["isSynced"], found["nodes"]) == ("standby", True, 2)
         missing = {cache["kind"].partition(".")[0] for cache in found["caches"] if not cache["isServed"]}
-        assert missing == {"PodGroup"}
+        assert missing == {"PodGroup", "Topology", "ResourceFlavor"}
         _, pending, _ = await standby.ask("/api/v1/pending")
         assert [group["reason"] for group in pending["groups"]] == [
             "node(s) didn't match Pod's node affinity/selector"

@@ -17,9 +17,9 @@ from scheduler.model.stimuli import NodeSeen, PodGroupSeen, PodSeen, Stimulus
 from scheduler.settings.loading import default_settings
 from tests.support import build
 from tests.support.build import Json, container
+from tests.support.custom_kinds import KUBERNETES, group
 from tests.support.driving import NAME, Driver
 from tests.support.json_cluster import decoded, encoded
-from tests.support.pod_group_kinds import KUBERNETES, group
 
 
 def node(name: str, cpu: str) -> NodeSeen:

@@ -14,6 +14,7 @@ from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.group_topology import Topology
+from scheduler.model.kueue import KueueKind, KueueObject
 from scheduler.model.nodes import decode_workload
 from scheduler.model.pod_groups import COSCHEDULING_GROUP, GroupKey, GroupKind, PodGroup
 from scheduler.model.stimuli import ObjectSeen, PodGroupSeen, PodSeen
@@ -44,6 +45,7 @@ def full() -> Driver:
     driver.handle(ObjectSeen(decode_workload("Service", encoded(build.service("web", {"app": "web"})))))
     budget = {"metadata": {"namespace": "default", "name": "kept"}, "spec": {"selector": {}}}
     driver.handle(ObjectSeen(decode_disruption_budget(encoded(budget))))
+    driver.handle(ObjectSeen(KueueObject(KueueKind.TOPOLOGY, "room", ("example.com/rack",))))
     driver.handle(PodGroupSeen(PodGroup(GANG, 1, topology=Topology(("zone",)))))
     driver.state.groups.note_whole(GANG)
     released = GroupKey(GroupKind.COSCHEDULING, "default", "released")

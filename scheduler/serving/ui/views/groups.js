@@ -1,10 +1,11 @@
-// Groups: those that wait, how many members each needs, and why.
+// Groups: those that wait, how many members each needs, and why; below them the machine room.
 
 import { html } from "../vendor/htm-preact-standalone.js";
 import { Empty, PodName, Problem, usePolled } from "../parts.js";
 import { ageOf, count, counted } from "../wording.js";
+import { MachineRoom } from "./machine-room.js";
 
-export function GroupsView({ now }) {
+export function GroupsView({ now, route }) {
   const { data, error } = usePolled("groups");
   const at = now?.at ?? Date.now() / 1000;
   return html`
@@ -28,5 +29,6 @@ export function GroupsView({ now }) {
     </section>`}
     ${data?.more > 0 && html`<p class="muted">${counted(data.more, "more group")}</p>`}
     ${data?.hidden > 0 && html`<p class="muted">${counted(data.hidden, "group")} in namespaces that you may not list.</p>`}
+    <${MachineRoom} asked=${route} />
   `;
 }
