@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from scheduler.core.group_attempt import PartRequest, SearchRequest
 from scheduler.core.group_domains import held_rows, rows_for
 from scheduler.core.group_members import n_needed, part_of
 from scheduler.framework.profile import Profile
+from scheduler.model.group_ranks import rank_of
 from scheduler.model.group_topology import ANYWHERE
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.cluster import ClusterState
 
 
@@ -21,8 +26,10 @@ def search_request(
 ) -> SearchRequest:
     """Return what the search is asked for these pending members of the group; none is of a part with too few."""
     members, hierarchy = [unnominated(pod) for pod in pending], profile.topology_levels
-    topology, held = group.topology.within(hierarchy), held_rows(state, state.groups.placed(key))
-    rows = rows_for(state, held, topology.required)
+    running = list(state.groups.placed(key))
+    topology, rows = group.topology.within(hierarchy), held_rows(state, running)
+    held = _nearness(state, rows, running, members)
+    rows = rows_for(state, rows, topology.required)
     parts: dict[str, PartRequest] = {}
     if any(map(part_of, members)):
         parts = _parts(state, key, members, hierarchy)
@@ -41,13 +48,26 @@ def _parts(
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
         running = [pod for pod in state.groups.placed(key) if part is not None and part_of(pod) == name]
-        topology, held = levels.within(hierarchy), held_rows(state, running)
-        rows = rows_for(state, held, topology.required)
+        topology, rows = levels.within(hierarchy), held_rows(state, running)
+        held = _nearness(state, rows, running, [pod for pod in members if part_of(pod) == name])
+        rows = rows_for(state, rows, topology.required)
         # Beside members that run, members that finished or were replaced do not come back.
         n_missing = min(min_count - len(running), sizes[name]) if running else min_count
         if sizes[name] >= n_missing:
             parts[name] = PartRequest(max(1, n_missing), topology, rows, held)
     return parts
+
+
+def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: Iterable[Pod]) -> Amounts:
+    """Return `SearchRequest.held`. `held`: as of `held_rows`. O(members) if members run and have ranks."""
+    nearness = held.astype(np.int64)
+    ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := rank_of(pod.labels)))
+    for pod in pending if ranked else ():
+        if rank := rank_of(pod.labels):
+            after = bisect(ranked, (rank, 0))
+            for _, row in ranked[max(0, after - 1) : after + 1]:
+                nearness[row] = 2
+    return nearness
 
 
 def unnominated(pod: Pod) -> Pod:
