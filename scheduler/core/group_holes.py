@@ -95,6 +95,8 @@ class HoleSearch:
         self._profiles, self._profile = profiles, profiles[members[0].scheduler_name]
         self._rng, self._n_most, self._n_left = TrialRng(f"{key.text} moves"), n_most, _MOST_DECISIONS
         self._priority = min(pod.priority for pod in members)
+        #: The UIDs of the pods that were out of the state for a while.
+        self.touched: set[str] = set()
 
     def moves(self, movable: Collection[str]) -> tuple[PodMove, ...]:
         """Return the moves, of pods with these UIDs alone; empty if none are found, or the group needs none."""
@@ -155,6 +157,7 @@ class HoleSearch:
 
     @contextmanager
     def _without(self, pods: Sequence[Pod]) -> Iterator[None]:
+        self.touched.update(pod.uid for pod in pods)
         for pod in pods:
             with self._state.groups.with_notes_kept(pod):
                 self._state.remove_pod(pod.uid)
