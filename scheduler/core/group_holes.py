@@ -102,7 +102,8 @@ class HoleSearch:
         """Return the moves, of pods with these UIDs alone; empty if none are found, or the group needs none."""
         placed = self._state.placed
         leaving = [each.pod for each in placed.values() if each.pod.terminating and not each.assumed]
-        with self._without(leaving):
+        uids = {pod.uid for pod in self._members}
+        with self._state.without_nominations(uids), self._without(leaving):
             if not self._state.groups.is_complete(self._members[0]):
                 return _NO_MOVES
             outcome, trial = self._search()

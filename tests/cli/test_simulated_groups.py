@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.devcluster.kinds import NODE
+from scheduler.devcluster.kinds import NODE, POD
 from tests.cli.conftest import Called, embedded
 from tests.support import build
 
@@ -34,13 +34,17 @@ def _job(n_pods: int) -> build.Json:
     }
 
 
-async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str) -> str:
+async def _simulated(
+    tmp_path: Path, n_pods: int, called: Called, *more: str, running: tuple[build.Json, ...] = ()
+) -> str:
     """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods."""
     async with embedded(tmp_path) as (cluster, kubeconfig):
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
             for index in range(n_nodes):
                 node = build.node(f"{rack}-{index}", labels={"rack": rack}, allocatable={"cpu": "1"})
                 cluster.store.create(NODE, "", node)
+        for pod in running:
+            cluster.store.create(POD, "default", pod)
         (tmp_path / "group.json").write_text(json.dumps(_job(n_pods)))
         arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
         _, out, _ = await called("simulate", *arguments, *more)
@@ -68,3 +72,14 @@ async def test_of_a_group_that_does_not_fit_no_more_are_counted(tmp_path: Path, 
     ] * 2
     (found,) = json.loads(await _simulated(tmp_path, 9, called, "-o", "json"))
     assert (found["placed"], found["moreGroups"]) == (9, 0)
+
+
+@pytest.mark.asyncio
+async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
+    tmp_path: Path, called: Called
+) -> None:
+    """The small pod in the large rack has room elsewhere, if one controller makes it anew."""
+    one_cpu = [build.container(requests={"cpu": "1"})]
+    pod = build.pod("small", node="a-0", owner=build.owned_by("ReplicaSet", "web"), containers=one_cpu)
+    text = await _simulated(tmp_path, 9, called, running=(pod,))
+    assert "note: The group would fit after: move default/small from a-0 to " in text
