@@ -4,9 +4,10 @@ Finds running pods whose move to other nodes makes room for a group that has no 
     group first    some pods leave, the group is placed, then each of these pods is
     moved first    the same pods take any other places that they have, then the group is placed; tried last
 
-Sets of one and of two pods are tried, the pods first whose leaving gives their node room for one more member; then, as
-long as more may move, one or two beside the set that lets most members have places. So a set of at most two pods is
-found if there is one, within `_MOST_DECISIONS`; a larger one may be missed. Everything is put back.
+Sets of one and of two pods are tried, first in the domains with most room for the group, there the pods whose leaving
+gives their node room for one more member; then, as long as more may move, one or two beside the set that lets most
+members have places. So a set of at most two pods is found if there is one among few pods; among more, pairs are made of
+the first `_MOST_PAIRED` alone, and `_MOST_DECISIONS` end the search. Everything is put back.
 
 A pod may move that has a controller, no volumes and no group, and no higher priority than any member.
 """
@@ -24,10 +25,12 @@ import numpy as np
 
 from scheduler.core.decide import ScheduleResult, Scope, decide
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_attempt import Outcome
+from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
+from scheduler.core.group_domains import domain_ids
+from scheduler.core.group_members import kinds_of
 from scheduler.core.group_requests import search_request, unplaced
 from scheduler.core.group_search import search
-from scheduler.core.group_trial import GroupTrial
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
 from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
 from scheduler.core.trial_rng import TrialRng
@@ -43,8 +46,9 @@ from scheduler.state.cluster_view import ClusterView
 
 #: Decisions for one group: about half a second at 5,000 nodes.
 _MOST_DECISIONS: Final = 2_000
-#: Pods of which pairs are made.
+#: Pods of which pairs are made, and the ones that are tried alone before.
 _MOST_PAIRED: Final = 40
+_MOST_ALONE: Final = 200
 #: Owners that put a pod back on its node.
 _BOUND_TO_NODE: Final = frozenset({"DaemonSet", "Node"})
 
@@ -110,7 +114,9 @@ class HoleSearch:
             finished(trial.take_all_back())
             if outcome.is_placed:
                 return _NO_MOVES
-            return self._moves([placed[uid].pod for uid in movable if self.may_move(uid)])
+            pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
+            turns = self._turns(pods, outcome)
+            return self._moves(sorted(pods, key=lambda pod: turns[pod.uid]))
 
     def may_move(self, uid: str) -> bool:
         """Return whether a running pod may move for the group, so far as its own fields say."""
@@ -124,7 +130,6 @@ class HoleSearch:
         return has_controller and is_plain and is_on_node and pod.priority <= self._priority
 
     def _moves(self, pods: Sequence[Pod]) -> tuple[PodMove, ...]:
-        pods = sorted(pods, key=self._order)
         base: tuple[Pod, ...] = ()
         while len(base) < self._n_most:
             best, n_best = base, -1
@@ -143,16 +148,32 @@ class HoleSearch:
             base = best
         return _NO_MOVES
 
-    def _order(self, pod: Pod) -> tuple[bool, int, str]:
-        """Return the turn of a pod: first the ones whose node then has room for one more member; the smallest first."""
-        nodes, held = self._state.nodes, filter_request(pod)
-        row = nodes.row_by_name[pod.node_name]
-        lacks = any(
-            nodes.left_at(name, row) % amount + held.get(name, 0) < amount
+    def _turns(self, pods: Sequence[Pod], outcome: Outcome) -> dict[str, tuple[int, int, bool, int, str]]:
+        """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
+        nodes, group = self._state.nodes, self._state.groups.get(self._key)
+        required = () if group is None else group.topology.within(self._profile.topology_levels).required
+        numbers = np.zeros(nodes.n_rows, dtype=np.int64)
+        room: dict[int, int] = {}
+        if required:
+            ids = domain_ids(required, nodes)
+            numbers = ids.ids
+            domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
+            room = {number: outcome.room.get(ids.value_of(number), 0) for number in domains}
+        turns: dict[str, tuple[int, int, bool, int, str]] = {}
+        for pod in pods:
+            row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
+            number = numbers.item(row)
+            size = sum(held.values())
+            turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+        return turns
+
+    def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:
+        """Return whether the node has room for no more members without a pod that requests this much."""
+        return any(
+            self._state.nodes.left_at(name, row) % amount + held[name] < amount
             for name, amount in filter_request(self._members[0]).items()
             if amount and held.get(name, 0)
         )
-        return lacks, sum(held.values()), pod.uid
 
     # One set of pods.
 
@@ -186,9 +207,27 @@ class HoleSearch:
         group, outcome = self._state.groups.get(self._key), Outcome()
         if group is not None:
             request = search_request(self._state, self._key, group, self._members, self._profile)
-            outcome = finished(search(request, trial))
+            outcome.room = self._room(request)
+            if not outcome.room or max(outcome.room.values()) >= request.n_needed:
+                outcome = finished(search(request, trial))
         self._n_left -= 1 + trial.n_decisions
         return outcome, trial
+
+    def _room(self, request: SearchRequest) -> dict[str, int]:
+        """Return an upper bound of the members for which each required domain has room; empty if none is known."""
+        kinds = finished(kinds_of(request.members, self._view))
+        required = request.topology.required
+        if len(kinds) != 1 or kinds[0].needs is not None or not required:
+            return {}
+        self._n_left -= 1
+        trial = detached_trial(self._state, self._profile, self._key.text, _MOST_DECISIONS)
+        attempt = Attempt(request, trial, kinds)
+        try:
+            room = finished(attempt.room_of(kinds[0], request.rows))
+        except (CycleBrokenError, OutOfDecisionsError):
+            # The search meets the same error, and says so.
+            return {}
+        return {} if room is None else attempt.domains_of(required, room, request.rows).room_by_value()
 
     def _group_first(self, pods: Sequence[Pod]) -> tuple[tuple[PodMove, ...], int]:
         """Return the moves of all these pods if they do, and how many members have places without the pods."""
@@ -196,7 +235,8 @@ class HoleSearch:
             return _NO_MOVES, -1
         with self._without(pods):
             outcome, trial = self._search()
-            n_placed = 0 if outcome.stuck is None else outcome.stuck.n_placed
+            stuck = 0 if outcome.stuck is None else outcome.stuck.n_placed
+            n_placed = max(stuck, max(outcome.room.values(), default=0))
             orders = list(permutations(pods)) if len(pods) == 2 else [tuple(pods)]
             moves = _NO_MOVES
             for order in orders if outcome.is_placed else ():
@@ -252,12 +292,13 @@ class HoleSearch:
 
 
 def _few(pods: Sequence[Pod], base: Sequence[Pod], n_most: int) -> Iterator[tuple[Pod, ...]]:
-    """Yield each pod beside the base, then each pair."""
+    """Yield each pod beside the base, and each pair."""
     taken = {pod.uid for pod in base}
     others = [pod for pod in pods if pod.uid not in taken]
-    yield from ((pod,) for pod in others)
+    yield from ((pod,) for pod in others[:_MOST_ALONE])
     if n_most > 1:
         yield from combinations(others[:_MOST_PAIRED], 2)
+    yield from ((pod,) for pod in others[_MOST_ALONE:])
 
 
 def moves_text(moves: Sequence[PodMove]) -> str:

@@ -110,8 +110,8 @@ def leaving_for_places_anew(
     Return the running members of the group if all its members have places once these leave their nodes; else nothing.
 
     Nor does a group leave without a profile that preempts, if a PodDisruptionBudget forbids that, if a member is not
-    bound yet, or if one has no controller, which creates it again. `request`: of the pending members. `trial`: as of
-    `make_room`. Cost: a search for the group.
+    bound yet, is of another scheduler, or has no controller, which creates it again. `request`: of the pending members.
+    `trial`: as of `make_room`. Cost: a search for the group.
     """
     group, view = state.groups.get(key), ClusterView(state)
     running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
@@ -119,6 +119,8 @@ def leaving_for_places_anew(
     if group is None or preemptor is None or len(request.members) + len(running) < group.min_count:
         return ()
     if any(placed.assumed or placed.pod.owner is None for placed in running):
+        return ()
+    if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
         return ()
     if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
         return ()

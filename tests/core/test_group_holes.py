@@ -183,8 +183,7 @@ def run(driver: Driver) -> None:
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     nodes = {
-        f"n{index}": ("abab"[index], draw(st.integers(2, 3)))
-        for index in range(draw(st.integers(3, 4)))
+        f"n{index}": ("abab"[index], draw(st.integers(2, 3))) for index in range(draw(st.integers(3, 4)))
     }
     free, pods = {name: cpu for name, (_, cpu) in nodes.items()}, dict[str, Small]()
     apart: set[str] = set()
@@ -222,3 +221,16 @@ def test_a_set_of_at_most_two_moves_is_found_if_there_is_one(cluster: Cluster) -
     else:
         event("the group fits")
     event(f"{len(moved)} moves")
+
+
+def test_two_pods_of_the_roomiest_rack_are_found_among_many(driver: Driver) -> None:
+    """To try every pod and every pair would take too many decisions."""
+    for rack in range(10):
+        n_free = 8 if rack == 7 else 5
+        for index in range(20):
+            node(driver, f"r{rack}-{index}", f"r{rack}", 8)
+            n_small = 0 if index < n_free else 1 if rack == 7 and index < 10 else 4
+            for number in range(n_small):
+                small(driver, f"s{rack}-{index}-{number}", f"r{rack}-{index}", 1)
+    moved = moves(driver, group(driver, 10, 8))
+    assert {move.pod.node_name for move in moved} == {"r7-8", "r7-9"}
