@@ -132,7 +132,10 @@ def test_every_suggestion_binds_the_whole_group(block: int) -> None:
 
 def test_moves_that_would_make_room_are_named() -> None:
     """The small pod goes to the node that is too small for a member; one without a controller stays."""
-    small = {"containers": [build.container(requests={"cpu": "1"})], "spec": {"schedulerName": NAME}}
+    small: build.Json = {
+        "containers": [build.container(requests={"cpu": "1"})],
+        "spec": {"schedulerName": NAME},
+    }
     owned = build.pod("s", node="a", owner=build.owned_by("ReplicaSet", "web"), **copy.deepcopy(small))
     nodes = [*_nodes("a b"), *_nodes("small", cpu="2")]
     answer = _explained(Cluster(nodes, [owned]), _template("4"), 2)
