@@ -25,6 +25,8 @@ _NAMESPACE: Final = "kube-system"
 _LIMITS: Final = EvictionLimits()
 _REBALANCE: Final = RebalanceLimits()
 _COST_WRITES: Final = 60
+#: Most pods that may move for one group.
+_MOST_FOR_GROUPS: Final = 20
 _HEAD: Final = ("POD", "ENFORCED", "RULE", "WHERE", "BESIDE", "WOULD EVICT")
 
 
@@ -117,6 +119,14 @@ def _add_rebalancing(parser: argparse.ArgumentParser) -> None:
         default=_REBALANCE.min_gain,
         metavar="POINTS",
         help="fewest points of score, as explain shows them, for which a pod moves (default %(default)s)",
+    )
+    group.add_argument(
+        "--rebalance-for-groups",
+        type=int,
+        default=_REBALANCE.for_groups,
+        metavar="N",
+        help="most pods that move so that one waiting pod group fits, each with its new place found first (default "
+        "%(default)s)",
     )
     for flag, default, what in (
         ("--rebalance-hold", _REBALANCE.hold_s, "how long a better place has to hold before the pod moves"),
@@ -220,8 +230,12 @@ def _rebalance_limits(args: argparse.Namespace) -> RebalanceLimits | None:
     """Return when pods move, None without --rebalance. Raises SettingsError."""
     if args.rebalance_gain < 1:
         raise SettingsError("--rebalance-gain", "", str(args.rebalance_gain), "1 or more")
+    if not 0 <= args.rebalance_for_groups <= _MOST_FOR_GROUPS:
+        expected = f"0 to {_MOST_FOR_GROUPS}"
+        raise SettingsError("--rebalance-for-groups", "", str(args.rebalance_for_groups), expected)
     limits = RebalanceLimits(
         min_gain=args.rebalance_gain,
+        for_groups=args.rebalance_for_groups,
         hold_s=_seconds("--rebalance-hold", args.rebalance_hold),
         pause_s=_seconds("--rebalance-pause", args.rebalance_pause),
         cool_down_s=_seconds("--rebalance-cool-down", args.rebalance_cool_down),

@@ -35,7 +35,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.settings.resolved import Settings
-from scheduler.simulation.groups import rank_notes
+from scheduler.simulation.groups import move_notes, rank_notes
 from scheduler.simulation.replicas import PlacedReplicas, Simulation, place_replicas
 from scheduler.syntax.plurals import counted
 
@@ -158,6 +158,9 @@ def simulate_manifests(
             )
         if key is not None and len(placed.pods) == len(everything):
             complete_groups[key] = together
+        elif key is not None and not manifest.is_daemon_set:
+            notes = (*simulations[index].notes, *move_notes(key, world))
+            simulations[index] = structs.replace(simulations[index], notes=notes)
     for key, of_group in complete_groups.items():
         members = [(manifests[index], len(pods)) for index, pods in of_group.items()]
         more, first = count_more(cluster, key, members, rng, priority_class), min(of_group)

@@ -31,7 +31,7 @@ class PartRequest:
     n_needed: int
     topology: Topology
     rows: Mask
-    held: Mask
+    held: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,15 @@ class SearchRequest:
     A group that needs places.
 
     `members`: pending pods of one profile, of which `n_needed`, at least one, need places. `rows`: the only nodes that
-    may be chosen. `held`: the nodes on which members run, bool array of shape (n_rows,). `parts`: by name; empty for a
-    group without parts.
+    may be chosen. `held`: int64 array of shape (n_rows,): 2 for nodes on which a neighbour in rank of a member runs, 1
+    for nodes with other running members, else 0. `parts`: by name; empty for a group without parts.
     """
 
     members: Sequence[Pod]
     n_needed: int
     topology: Topology
     rows: Mask
-    held: Mask
+    held: Amounts
     parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
     @property
@@ -146,6 +146,8 @@ class Attempt:
         """Complete the outcome of a group without places."""
         yield from self.take_back(0)
         self.outcome.room = self._shared.room_by_value() | self.outcome.room
+        if not self.outcome.room and (home := self.home_of(self.request)):
+            self.outcome.room[home] = 0
         for uid in self.kind_of:
             self.outcome.rejecting[uid] = self.outcome.rejecting.get(uid, frozenset()) | self._refusing
 
@@ -196,6 +198,14 @@ class Attempt:
         """Return the members still to be placed after the next one of the kind that its affinity waits for."""
         others = (other.left[1:2] if other is kind else other.left[:1] for other in self.kinds)
         return [pod for left in others for pod in left if is_selected(kind.needs, pod, self.view)]
+
+    def home_of(self, request: SearchRequest | PartRequest) -> str:
+        """Return the required domain in which members run, and others have to be; empty if there is none."""
+        rows = np.flatnonzero((request.held > 0) & request.rows)
+        if not request.topology.required or not len(rows):
+            return ""
+        ids = domain_ids(request.topology.required, self.view.nodes)
+        return ids.value_of(ids.ids.item(rows[0]))
 
     # Parts.
 

@@ -30,12 +30,12 @@ from scheduler.core.group_messages import (
     waiting_for_part,
 )
 from scheduler.core.group_nominations import GroupNominations
-from scheduler.core.group_preemption import Nominations
+from scheduler.core.group_preemption import Nominations, leaving_for_places_anew
 from scheduler.core.group_requests import search_request, unnominated
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.incomplete_groups import IncompleteGroups
-from scheduler.core.lost_members import RELEASED, LostMembers
+from scheduler.core.lost_members import MOVED, RELEASED, LostMembers
 from scheduler.core.nominator import Nominator
 from scheduler.core.outcomes import attempted, report_failure, report_group
 from scheduler.core.pod_records import PodRecords
@@ -215,6 +215,13 @@ class GroupCycles:
         if not nominations.victims and self._lost.take_due(key, now_s):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
+        elif not nominations.victims and self._lost.take_move_due(key, now_s):
+            with self._state.without_nominations(entries.keys()):
+                leaving = yield from leaving_for_places_anew(key, request, self._state, trial)
+            if leaving:
+                nominations = Nominations(victims=leaving, note=MOVED)
+                self._lost.note_moved(key, now_s)
+                self._groups.release(key)
         yield from self._nominate(entries, nominations, now_s)
         notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
         text = " ".join([text, *filter(None, notes)])

@@ -92,7 +92,7 @@ class GreedySearch:
         return self._attempt.domains_of(request.topology.required, room, request.rows)
 
     def _in_order(
-        self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Mask
+        self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts
     ) -> Iterator[Domain]:
         """
         Yield the domains with room for `n_wanted`, first the one that needs the fewest domains of the preferred levels.
@@ -172,7 +172,7 @@ class GreedySearch:
         kinds: Sequence[Kind],
         levels: Sequence[Rows],
         scope: Mask,
-        held: Mask,
+        held: Amounts,
         *,
         is_partial: bool = False,
     ) -> Pieces[bool]:
@@ -202,7 +202,7 @@ class GreedySearch:
                 within[domain] = True
                 yield from self._fill_domain(waiting, within, int(room[domain].sum()))
                 rows[domain] = False
-                held[domain] |= attempt.n_placed > n_before
+                held[domain] = np.maximum(held[domain], attempt.n_placed > n_before)
         attempt.outcome.stuck = stuck
         return not waiting
 

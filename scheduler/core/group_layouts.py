@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.state.arrays import Amounts, Mask, Rows
+from scheduler.state.arrays import Amounts, Rows
 from scheduler.state.columns import ABSENT
 
 
@@ -32,7 +32,9 @@ class Layout(NamedTuple):
     domains: tuple[Rows, ...]
 
 
-def layout_of(rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int, held: Mask) -> Layout | None:
+def layout_of(
+    rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int, held: Amounts
+) -> Layout | None:
     """
     Return the domains, None if the rows that have all labels have too little room.
 
@@ -41,17 +43,18 @@ def layout_of(rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int, 
         room: how many of the pods each row takes, int64 of shape (n_rows,).
         levels: by level from the outside in, the domain of each row, shape (n_rows,).
         n_wanted: how many pods, at least one.
-        held: rows with pods of the group, whose domains come first, bool of shape (n_rows,).
+        held: the highest come first, then those with any pod of the group; see `SearchRequest.held`.
 
     Cost: a sort of the rows by level; above the lowest level, a layout of each domain with room for all.
     """
     for ids in levels:
         rows = rows[ids[rows] != ABSENT]
-    rows = rows[room[rows] > 0]
+    # A full row counts where members run on it: its domain is near.
+    rows = rows[(room[rows] > 0) | (held[rows] > 0)]
     return _layout_of(rows, room, levels, n_wanted, held) if room[rows].sum() >= n_wanted else None
 
 
-def _layout_of(rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int, held: Mask) -> Layout:
+def _layout_of(rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int, held: Amounts) -> Layout:
     """Return the layout of rows that have room for `n_wanted`, at least one."""
     if not levels:
         return Layout((), (rows,))
@@ -60,10 +63,11 @@ def _layout_of(rows: Rows, room: Amounts, levels: Sequence[Rows], n_wanted: int,
     starts = np.flatnonzero(np.diff(ids, prepend=ABSENT))
     ends = np.append(starts[1:], len(rows))
     rooms = np.add.reduceat(room[rows], starts)
-    is_held = np.logical_or.reduceat(held[rows], starts)
     by_room = np.argsort(-rooms, kind="stable")
+    by_room = by_room[rooms[by_room] > 0]
+    nearness = np.maximum.reduceat(held[rows], starts)[by_room]
     inner, n_left, chosen = levels[1:], n_wanted, list[Layout]()
-    for numbers in (by_room[is_held[by_room]], by_room[~is_held[by_room]]):
+    for numbers in (by_room[nearness == 2], by_room[nearness == 1], by_room[nearness == 0]):
         sums = np.cumsum(rooms[numbers])
         n_whole = int(np.searchsorted(sums, n_left))
         for number in numbers[:n_whole].tolist():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.core.group_attempt import SearchRequest
-from scheduler.core.group_preemption import Nominations, make_room
+from scheduler.core.group_preemption import Nominations, make_room, preemptor_of
 from scheduler.core.group_trial import GroupTrial
 from scheduler.model.pod_groups import GroupKey
 from scheduler.state.batches import Pieces
@@ -64,8 +64,7 @@ class GroupNominations:
         `before`: its nominations by UID, which do not count meanwhile. `trial`: as the one that has found no places.
         """
         self._unplaced_since_s.setdefault(key, now_s)
-        post_filters = trial.profile.post_filters
-        preemptor = next(filter(None, (plugin.group_preemptor for plugin in post_filters)), None)
+        preemptor = preemptor_of(trial.profile)
         if preemptor is None:
             return Nominations()
         members, note = request.members, ""

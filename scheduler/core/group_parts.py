@@ -143,7 +143,9 @@ class PartSearch(GreedySearch):
         attempt, part = self._attempt, self._request.parts[name]
         kinds, n_before = [kind for kind in self._by_part[name] if kind.left], attempt.n_placed
         rows = scope & part.rows
+        outer, attempt.domain = attempt.domain, attempt.home_of(part) or attempt.domain
         room = (yield from self._room(kinds, rows)) if kinds else None
+        attempt.domain = outer
         if room is None:
             return False
         for domain in self._candidates(kinds, part, room, rows, n_least):

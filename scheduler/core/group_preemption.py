@@ -18,7 +18,7 @@ affinity or a topology constraint may preempt too; a group without a priority of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -27,9 +27,12 @@ from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_devices import FreedClaims, claims_of
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import shared_key
+from scheduler.core.group_requests import search_request, unplaced
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.post_filter import GroupPreemptor, Unit
+from scheduler.framework.profile import Profile
+from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
 from scheduler.state.arrays import Amounts, Mask, Rows
@@ -100,6 +103,38 @@ def _room(
     return None
 
 
+def leaving_for_places_anew(
+    key: GroupKey, request: SearchRequest, state: ClusterState, trial: GroupTrial
+) -> Pieces[tuple[Pod, ...]]:
+    """
+    Return the running members of the group if all its members have places once these leave their nodes; else nothing.
+
+    Nor does a group leave without a profile that preempts, if a PodDisruptionBudget forbids that, if a member is not
+    bound yet, is of another scheduler, or has no controller, which creates it again. `request`: of the pending members.
+    `trial`: as of `make_room`. Cost: a search for the group.
+    """
+    group, view = state.groups.get(key), ClusterView(state)
+    running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
+    preemptor = preemptor_of(trial.profile)
+    if group is None or preemptor is None or len(request.members) + len(running) < group.min_count:
+        return ()
+    if any(placed.assumed or placed.pod.owner is None for placed in running):
+        return ()
+    if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
+        return ()
+    if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
+        return ()
+    anew = [unplaced(placed.pod) for placed in running]
+    attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
+    has_places = yield from attempt.has_places_anew(key, group, running)
+    return tuple(placed.pod for placed in running) if has_places else ()
+
+
+def preemptor_of(profile: Profile) -> GroupPreemptor | None:
+    """Return the rules by which the profile evicts pods for groups; None if it evicts none."""
+    return next(filter(None, (plugin.group_preemptor for plugin in profile.post_filters)), None)
+
+
 class _Attempt:
     def __init__(
         self,
@@ -133,6 +168,22 @@ class _Attempt:
                 self._units.append(unit)
                 self._remove(unit)
                 yield
+
+    def has_places_anew(self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]) -> Pieces[bool]:
+        """Return whether all members have places without the running ones on their nodes, which are back afterwards."""
+        members, profile = self._request.members, self._trial.profile
+        for placed in running:
+            self._remove((placed,))
+            yield
+        request = search_request(self._state, key, group, members, profile)
+        # Of a group that was placed once, the members that run count as finished here.
+        self._request = replace(request, n_needed=group.min_count)
+        n_most = len(members) + request.n_extra_decisions + profile.max_search_decisions
+        self._trial = replace(self._trial, max_decisions=n_most)
+        places = yield from self.places()
+        yield from self.restore_all()
+        self.claims.take_all_back()
+        return places is not None
 
     def restore_all(self) -> Pieces[None]:
         """Bring back every pod that is still removed."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from scheduler.core.group_attempt import PartRequest, SearchRequest
 from scheduler.core.group_domains import held_rows, rows_for
 from scheduler.core.group_members import n_needed, part_of
 from scheduler.framework.profile import Profile
+from scheduler.model.group_ranks import rank_of
 from scheduler.model.group_topology import ANYWHERE, Topology
 from scheduler.model.pod_groups import GroupKey, PodGroup
 from scheduler.model.pods import Pod
+from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.cluster import ClusterState
 
 
@@ -21,9 +26,10 @@ def search_request(
 ) -> SearchRequest:
     """Return what the search is asked for these pending members of the group; none is of a part with too few."""
     members = [unnominated(pod) for pod in pending]
-    topology = all_levels(group.topology, members[0], state, profile)
-    held = held_rows(state, state.groups.placed(key))
-    rows = rows_for(state, held, topology.required)
+    running = list(state.groups.placed(key))
+    topology, rows = all_levels(group.topology, members[0], state, profile), held_rows(state, running)
+    held = _nearness(state, rows, running, members)
+    rows = rows_for(state, rows, topology.required)
     parts: dict[str, PartRequest] = {}
     if any(map(part_of, members)):
         parts = _parts(state, key, members, profile)
@@ -45,8 +51,9 @@ def _parts(
         # Members without a part beside members with one are each on their own.
         min_count, levels = (1, ANYWHERE) if part is None else (part.min_count, part.topology)
         running = [] if part is None else running_of[name]
-        topology, held = all_levels(levels, first, state, profile), held_rows(state, running)
-        rows = rows_for(state, held, topology.required)
+        topology, rows = all_levels(levels, first, state, profile), held_rows(state, running)
+        held = _nearness(state, rows, running, [pod for pod in members if part_of(pod) == name])
+        rows = rows_for(state, rows, topology.required)
         # Members that finished do not come back, and beside members that run, replaced ones do not either.
         n_missing = min_count - len(running)
         n_missing = min(n_missing, sizes[name]) if running else n_missing - state.groups.n_finished(key, name)
@@ -64,6 +71,23 @@ def all_levels(asked: Topology, member: Pod, state: ClusterState, profile: Profi
     if profile.topology_levels:
         return asked.within(profile.topology_levels)
     return state.hierarchies.implied(asked, member.spec.required_node_affinity.node_selector or ())
+
+
+def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: Iterable[Pod]) -> Amounts:
+    """Return `SearchRequest.held`. `held`: as of `held_rows`. O(members) if members run and have ranks."""
+    nearness = held.astype(np.int64)
+    ranked = sorted((rank, state.placed[pod.uid].row) for pod in running if (rank := rank_of(pod.labels)))
+    for pod in pending if ranked else ():
+        if rank := rank_of(pod.labels):
+            after = bisect(ranked, (rank, 0))
+            for _, row in ranked[max(0, after - 1) : after + 1]:
+                nearness[row] = 2
+    return nearness
+
+
+def unplaced(pod: Pod) -> Pod:
+    """Return the running pod as its controller would create it anew."""
+    return replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
 
 
 def unnominated(pod: Pod) -> Pod:

@@ -2,10 +2,13 @@
 Reports placed groups that have lost members and now have too few on nodes; by choice releases them.
 
     a member is lost --REPORT_AFTER_S--> event, and condition Whole of the PodGroup --enough members again--> condition
-                     `--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
+                     |--release-after, while a member waits in vain--> the others are evicted, to be placed anew with it
+                     `--move-after, while a member waits in vain--> the same, but only if the whole group has places
+                        then and no PodDisruptionBudget forbids it, and not again within `MOVE_AGAIN_AFTER_S`
 
 A member that has succeeded is not lost; a group with such a member is no longer watched. A group is released only if
-its members have the annotation `RELEASE_AFTER`; their controllers create them again.
+its members have the annotation `RELEASE_AFTER`, and moved if they have `MOVE_AFTER`; their controllers create them
+again.
 """
 
 from __future__ import annotations
@@ -20,8 +23,13 @@ from scheduler.state.pod_groups import PodGroups
 #: How long a group may have too few members: one that is replaced comes within seconds.
 REPORT_AFTER_S: Final = 30.0
 
+#: A group that has moved stays for so long; one that has no places elsewhere is looked at again after a minute.
+MOVE_AGAIN_AFTER_S: Final = 1_800.0
+_LOOK_AGAIN_AFTER_S: Final = 60.0
+
 #: Ends the message of a group whose members on nodes are evicted.
 RELEASED: Final = "The members on nodes are evicted, to be placed anew with the others."
+MOVED: Final = f"The whole group has places elsewhere. {RELEASED}"
 
 
 class LostMembers:
@@ -36,6 +44,9 @@ class LostMembers:
         self._reported: set[GroupKey] = set()
         #: By group with too few members that is to be released: when.
         self._release_at_s: dict[GroupKey, float] = {}
+        #: By group with too few members that may move: when to look for places; and when groups have moved.
+        self._move_at_s: dict[GroupKey, float] = {}
+        self._moved_s: dict[GroupKey, float] = {}
         #: Groups of which a member has succeeded.
         self._ending: set[GroupKey] = set()
 
@@ -46,7 +57,7 @@ class LostMembers:
     def note(self, key: GroupKey, changed: Pod | None, now_s: float) -> None:
         """Note that this member came, changed or left, or the group's object did. O(1)."""
         if not self._groups.n_placed(key):
-            for times in (self._below_since_s, self._release_at_s):
+            for times in self._clocks():
                 times.pop(key, None)
             for keys in (self._reported, self._ending, self._decided):
                 keys.discard(key)
@@ -56,11 +67,19 @@ class LostMembers:
         group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
         if group is not None and self._is_below(key, group.min_count):
             since_s = self._below_since_s.setdefault(key, now_s)
-            if changed is not None and changed.group is not None and changed.group.release_after_s:
-                self._release_at_s[key] = since_s + changed.group.release_after_s
+            asked = None if changed is None else changed.group
+            if asked is not None and asked.release_after_s:
+                self._release_at_s[key] = since_s + asked.release_after_s
+            if asked is not None and asked.move_after_s:
+                moved_s = self._moved_s.get(key, -MOVE_AGAIN_AFTER_S)
+                at_s = max(since_s + asked.move_after_s, moved_s + MOVE_AGAIN_AFTER_S)
+                self._move_at_s.setdefault(key, at_s)
         else:
-            self._below_since_s.pop(key, None)
-            self._release_at_s.pop(key, None)
+            for times in self._clocks():
+                times.pop(key, None)
+
+    def _clocks(self) -> tuple[dict[GroupKey, float], ...]:
+        return self._below_since_s, self._release_at_s, self._move_at_s
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
         is_placed = key in self._decided or self._groups.is_whole(key)
@@ -69,8 +88,9 @@ class LostMembers:
         return 0 < self._groups.n_placed(key) < min_count
 
     def due(self, now_s: float) -> list[GroupKey]:
-        """Return the groups that are to be released if a member waits in vain."""
-        return [key for key, at_s in self._release_at_s.items() if at_s <= now_s]
+        """Return the groups that are to be released or moved if a member waits in vain."""
+        times = (*self._release_at_s.items(), *self._move_at_s.items())
+        return [key for key, at_s in times if at_s <= now_s]
 
     def take_due(self, key: GroupKey, now_s: float) -> bool:
         """Return whether the group is to be released now. If so, note that this is done."""
@@ -79,9 +99,22 @@ class LostMembers:
             del self._release_at_s[key]
         return is_due
 
+    def take_move_due(self, key: GroupKey, now_s: float) -> bool:
+        """Return whether the group is to be moved now if it has places elsewhere. If so, it is not for a minute."""
+        is_due = self._move_at_s.get(key, now_s + 1) <= now_s
+        if is_due:
+            self._move_at_s[key] = now_s + _LOOK_AGAIN_AFTER_S
+        return is_due
+
+    def note_moved(self, key: GroupKey, now_s: float) -> None:
+        """Note that the group leaves its nodes. O(groups that have moved lately)."""
+        self._moved_s = {k: at_s for k, at_s in self._moved_s.items() if at_s + MOVE_AGAIN_AFTER_S > now_s}
+        self._moved_s[key] = now_s
+
     def next_wake_s(self, now_s: float) -> float | None:
-        """Return when a group is to be reported or released, None if none waits for that. O(groups with too few)."""
-        times = [at_s for at_s in self._release_at_s.values() if at_s > now_s]
+        """Return when a group is to be reported, released or moved, None without one. O(groups with too few)."""
+        times = [at_s for clock in (self._release_at_s, self._move_at_s) for at_s in clock.values()]
+        times = [at_s for at_s in times if at_s > now_s]
         times += [
             since_s + REPORT_AFTER_S
             for key, since_s in self._below_since_s.items()

@@ -13,6 +13,8 @@ A pod qualifies if, without it on its node, the scheduler's own decision
     that every sequence of moves ends, whatever the scheduler decides. See `Rebalancer._left`.
  5. A pod stays if it has no controller, or claims, whose volumes tie it to nodes; if it is of a group, which is placed
     as one; if it is not movable, terminating, or not of a scheduler that `profiles` knows.
+ 6. Pods that move for a group that waits (`waiting_groups`) go first, one directly after the other. Neither 4 nor the
+    gain count for them; their number per group is limited.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult, decide
+from scheduler.enforcing.waiting_groups import WaitingGroups
 from scheduler.framework.interface import Rng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -38,22 +42,32 @@ _MOST_QUALIFIED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RebalanceLimits:
-    """When pods move. `min_gain`: in points of the scheduler's weighted scores, as `explain` shows them."""
+    """
+    When pods move. `min_gain`: in points of the scheduler's weighted scores, as `explain` shows them. `for_groups`: how
+    many may move so that one waiting group fits.
+    """
 
     min_gain: int = 100
     hold_s: float = 30.0
     pause_s: float = 60.0
     cool_down_s: float = 600.0
     memory_s: float = 86_400.0
+    for_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod to evict, since `node_name` is clearly better for it: `why` says by how much or for which rules."""
+    """
+    A pod to evict, since `node_name` is clearly better for it: `why` says by how much, or for which rules or group.
+
+    `others_follow`: whether more pods move for the same group.
+    """
 
     pod: Pod
     node_name: str
     why: str
+    group: GroupKey | None = None
+    others_follow: bool = False
 
 
 #: What names a workload: namespace, and kind and name of the controller.
@@ -90,6 +104,9 @@ class Rebalancer:
         }
         self._rng, self._limits = rng, limits
         self._is_movable, self._restored = is_movable, restored
+        self.waiting = WaitingGroups(
+            state, self._profiles, limits.for_groups, limits.hold_s, restored=restored
+        )
         #: Since when a pod is on its node and since when it qualifies, by UID.
         self._placed_s: dict[str, tuple[str, float]] = {}
         self._qualified_s: dict[str, float] = {}
@@ -104,6 +121,9 @@ class Rebalancer:
         self._note_pods(now_s)
         if self._in_flight is not None or now_s < self._from_s:
             return None
+        if (move := self._for_group(now_s)) is not None:
+            self._in_flight = move
+            return move
         for uid in self._next_pods():
             placed = self._state.placed.get(uid)
             move = None if placed is None else self._move(placed.pod, now_s)
@@ -120,6 +140,9 @@ class Rebalancer:
         self._from_s = now_s + self._limits.pause_s
         if move is None:
             return
+        if evicted and move.group is not None:
+            self.waiting.note_moved(move.group)
+            self._from_s = now_s if move.others_follow else self._from_s
         self._qualified_s.pop(move.pod.uid, None)
         if evicted and (workload := _workload(move.pod)) is not None:
             self._left[workload, move.pod.node_name] = now_s
@@ -149,17 +172,10 @@ class Rebalancer:
 
     def _move(self, pod: Pod, now_s: float) -> Move | None:
         """Return the move of a pod that qualifies. Cost: a decision."""
-        profile = self._profiles.get(pod.scheduler_name)
-        workload = _workload(pod)
-        if profile is None or workload is None or pod.spec.claim_volumes or pod.group is not None:
+        profile, workload = self._profiles.get(pod.scheduler_name), _workload(pod)
+        if profile is None or workload is None or (workload, pod.node_name) in self._left:
             return None
-        if pod.terminating or pod.phase != "Running":
-            return None
-        if (workload, pod.node_name) in self._left or not self._is_movable(pod):
-            return None
-        if now_s - self._placed_s[pod.uid][1] < self._limits.cool_down_s:
-            return None
-        if self._state.node(pod.node_name) is None:
+        if not self._may_move(pod, now_s):
             return None
         self._state.remove_pod(pod.uid)
         try:
@@ -167,6 +183,28 @@ class Rebalancer:
         finally:
             self._state.upsert_pod(pod)
             self._restored(pod.uid)
+
+    def _may_move(self, pod: Pod, now_s: float) -> bool:
+        """Return whether a pod may leave its node, if it is better for it or for a group."""
+        if _workload(pod) is None or pod.spec.claim_volumes or pod.group is not None:
+            return False
+        if pod.terminating or pod.phase != "Running" or not self._is_movable(pod):
+            return False
+        if now_s - self._placed_s[pod.uid][1] < self._limits.cool_down_s:
+            return False
+        return self._state.node(pod.node_name) is not None
+
+    def _for_group(self, now_s: float) -> Move | None:
+        """Return the next move so that a waiting group fits. Cost: a search for moves."""
+        if not self._limits.for_groups:
+            return None
+        due = self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
+        if due is None:
+            return None
+        key, (first, *others) = due
+        texts = "; ".join(move.text for move in (first, *others))
+        why = f"pod group {key.text} waits, and fits after: {texts}"
+        return Move(first.pod, first.node_name, why, key, bool(others))
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")

@@ -40,7 +40,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.simulation.changes import ChangeTrial
-from scheduler.simulation.groups import next_cycle, rank_notes
+from scheduler.simulation.groups import move_notes, next_cycle, rank_notes
 from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -222,6 +222,9 @@ def _with_refused_member(
     """Return the explanation with the nodes that refuse the next member of the group, and with what would help."""
     if request.pod.gates:
         return explanation
+    if request.try_changes:
+        request.on_step("looking for pods whose move makes room")
+        explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
     # In this world the others that found places have them.
     pods = [pod for pod in members if not pod.gates and pod.uid not in world.state.placed]
     trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])

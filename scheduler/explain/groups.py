@@ -12,19 +12,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
-from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, Stuck
+from scheduler.core.group_holes import detached_trial
 from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, Place
-from scheduler.core.pod_records import PodRecords
-from scheduler.core.reservations import Reservations
-from scheduler.core.trial_rng import TrialRng
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.suggestions import proposals
 from scheduler.formats.explanation import PodRef, Pods, RefusedMember
 from scheduler.framework.diagnosis import FitError
-from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.changes import AddRoom, Change, Changes, RecreateWithMatchLabelKey, RemovePod
 from scheduler.model.pod_groups import GroupKey
@@ -164,16 +160,7 @@ class GroupChangeTrial:
     def _trial(self, *, limited: bool) -> GroupTrial:
         most = self.profile.max_search_decisions
         more = min(most, 100 + 4 * len(self.members)) if limited else most
-        records = PodRecords(self.state)
-        return GroupTrial(
-            self.state,
-            Reservations(self.state, records),
-            self.profile,
-            TrialRng(self.key.text),
-            Unobserved(),
-            DecisionAnnotations(self.state.nodes),
-            len(self.members) + more,
-        )
+        return detached_trial(self.state, self.profile, self.key.text, len(self.members) + more)
 
     def _changed_members(self, changes: Changes) -> list[Pod]:
         """Return the members; those like the refused one share its spec after the changes, as they share it before."""

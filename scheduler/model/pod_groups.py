@@ -44,6 +44,8 @@ GROUP: Final = "affinity-scheduler.io/pod-group"
 MIN_COUNT: Final = "affinity-scheduler.io/pod-group-min-count"
 #: Seconds after which the members on nodes are evicted if others are lost and wait in vain; an annotation of members.
 RELEASE_AFTER: Final = "affinity-scheduler.io/pod-group-release-after-seconds"
+#: Seconds after which the members on nodes are evicted if another waits in vain and the whole group fits elsewhere.
+MOVE_AFTER: Final = "affinity-scheduler.io/pod-group-move-after-seconds"
 #: The condition that says whether a PodGroup that was placed still has enough members on nodes.
 WHOLE: Final = "affinity-scheduler.io/Whole"
 #: The label of scheduler-plugins' coscheduling.
@@ -63,7 +65,7 @@ _WORDS: Final = frozenset(
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
 #: A week.
-_LIMIT_RELEASE_S: Final = 604_800
+_LIMIT_AFTER_S: Final = 604_800
 
 
 class GroupKind(StrEnum):
@@ -94,14 +96,15 @@ class GroupReference:
     What a pod says of its group.
 
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
-    case the pod is in no group of other pods, and is not placed. `release_after_s`: 0 for never. `topology`: of the
-    group; counts unless its object asks for one. `part`: None in a group without parts.
+    case the pod is in no group of other pods, and is not placed. `release_after_s`, `move_after_s`: 0 for never.
+    `topology`: of the group; counts unless its object asks for one. `part`: None in a group without parts.
     """
 
     key: GroupKey
     min_count: int = 0
     problem: str = ""
     release_after_s: int = 0
+    move_after_s: int = 0
     topology: Topology = ANYWHERE
     part: Part | None = None
 
@@ -205,10 +208,12 @@ def group_reference(
             else None
         )
     annotations = with_kueue_levels(labels, annotations)
-    problem, min_count, release_after_s = "", 0, 0
-    if (release := annotations.get(RELEASE_AFTER)) is not None:
-        release_after_s = _number(release, _LIMIT_RELEASE_S)
-        problem = "" if release_after_s else _problem(RELEASE_AFTER, release, _LIMIT_RELEASE_S)
+    problem, min_count = "", 0
+    after_s = dict.fromkeys((RELEASE_AFTER, MOVE_AFTER), 0)
+    for name in after_s:
+        if (text := annotations.get(name)) is not None:
+            after_s[name] = _number(text, _LIMIT_AFTER_S)
+            problem = problem if after_s[name] else _problem(name, text, _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
         text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
         min_count = _number(text, LIMIT_MEMBERS)
@@ -219,7 +224,14 @@ def group_reference(
     part, part_fault = _part(labels, annotations)
     problem = problem or fault or level_fault or part_fault
     if not problem:
-        return GroupReference(key, min_count, release_after_s=release_after_s, topology=topology, part=part)
+        return GroupReference(
+            key,
+            min_count,
+            release_after_s=after_s[RELEASE_AFTER],
+            move_after_s=after_s[MOVE_AFTER],
+            topology=topology,
+            part=part,
+        )
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)

@@ -116,7 +116,8 @@ class EnforcementReporter:
             return
         self._log.info(0, "Evicted to move", **_move_pairs(move))
         if self._recorder is not None:
-            note = f"Evicted to move from {move.pod.node_name} to a better node such as {move.node_name}: {move.why}"
+            better = "another" if move.group is not None else "a better"
+            note = f"Evicted to move from {move.pod.node_name} to {better} node such as {move.node_name}: {move.why}"
             self._recorder.record(self._key("Normal", move.pod, "Evicting", MOVED_REASON), note)
 
     def _record(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:

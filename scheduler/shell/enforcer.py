@@ -261,6 +261,8 @@ class EnforcerDaemon(daemon.Daemon):
     def _handle_stimuli(self) -> None:
         for stimulus in self._inbox.take(_STIMULI_PER_SLICE):
             self._enforcer.apply(stimulus)
+            if self._rebalancer is not None:
+                self._rebalancer.waiting.apply(stimulus)
             self._needs_check = True
         self._sweeper.sweep()
 
@@ -409,7 +411,7 @@ def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
     """
     Return the kinds that rules need; malformed grace period annotations are reported as well.
 
-    To rebalance, also those whose selectors default spread constraints use.
+    To rebalance, also those whose selectors default spread constraints use; and for waiting groups, what these need.
     """
 
     def find_problem(pod: Pod) -> str | None:
@@ -419,4 +421,6 @@ def _watched_kinds(options: Options) -> tuple[WatchedKind, ...]:
     kinds = kinds_asked_by(Asker.EVERY_CONFIGURATION, semantics=options.settings.semantics)
     if options.rebalance is not None and any(map(uses_default_spreading, options.settings.profiles)):
         kinds += kinds_asked_by(Asker.DEFAULT_SPREADING)
+    if options.rebalance is not None and options.rebalance.for_groups:
+        kinds += kinds_asked_by(Asker.POD_GROUPS, Asker.PREEMPTION, semantics=options.settings.semantics)
     return tuple(replace(each, find_problem=find_problem) if each.kind == "Pod" else each for each in kinds)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
+from scheduler.core.group_holes import HoleSearch, moves_text
 from scheduler.core.group_order import distance_note
 from scheduler.core.group_requests import all_levels
 from scheduler.formats.manifests import Manifest
@@ -16,6 +17,8 @@ from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, TimePassed
 from scheduler.simulation.world import GROUP_REPORT_S, World
 
+#: Moves that are proposed for a group: no larger set is searched for completely.
+_MOST_MOVES: Final = 2
 #: Fields of a pod's spec that may name the group, or whose selectors may.
 _NAMING: Final = ("schedulingGroup", "affinity", "topologySpreadConstraints")
 
@@ -75,6 +78,16 @@ def rank_notes(members: Iterable[tuple[Pod, str]], world: World) -> tuple[str, .
     levels = all_levels(group.topology, first, world.state, profile)
     note = distance_note(placed, levels, world.state.nodes)
     return (note,) if note else ()
+
+
+def move_notes(key: GroupKey, world: World) -> tuple[str, ...]:
+    """Return a sentence on the moves of running pods that would make room for the members that wait, if any would."""
+    placed = world.state.placed
+    members = [pod for pod in world.state.groups.pending(key) if not pod.gates and pod.uid not in placed]
+    if not members:
+        return ()
+    text = moves_text(HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES).moves(list(placed)))
+    return (text,) if text else ()
 
 
 def copy_of(manifest: Manifest, key: GroupKey, number: int) -> Manifest:

@@ -34,7 +34,14 @@ def _job(n_pods: int) -> build.Json:
     }
 
 
-async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str, n_pending: int = 0) -> str:
+async def _simulated(
+    tmp_path: Path,
+    n_pods: int,
+    called: Called,
+    *more: str,
+    n_pending: int = 0,
+    running: tuple[build.Json, ...] = (),
+) -> str:
     """Return what `simulate` prints for a job on racks with room for 9, 4 and 2 pods, of which some are pending."""
     async with embedded(tmp_path) as (cluster, kubeconfig):
         for rack, n_nodes in (("a", 9), ("b", 4), ("c", 2)):
@@ -49,6 +56,8 @@ async def _simulated(tmp_path: Path, n_pods: int, called: Called, *more: str, n_
                 "namespace": "default",
             }
             pod = {"metadata": metadata, "spec": job["spec"]["template"]["spec"]}
+            cluster.store.create(POD, "default", pod)
+        for pod in running:
             cluster.store.create(POD, "default", pod)
         (tmp_path / "group.json").write_text(json.dumps(job))
         arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
@@ -88,3 +97,14 @@ async def test_members_that_are_pending_already_are_not_counted_beside_those_of_
     (applied,) = json.loads(await _simulated(tmp_path, 10, called, "-o", "json", n_pending=10))
     assert applied["next"]["suggestions"] == before["next"]["suggestions"] != []
     assert applied["notes"] == before["notes"]
+
+
+@pytest.mark.asyncio
+async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
+    tmp_path: Path, called: Called
+) -> None:
+    """The small pod in the large rack has room elsewhere, if one controller makes it anew."""
+    one_cpu = [build.container(requests={"cpu": "1"})]
+    pod = build.pod("small", node="a-0", owner=build.owned_by("ReplicaSet", "web"), containers=one_cpu)
+    text = await _simulated(tmp_path, 9, called, running=(pod,))
+    assert "note: The group would fit after: move default/small from a-0 to " in text

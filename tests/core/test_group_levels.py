@@ -52,7 +52,7 @@ def _ids(hosts: Hosts, n_levels: int) -> np.ndarray[Any, np.dtype[np.intp]]:
 def test_a_layout_has_the_fewest_domains_there_can_be(hosts: Hosts, n: int, levels: tuple[int, ...]) -> None:
     room = np.array([n_free for _, n_free in hosts.values()], dtype=np.int64)
     ids = [_ids(hosts, level) for level in levels]
-    layout = layout_of(np.arange(len(room)), room, ids, n, np.zeros(len(room), dtype=np.bool_))
+    layout = layout_of(np.arange(len(room)), room, ids, n, np.zeros(len(room), dtype=np.int64))
     best = fewest(hosts, levels[0], n)
     assert (layout is None) == (best is None)
     if layout is None or best is None:

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from scheduler.model.instructions import Bind, EvictVictim, Instruction
-from scheduler.model.pod_groups import GROUP, MIN_COUNT, RELEASE_AFTER, GroupKey, GroupKind
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import Version, semantics_of
 from scheduler.model.stimuli import EvictionEnded, PodSeen, Stimulus, TimePassed, VictimFate
@@ -91,7 +91,8 @@ class _Life:
             containers=[build.container(requests={"cpu": self.chance.choice(("500m", "1"))})],
             gates=("hold",) if self.chance.random() < 0.1 else (),
             priority=PRIORITIES[group],
-            annotations={RELEASE_AFTER: "15"} if group == "g2" else None,
+            annotations={"g2": {RELEASE_AFTER: "15"}, "g3": {MOVE_AFTER: "15"}}.get(group),
+            owner=build.owned_by("StatefulSet", group),
         )
         self.pending[pod.uid] = pod
 
@@ -102,7 +103,7 @@ class _Life:
         groups = set()
         for one in told:
             if isinstance(one, EvictVictim):
-                is_released = one.victim.group == one.preemptor.group and one.victim.name.startswith("g2")
+                is_released = one.victim.group == one.preemptor.group and one.victim.name[:2] in ("g2", "g3")
                 assert is_released or one.victim.priority < one.preemptor.priority
                 self.evictions.append(one)
             if isinstance(one, Bind):

@@ -216,6 +216,10 @@ async def test_once_prints_a_table_and_sets_the_exit_code(cluster: Shop) -> None
         (["--max-evictions-per-node", "0"], "--max-evictions-per-node: found 0, expected 1 or more"),
         (["--rebalance", "--rebalance-gain", "0"], "--rebalance-gain: found 0, expected 1 or more"),
         (
+            ["--rebalance", "--rebalance-for-groups", "21"],
+            "--rebalance-for-groups: found 21, expected 0 to 20",
+        ),
+        (
             ["--rebalance", "--rebalance-hold", "soon"],
             "--rebalance-hold: found soon, expected a duration such as 60s",
         ),

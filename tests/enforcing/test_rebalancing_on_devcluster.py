@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.build import ZONE, Json, affinity, node, selector, term
+from scheduler.model.group_topology import REQUIRED_TOPOLOGY
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from tests.support import build
+from tests.support.build import ZONE, Json, affinity, container, node, selector, term
 from tests.support.enforcer_process import Shop, enforcing, shop
 from tests.support.manifest_files import MANIFESTS, documents
 from tests.support.waiting import until
@@ -95,4 +98,52 @@ async def test_a_relaxed_pod_is_evicted_once_its_rule_can_hold_again(cluster: Sh
         assert set(names[:2]) < after
         (event,) = await until(lambda: cluster.events(relaxed, "Rebalanced"), what="the event")
         assert event["note"] == f"Evicted to move from b2 to a better node such as c1: {why}"
+        assert await daemon.metric("affinity_scheduler_rebalancing_evictions_total", result="evicted") == 1
+
+
+async def _small(cluster: Shop) -> str:
+    """Create a pod that a controller makes anew, and bind it to a1; return its name."""
+    document = _deployment()
+    document["spec"]["replicas"] = 1
+    template = document["spec"]["template"]
+    del template["metadata"]["annotations"], template["spec"]["affinity"]
+    template["spec"]["containers"] = [container(requests={"cpu": "1"})]
+    (await cluster.api.post(cluster.path("deployments", group="apis/apps/v1"), document)).ok  # noqa: B018
+    (name,) = await until(cluster.names, lambda found: len(found) == 1, what="the pod")
+    target = {"kind": "Node", "name": "a1"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    (await cluster.api.post(f"{cluster.path('pods')}/{name}/binding", binding)).ok  # noqa: B018
+    await until(lambda: cluster.ready(name), what=f"{name} to run")
+    return name
+
+
+async def _waiting_group(cluster: Shop) -> None:
+    """Create two members that each take a whole node of one zone, and report them as the scheduler does."""
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    for name in ("m0", "m1"):
+        pod = build.pod(
+            name,
+            namespace=cluster.namespace,
+            labels={GROUP: "g", MIN_COUNT: "2"},
+            annotations={REQUIRED_TOPOLOGY: ZONE},
+            containers=[container(requests={"cpu": "32"})],
+            spec={"schedulerName": "affinity-scheduler"},
+        )
+        pod["metadata"].pop("uid")
+        pod.pop("status")
+        (await cluster.api.post(cluster.path("pods"), pod)).ok  # noqa: B018
+        path = f"{cluster.path('pods')}/{name}/status"
+        (await cluster.api.patch(path, {"status": {"conditions": [told]}})).ok  # noqa: B018
+
+
+async def test_a_small_pod_is_evicted_so_that_a_waiting_group_fits(cluster: Shop) -> None:
+    """Zone b is kept by a pod without a controller, and takes the small one."""
+    name = await _small(cluster)
+    await cluster.pod("fixed", "b1", containers=[container(requests={"cpu": "1"})])
+    await _waiting_group(cluster)
+    async with enforcing(cluster.kubeconfig, *_FLAGS, "--rebalance-for-groups", "1") as daemon:
+        await until(cluster.names, lambda found: name not in found and len(found) == 4, what="the move")
+        (event,) = await until(lambda: cluster.events(name, "Rebalanced"), what="the event")
+        assert event["note"].startswith("Evicted to move from a1 to another node such as b")
+        assert f"pod group shop/g waits, and fits after: move shop/{name} from a1 to b" in event["note"]
         assert await daemon.metric("affinity_scheduler_rebalancing_evictions_total", result="evicted") == 1

@@ -128,3 +128,18 @@ def test_every_suggestion_binds_the_whole_group(block: int) -> None:
             assert _bound(after, changed, n_members) == n_members, (seed, suggestion["changes"])
     assert n_refused >= 15
     assert n_suggested >= 10
+
+
+def test_moves_that_would_make_room_are_named() -> None:
+    """The small pod goes to the node that is too small for a member; one without a controller stays."""
+    small: build.Json = {
+        "containers": [build.container(requests={"cpu": "1"})],
+        "spec": {"schedulerName": NAME},
+    }
+    owned = build.pod("s", node="a", owner=build.owned_by("ReplicaSet", "web"), **copy.deepcopy(small))
+    nodes = [*_nodes("a b"), *_nodes("small", cpu="2")]
+    answer = _explained(Cluster(nodes, [owned]), _template("4"), 2)
+    assert "The group would fit after: move default/s from a to small." in answer.notes
+    alone = build.pod("s", node="a", **copy.deepcopy(small))
+    answer = _explained(Cluster(nodes, [alone]), _template("4"), 2)
+    assert not any("move" in note for note in answer.notes)
