@@ -18,9 +18,10 @@ from tests.bench import devices
 from tests.bench.measuring import cpu_s
 from tests.bench.scene import Scene
 from tests.bench.servers import Server
-from tests.bench.templates import Planned, as_new, priority_class
+from tests.bench.templates import Planned, Template, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
-from tests.support.build import Json
+from tests.support.build import ZONE, Json
+from tests.support.pod_group_kinds import KUBERNETES, group
 
 _CONCURRENCY: Final = 32
 _PAGE: Final = 500
@@ -149,6 +150,21 @@ class Objects:
 
         await concurrently(await self.device_claims(), delete)
 
+    async def create_pod_groups(self, pods: Iterable[Planned], *, scheduler: str) -> None:
+        """Create the PodGroups of the pods for this scheduler, each of which is required in one zone."""
+
+        async def create(named: tuple[str, Template]) -> None:
+            namespace, template = named
+            spec = {
+                "schedulingPolicy": {"gang": {"minCount": template.min_count}},
+                "schedulingConstraints": {"topology": [{"key": ZONE}]},
+            }
+            path = f"/apis/{KUBERNETES}/namespaces/{namespace}/podgroups"
+            await self._ask("POST", path, group(KUBERNETES, template.pod_group_for(scheduler), spec))
+
+        wanted = {(pod.namespace, pod.template): None for pod in pods if pod.template.pod_group}
+        await concurrently(wanted, create)
+
     async def create_pods(self, pods: Iterable[Planned], *, scheduler: str, suffix: str = "") -> None:
         """Create the pods for this scheduler."""
 
@@ -190,9 +206,9 @@ class Objects:
         """Post the body."""
         await self._ask("POST", path, body)
 
-    async def get(self, url: str) -> bytes:
-        """Return the body of any URL."""
-        async with self._session.get(url) as answer:
+    async def get(self, url: str, *, checked: bool = True) -> bytes:
+        """Return the body of any URL; unless `checked`, any certificate will do."""
+        async with self._session.get(url, ssl=self._server.tls if checked else False) as answer:
             return await answer.read()
 
     async def is_ok(self, url: str, *, token: str = "") -> bool:

@@ -14,7 +14,7 @@ from tests.bench.scene import Scene
 from tests.bench.templates import Planned, Template
 from tests.bench.volumes import VOLUMES_PER_NODE
 from tests.reference.selectors import Selector, parse
-from tests.support.build import Json
+from tests.support.build import ZONE, Json
 
 Key = tuple[str, str]
 
@@ -105,6 +105,7 @@ class _Rules:
                 yield from self._taints(group)
                 yield from self._affinity(group)
                 yield from self._spread(group)
+                yield from self._level(group)
 
     def _taints(self, group: _Group) -> Iterator[str]:
         for node in self._tainted & group.by_node.keys():
@@ -155,6 +156,10 @@ class _Rules:
             skew = max(counts.values()) - min(counts.values())
             if skew > constraint["maxSkew"]:
                 yield f"skew {skew} over {constraint['topologyKey']}, at most {constraint['maxSkew']} allowed"
+
+    def _level(self, group: _Group) -> Iterator[str]:
+        if group.template.pod_group and len(zones := group.domains(self._domains(ZONE))) != 1:
+            yield f"{group.template.name}: in {len(zones)} zones, one is required"
 
     def _selector(self, term: Json) -> Selector:
         """Return the selector of a term, which is parsed once."""

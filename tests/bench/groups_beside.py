@@ -21,16 +21,12 @@ from tests.bench.api_objects import Objects, concurrently, objects_of
 from tests.bench.group_cases import CLASSES, Case, cases
 from tests.bench.report import aligned
 from tests.bench.schedulers import OURS, Contender, kube_scheduler, running
-from tests.bench.servers import available, started
+from tests.bench.servers import GROUP_FLAGS, GROUP_GATES, available, started
 from tests.bench.templates import as_new
 from tests.support import build
 from tests.support.build import Json
 from tests.support.custom_kinds import KUBERNETES, group
 
-_GATES: Final = (
-    "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-)
-_SERVED: Final = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
 #: A scheduler that has bound nothing for so long will not: backoffs are at most 10 s, so each group was tried again.
 _QUIET_S: Final = 35.0
 _POLL_S: Final = 1.0
@@ -71,7 +67,7 @@ def _check(args: argparse.Namespace) -> None:
 
 async def _in_turn(drawn: Sequence[Case], contenders: Sequence[Contender]) -> dict[str, Placed]:
     found: dict[str, Placed] = {}
-    with started("kube-apiserver", flags=(_GATES, _SERVED)) as server:
+    with started("kube-apiserver", flags=GROUP_FLAGS) as server:
         async with objects_of(server) as objects:
             for case in drawn:
                 await objects.create_namespace(build.namespace(case.namespace))
@@ -79,7 +75,7 @@ async def _in_turn(drawn: Sequence[Case], contenders: Sequence[Contender]) -> di
                     await objects.create_node(node)
             for contender in contenders:
                 await concurrently(drawn, partial(_create, objects, contender))
-                flags = [] if contender.binary is None else [_GATES]
+                flags = [] if contender.binary is None else [GROUP_GATES]
                 with running(contender, server, *flags):
                     found[contender.label] = await _placed(objects, drawn)
                 await concurrently(drawn, partial(_delete, objects))

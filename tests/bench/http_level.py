@@ -26,7 +26,7 @@ from tests.bench.devices import allocation_faults
 from tests.bench.measuring import cpu_s, peak_bytes
 from tests.bench.scene import Scene
 from tests.bench.schedulers import Contender, controlling, running
-from tests.bench.servers import Server, ServerName, started
+from tests.bench.servers import GROUP_FLAGS, GROUP_GATES, Server, ServerName, started
 from tests.bench.templates import Planned, as_new
 from tests.support import build
 
@@ -82,7 +82,8 @@ def measure_http(
     `controller_manager`: the binary that makes and binds claims on a real server, if the pods need it.
     """
     try:
-        with started(server_name, has_controllers=bool(scene.shape.controller)) as server:
+        flags = GROUP_FLAGS if scene.shape.has_pod_groups else ()
+        with started(server_name, has_controllers=bool(scene.shape.controller), flags=flags) as server:
             return asyncio.run(_in_turn(scene, server, contenders, controller_manager))
     finally:
         gc.unfreeze()
@@ -109,6 +110,7 @@ async def _in_turn(
             waiting = [*scene.idle, *scene.measured]
             if scene.shape.evicts and results:
                 await objects.create_pods(scene.running, scheduler="nobody")
+            await objects.create_pod_groups(scene.measured, scheduler=contender.name)
             await objects.create_pods(scene.idle, scheduler=contender.name)
             await objects.create_pods(scene.measured, scheduler=contender.name)
             results.append(await _run(scene, server, objects, contender))
@@ -125,7 +127,8 @@ async def _run(scene: Scene, server: Server, objects: Objects, contender: Conten
     gc.freeze()
     version, told = await objects.version(), await Told.before(objects)
     began_s, server_began_s = time.monotonic(), server.cpu_s()
-    with running(contender, server) as process:
+    gates = [GROUP_GATES] if scene.shape.has_pod_groups and contender.binary is not None else []
+    with running(contender, server, *gates) as process:
         async with _churning(scene, objects, contender), _arriving(scene, objects, contender):
             timing = await objects.await_bindings(
                 scene.measured_keys, version, process.pid, lambda: process.poll() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -91,5 +92,9 @@ def peak_bytes(pid: int) -> int:
 def children_of(pid: int | None = None) -> frozenset[int]:
     """Return the ids of the child processes of `pid`, by default of this process."""
     parent = os.getpid() if pid is None else pid
-    tasks = Path(f"/proc/{parent}/task").iterdir()
-    return frozenset(int(child) for task in tasks for child in (task / "children").read_text().split())
+    children: set[int] = set()
+    for task in Path(f"/proc/{parent}/task").iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children.update(map(int, (task / "children").read_text().split()))
+    return frozenset(children)

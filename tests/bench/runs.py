@@ -184,6 +184,9 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                 if shape.controller and server == "kube-apiserver" and asked.controller_manager is None:
                     say(f"http {server} {shape.name}: left out, it needs --controller-manager-binary")
                     continue
+                if shape.has_pod_groups and server != "kube-apiserver":
+                    say(f"http {server} {shape.name}: left out, it needs a real server")
+                    continue
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
                 # In another order each round: the first one meets a server that has not warmed up.

@@ -26,8 +26,15 @@ from tests.bench.shapes import SHAPE_BY_NAME
 from tests.bench.templates import as_new
 from tests.support.apiserver import RealApiServer, assets
 from tests.support.cluster import kubeconfig_text
+from tests.support.pod_group_kinds import KUBERNETES
 
 _WITH_CONTROLLERS: Final = "--controllers"
+
+#: Gates of a kube-scheduler and an API server of 1.36 with groups, and that server's flags.
+GROUP_GATES: Final = (
+    "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+)
+GROUP_FLAGS: Final = (GROUP_GATES, f"--runtime-config={KUBERNETES}=true")
 
 ServerName = Literal["devcluster", "kube-apiserver"]
 

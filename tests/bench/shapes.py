@@ -74,7 +74,12 @@ class Shape:
     @property
     def is_http_only(self) -> bool:
         """Return whether the shape is about what happens beside the measured decisions, or the reference lacks it."""
-        return self.evicts or self.arriving is not None or bool(self.measured.devices)
+        return self.evicts or self.arriving is not None or bool(self.measured.devices) or self.has_pod_groups
+
+    @property
+    def has_pod_groups(self) -> bool:
+        """Return whether the measured pods are of PodGroups, which a real server serves behind a feature gate."""
+        return bool(self.measured.pod_group)
 
     @property
     def init_namespaces(self) -> list[str]:
@@ -183,16 +188,16 @@ def _jobs(name: str, *, are_groups: bool, n: int = 8000, job_size: int = _JOB_SI
     return Shape(name, "none: jobs that share a rack", other, n, zones=_RACKS, measured_of=jobs)
 
 
-def _gangs(n: int, size: int = 4) -> Shape:
-    """Return the shape of groups that are required in one of fifty racks each, by the level that their pods name."""
+def _gangs(name: str, member: Callable[[str, int], Template], n: int, size: int = 4) -> Shape:
+    """Return the shape of groups of `size` that are required in one of fifty racks each, with the template `member`."""
 
     def gangs(n_pods: int) -> list[Template]:
         sizes = [min(size, n_pods - first) for first in range(0, n_pods, size)]
-        return [pod for number, n in enumerate(sizes) for pod in [templates.gang(f"gang-{number}", n)] * n]
+        return [pod for number, n in enumerate(sizes) for pod in [member(f"gang-{number}", n)] * n]
 
-    upstream = "kubernetes #140611: gangs of four, 50 racks"
+    upstream = f"TopologyAwareScheduling/5000Nodes_{n // size}Gangs_{n}Pods (kubernetes #140611)"
     racks = tuple(f"rack-{index}" for index in range(50))
-    return Shape("rack-gangs", upstream, _PLAIN, n, zones=racks, measured_of=gangs)
+    return Shape(name, upstream, member("gang", size), n, zones=racks, measured_of=gangs)
 
 
 def _one_group(n: int) -> Shape:
@@ -311,7 +316,8 @@ SHAPES: Final[tuple[Shape, ...]] = (
     _devices("extended-resources", "extended"),
     _jobs("rack-jobs", are_groups=False),
     _jobs("rack-groups", are_groups=True),
-    _gangs(4000),
+    _gangs("rack-gangs", templates.gang, 3000),
+    _gangs("rack-pod-groups", templates.pod_group, 3000),
     _one_group(1000),
     # Pods that fit nowhere until three others leave a node.
     Shape(

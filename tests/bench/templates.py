@@ -52,6 +52,9 @@ class Template:
     #: Whether the pods go at once when they are deleted, without a kubelet.
     goes_at_once: bool = False
     annotations: Json | None = None
+    #: Of the PodGroup of `min_count` pods that the pods belong to, which every scheduler has one of; empty for none.
+    pod_group: str = ""
+    min_count: int = 0
 
     def pod(self, namespace: str, name: str, *, node: str = "", scheduler: str) -> Json:
         """Return the pod of this name as a client creates it, on `node` if not empty."""
@@ -69,6 +72,8 @@ class Template:
         elif self.devices == "extended":
             container["resources"]["limits"] = {EXTENDED_RESOURCE: "1"}
             container["resources"]["requests"][EXTENDED_RESOURCE] = "1"
+        if self.pod_group:
+            spec["schedulingGroup"] = {"podGroupName": self.pod_group_for(scheduler)}
         if self.goes_at_once:
             spec["terminationGracePeriodSeconds"] = 0
         return build.pod(
@@ -82,6 +87,10 @@ class Template:
             containers=[container],
             spec=spec,
         )
+
+    def pod_group_for(self, scheduler: str) -> str:
+        """Return the name of this scheduler's PodGroup: one that is deleted stays as long as its finalizer."""
+        return f"{self.pod_group}-{scheduler}"
 
     def labels_of(self, name: str) -> Json:
         """Return the labels of the pod of this name."""
@@ -183,6 +192,11 @@ def member(group: str, min_count: int) -> Template:
 def gang(name: str, size: int) -> Template:
     """Return pods of a group that needs all `size` of them in one zone, which is the level that they name."""
     return Template(name, {GROUP: name, MIN_COUNT: str(size)}, annotations={REQUIRED_TOPOLOGY: ZONE})
+
+
+def pod_group(name: str, size: int) -> Template:
+    """Return pods of a PodGroup that needs all `size` of them in one zone."""
+    return Template(name, memory="100Mi", pod_group=name, min_count=size)
 
 
 def job(name: str, min_count: int) -> Template:

@@ -114,6 +114,23 @@ def test_a_shape_with_devices_has_room_for_eight_pods_on_each_node(name):
     assert [each["kind"] for each in scene.from_drivers] == ["DeviceClass", *["ResourceSlice"] * 3]
 
 
+def test_members_of_a_pod_group_are_told_from_two_racks_and_named_after_their_scheduler():
+    scene = build_scene(SHAPE_BY_NAME["rack-pod-groups"], Size(100, 6))
+    four, two = scene.measured[:4], scene.measured[4:]
+    assert {pod.template.min_count for pod in four} == {4}
+    assert {pod.template.min_count for pod in two} == {2}
+    document = two[0].template.pod("n", "p", scheduler="s")
+    assert document["spec"]["schedulingGroup"] == {"podGroupName": "gang-1-s"}
+
+    def broken(last: str) -> list[str]:
+        nodes = dict.fromkeys(scene.measured_keys, "node-000003")
+        return broken_rules(scene, {**nodes, (two[1].namespace, two[1].name): last})
+
+    # The 54th node is in the rack of the fourth.
+    assert broken("node-000053") == []
+    assert broken("node-000004") == ["gang-1: in 2 zones, one is required"]
+
+
 def _skip(*_: object) -> Skip:
     return SKIP
 

@@ -1,11 +1,13 @@
-"""Plays jobs in virtual time: the product's machine places their pods in a cluster in memory."""
+"""Plays jobs in simulated time: a scheduler places their pods in a cluster."""
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -16,10 +18,8 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import NodeSeen
 from scheduler.settings.loading import default_settings
 from scheduler.simulation.world import World
-from tests.replay.jobs import BLOCK, RACK, Job, pod_objects
-from tests.support.build import Json
-
-_HOST = "kubernetes.io/hostname"
+from tests.replay.jobs import BLOCK, RACK, Job, Placing, pod_objects
+from tests.support.build import HOSTNAME, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,66 @@ class Played:
     unplaced: list[Job] = field(default_factory=list)
 
 
+class Cluster(Protocol):
+    """A cluster with a scheduler, which a replay drives."""
+
+    def create(self, job: Job) -> None:
+        """Add the pods of the job, without nodes."""
+
+    def delete(self, job: Job) -> None:
+        """Delete the pods of the job."""
+
+    def settle(self) -> None:
+        """Let the scheduler work until it has tried every pod."""
+
+    def next_wake_s(self) -> float | None:
+        """Return the simulated time at which the scheduler has something to do by itself; None if it has nothing."""
+
+    def pass_time(self, now_s: float) -> None:
+        """Let the simulated time pass until `now_s`, and do nothing else."""
+
+    def node_of(self, pod: str) -> str:
+        """Return the node of the pod of this name, empty if it has none."""
+
+
+class Simulated:
+    """The product's machine in a cluster in memory."""
+
+    def __init__(self, nodes: Sequence[Json], placing: Placing, *, seed: int) -> None:
+        self._placing = placing
+        settings = default_settings()
+        self._world: World = new_world(settings, new_state(settings), random.Random(seed))
+        self._decoder = PodDecoder(settings.semantics)
+        for node in nodes:
+            self._world.process(NodeSeen(decode_node(msgspec.json.encode(node))))
+
+    def create(self, job: Job) -> None:
+        """Create its pods."""
+        for pod in pod_objects(job, self._placing):
+            self._world.create(self._decoder.decode(msgspec.json.encode(pod)))
+
+    def delete(self, job: Job) -> None:
+        """Delete its pods."""
+        for name in job.pod_names:
+            self._world.delete(name)
+
+    def settle(self) -> None:
+        """Run cycles until nothing happens any more."""
+        self._world.run()
+
+    def next_wake_s(self) -> float | None:
+        """Return when the machine has something to do, such as the end of a backoff."""
+        return self._world.machine.next_wake_s(self._world.now_s) if self._world.unbound else None
+
+    def pass_time(self, now_s: float) -> None:
+        """Let the virtual clock show this time."""
+        self._world.pass_time(max(0.0, now_s - self._world.now_s))
+
+    def node_of(self, pod: str) -> str:
+        """Return the node of the pod."""
+        return self._world.node_of(pod)
+
+
 class Replay:
     """
     One run of a trace. A job begins to run when all of its pods have a node, and its pods leave at its end.
@@ -59,31 +119,29 @@ class Replay:
     A job of which only some pods have a node holds their GPUs and does no work, as a training that waits for its peers.
     """
 
-    def __init__(self, name: str, nodes: Sequence[Json], *, grouped: bool, seed: int) -> None:
+    def __init__(self, name: str, cluster: Cluster, nodes: Sequence[Json]) -> None:
         self.played = Played(name)
-        self._grouped = grouped
-        settings = default_settings()
-        state = new_state(settings)
-        self._world: World = new_world(settings, state, random.Random(seed))
-        self._decoder = PodDecoder(settings.semantics)
-        for node in nodes:
-            self._world.process(NodeSeen(decode_node(msgspec.json.encode(node))))
-        self._labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in nodes}
-        #: Of each job that does not run yet: the UIDs of its pods without a node.
-        self._waiting: dict[Job, set[str]] = {}
+        self._cluster = cluster
+        self._labels: Mapping[str, Json] = {
+            node["metadata"]["name"]: node["metadata"]["labels"] for node in nodes
+        }
+        self._now_s = 0.0
+        #: Of each job that does not run yet: the indices of its pods without a node.
+        self._waiting: dict[Job, set[int]] = {}
         self._ends: list[tuple[float, int, Job]] = []
         self._running_milli = 0
         self._held_milli = 0
 
     def play(self, jobs: Sequence[Job]) -> Played:
-        """Play the jobs, in the order of their creation, until all have ended or none can begin."""
+        """Play the jobs, in the order of their creation, until all have ended that end, or none can begin."""
         for index, job in enumerate(jobs):
             self._end_until(job.created_s)
             self._move_to(job.created_s)
-            self._create(job)
+            self._cluster.create(job)
+            self._waiting[job] = set(range(len(job.pods)))
             if index + 1 == len(jobs) or jobs[index + 1].created_s > job.created_s:
                 self._settle()
-        self._end_until(float("inf"))
+        self._end_until(math.inf)
         self.played.unplaced = list(self._waiting)
         return self.played
 
@@ -96,45 +154,35 @@ class Replay:
                 job = heapq.heappop(self._ends)[2]
                 self._running_milli -= job.gpu_milli
                 self._held_milli -= job.gpu_milli
-                for index in range(len(job.pods)):
-                    self._world.delete(f"{job.name}-{index}")
+                self._cluster.delete(job)
             self._settle()
-
-    def _create(self, job: Job) -> None:
-        objects = pod_objects(job, grouped=self._grouped)
-        self._waiting[job] = {pod["metadata"]["uid"] for pod in objects}
-        for pod in objects:
-            self._world.create(self._decoder.decode(msgspec.json.encode(pod)))
 
     def _move_to(self, now_s: float) -> None:
-        """Let the time pass, with what the machine does at its own times, such as the end of a backoff."""
-        world = self._world
-        while (
-            world.unbound
-            and (wake_s := world.machine.next_wake_s(world.now_s)) is not None
-            and wake_s < now_s
-        ):
-            world.pass_time(max(0.0, wake_s - world.now_s))
+        """Let the time pass, with what the scheduler does at its own times, such as the end of a backoff."""
+        while (wake_s := self._cluster.next_wake_s()) is not None and wake_s < now_s:
+            self._now_s = max(self._now_s, wake_s)
+            self._cluster.pass_time(self._now_s)
             self._settle()
-        world.pass_time(max(0.0, now_s - world.now_s))
+        self._now_s = max(self._now_s, now_s)
+        self._cluster.pass_time(self._now_s)
 
     def _settle(self) -> None:
-        """Let the machine work, and begin the jobs of which all pods have a node now."""
-        world = self._world
-        world.run()
+        """Let the scheduler work, and begin the jobs of which all pods have a node now."""
+        self._cluster.settle()
         for job, missing in list(self._waiting.items()):
-            placed = {uid for uid in missing if uid in world.state.placed}
+            names = job.pod_names
+            placed = {index for index in missing if self._cluster.node_of(names[index])}
             missing -= placed
-            self._held_milli += sum(job.pods[int(uid.rpartition("-")[2])].gpu_milli for uid in placed)
+            self._held_milli += sum(job.pods[index].gpu_milli for index in placed)
             if not missing:
                 self._begin(job)
-        self.played.allocated.append((world.now_s, self._held_milli, self._running_milli))
+        self.played.allocated.append((self._now_s, self._held_milli, self._running_milli))
 
     def _begin(self, job: Job) -> None:
         del self._waiting[job]
-        world = self._world
         self._running_milli += job.gpu_milli
-        heapq.heappush(self._ends, (world.now_s + job.duration_s, len(self.played.results), job))
-        labels = [self._labels[world.node_of(f"{job.name}-{index}")] for index in range(len(job.pods))]
-        n_blocks, n_racks, n_hosts = (len({each[key] for each in labels}) for key in (BLOCK, RACK, _HOST))
-        self.played.results.append(JobResult(job, world.now_s - job.created_s, n_blocks, n_racks, n_hosts))
+        if job.duration_s < math.inf:
+            heapq.heappush(self._ends, (self._now_s + job.duration_s, len(self.played.results), job))
+        labels = [self._labels[self._cluster.node_of(name)] for name in job.pod_names]
+        n_blocks, n_racks, n_hosts = (len({each[key] for each in labels}) for key in (BLOCK, RACK, HOSTNAME))
+        self.played.results.append(JobResult(job, self._now_s - job.created_s, n_blocks, n_racks, n_hosts))

@@ -12,8 +12,34 @@ from tests.bench.measuring import percentile
 from tests.replay.play import Played
 from tests.replay.trace import GPU_MILLI
 
-_WIDTH, _HEIGHT, _MARGIN = 960, 320, 56
-_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+_WIDTH, _HEIGHT, _MARGIN, _RIGHT = 960, 452, 56, 940
+#: The upper ends of the two diagrams, and their heights.
+_TOP, _PANEL, _GAP = 28, 160, 36
+#: Of lines and their names, on a light and on a dark page.
+_COLOURS: Final = (
+    ("#0969da", "#58a6ff"),
+    ("#1a7f37", "#56d364"),
+    ("#cf222e", "#ff7b72"),
+    ("#8250df", "#bc8cff"),
+    ("#9a6700", "#e3b341"),
+)
+_N_COLOURS: Final = len(_COLOURS)
+
+
+def _rules(page: int) -> str:
+    """Return the colours on a page that is light, 0, or dark, 1."""
+    ink = ("#1f2328", "#e6edf3")[page]
+    lines = "".join(
+        f"polyline.p{index}{{stroke:{colours[page]}}}text.p{index}{{fill:{colours[page]}}}"
+        for index, colours in enumerate(_COLOURS)
+    )
+    return f"text{{fill:{ink}}}path{{stroke:{ink}}}{lines}"
+
+
+_STYLE: Final = (
+    "path,polyline{fill:none}polyline{stroke-width:1.5}"
+    f"{_rules(0)}@media(prefers-color-scheme:dark){{{_rules(1)}}}"
+)
 _HOUR_S: Final = 3600.0
 #: Points of a line in the picture.
 _POINTS: Final = 1_000
@@ -56,14 +82,21 @@ def _row(played: Played, n_gpus: int) -> tuple[str | int, ...]:
 
 
 def _means(played: Played) -> tuple[float, float]:
-    """Return the GPUs that pods held and those that worked, on average over the time until the last change."""
+    """Return the GPUs that pods held and those that worked, on average until the last job was created."""
     held = working = 0.0
-    points = played.allocated
+    points = _until_last_creation(played)
     for (start_s, held_milli, working_milli), (end_s, _, _) in pairwise(points):
         held += held_milli * (end_s - start_s)
         working += working_milli * (end_s - start_s)
-    whole_s = (points[-1][0] - points[0][0]) if points else 0.0
+    whole_s = points[-1][0] - points[0][0]
     return (held / whole_s / GPU_MILLI, working / whole_s / GPU_MILLI) if whole_s else (0.0, 0.0)
+
+
+def _until_last_creation(played: Played) -> list[tuple[float, int, int]]:
+    """Return the changes until then; what follows are the last jobs' ends, which may take as long as all before."""
+    jobs = [*(result.job for result in played.results), *played.unplaced]
+    last_s = max(job.created_s for job in jobs)
+    return [point for point in played.allocated if point[0] <= last_s] or played.allocated[:1]
 
 
 def _seconds(seconds: float) -> str:
@@ -71,42 +104,48 @@ def _seconds(seconds: float) -> str:
 
 
 def picture(plays: Sequence[Played], n_gpus: int) -> str:
-    """Return an SVG: GPUs at work over time, a line for each play."""
-    begin_s = min(played.allocated[0][0] for played in plays)
-    end_s = max(played.allocated[-1][0] for played in plays)
-    span_s = max(end_s - begin_s, 1.0)
-    right, bottom = _WIDTH - _MARGIN, _HEIGHT - _MARGIN
-
-    def place(second: float, milli: int) -> str:
-        x = _MARGIN + (second - begin_s) / span_s * (right - _MARGIN)
-        y = bottom - milli / GPU_MILLI / n_gpus * (bottom - 24)
-        return f"{x:.1f},{y:.1f}"
-
+    """Return an SVG, for light and dark pages: GPUs at work, and below GPUs held idle, a line for each play."""
+    series = [_until_last_creation(played) for played in plays]
+    end_s = max(points[-1][0] for points in series) or 1.0
+    most_idle = max(max(held - working for _, held, working in points) for points in series)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<path d="M{_MARGIN},24V{bottom}H{right}" fill="none" stroke="black"/>',
-        f'<text x="{_MARGIN - 6}" y="28" text-anchor="end">{n_gpus}</text>',
-        f'<text x="{_MARGIN - 6}" y="{bottom}" text-anchor="end">0</text>',
-        f'<text x="{_MARGIN}" y="16">GPUs of jobs that run</text>',
-        f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{span_s / _HOUR_S:.1f} hours</text>',
+        f"<style>{_STYLE}</style>",
+        *_panel("GPUs of jobs that run", _TOP, n_gpus),
+        *_panel("GPUs held by jobs that wait for a pod", _TOP + _PANEL + _GAP, most_idle // GPU_MILLI),
+        f'<text x="{_RIGHT}" y="{_HEIGHT - 50}" text-anchor="end">{end_s / _HOUR_S:.1f} hours</text>',
     ]
-    for played, colour in zip(plays, _COLOURS, strict=False):
-        line = " ".join(place(second, milli) for second, milli in _steps(played))
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-    for index, (played, colour) in enumerate(zip(plays, _COLOURS, strict=False)):
-        text = escape(played.name)
-        parts.append(f'<text x="{_MARGIN + 220 * index}" y="{_HEIGHT - 12}" fill="{colour}">{text}</text>')
+    for index, (played, points) in enumerate(zip(plays, series, strict=True)):
+        at_work = [(second, working / (GPU_MILLI * n_gpus)) for second, _, working in points]
+        idle = [(second, (held - working) / max(1, most_idle)) for second, held, working in points]
+        for top, values in ((_TOP, at_work), (_TOP + _PANEL + _GAP, idle)):
+            line = " ".join(
+                f"{_MARGIN + second / end_s * (_RIGHT - _MARGIN):.1f},{top + _PANEL * (1 - share):.1f}"
+                for second, share in _steps(values)
+            )
+            parts.append(f'<polyline class="p{index % _N_COLOURS}" points="{line}"/>')
+        x, y = _MARGIN + (_RIGHT - _MARGIN) * (index % 3) // 3, _HEIGHT - 28 + 18 * (index // 3)
+        parts.append(f'<text class="p{index % _N_COLOURS}" x="{x}" y="{y}">{escape(played.name)}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _steps(played: Played) -> Iterator[tuple[float, int]]:
+def _panel(title: str, top: int, most: int) -> list[str]:
+    """Return the axes of one diagram."""
+    bottom = top + _PANEL
+    return [
+        f'<path d="M{_MARGIN},{top}V{bottom}H{_RIGHT}"/>',
+        f'<text x="{_MARGIN - 6}" y="{top + 4}" text-anchor="end">{most}</text>',
+        f'<text x="{_MARGIN - 6}" y="{bottom}" text-anchor="end">0</text>',
+        f'<text x="{_MARGIN}" y="{top - 8}">{title}</text>',
+    ]
+
+
+def _steps(values: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """Yield the corners of the line, at most about twice `_POINTS`."""
-    points = played.allocated
-    chosen = points[:: max(1, len(points) // _POINTS)] + points[-1:]
-    last = chosen[0][2]
-    for second, _, working_milli in chosen:
+    chosen = [*values[:: max(1, len(values) // _POINTS)], values[-1]]
+    last = chosen[0][1]
+    for second, share in chosen:
         yield second, last
-        yield second, working_milli
-        last = working_milli
+        yield second, share
+        last = share
