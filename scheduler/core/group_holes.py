@@ -28,7 +28,7 @@ from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import kinds_of
-from scheduler.core.group_requests import search_request, unplaced
+from scheduler.core.group_requests import all_levels, search_request, unplaced
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
 from scheduler.core.pod_records import PodRecords
@@ -151,7 +151,9 @@ class HoleSearch:
     def _turns(self, pods: Sequence[Pod], outcome: Outcome) -> dict[str, tuple[int, int, bool, int, str]]:
         """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
         nodes, group = self._state.nodes, self._state.groups.get(self._key)
-        required = () if group is None else group.topology.within(self._profile.topology_levels).required
+        asked = None if group is None else group.topology
+        first = self._members[0]
+        required = () if asked is None else all_levels(asked, first, self._state, self._profile).required
         numbers = np.zeros(nodes.n_rows, dtype=np.int64)
         room: dict[int, int] = {}
         if required:

@@ -21,7 +21,7 @@ from tests.bench.servers import Server
 from tests.bench.templates import Planned, Template, as_new, priority_class
 from tests.bench.volumes import claim_and_volume
 from tests.support.build import ZONE, Json
-from tests.support.pod_group_kinds import KUBERNETES, group
+from tests.support.custom_kinds import KUBERNETES, group
 
 _CONCURRENCY: Final = 32
 _PAGE: Final = 500

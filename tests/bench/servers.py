@@ -26,7 +26,7 @@ from tests.bench.shapes import SHAPE_BY_NAME
 from tests.bench.templates import as_new
 from tests.support.apiserver import RealApiServer, assets
 from tests.support.cluster import kubeconfig_text
-from tests.support.pod_group_kinds import KUBERNETES
+from tests.support.custom_kinds import KUBERNETES
 
 _WITH_CONTROLLERS: Final = "--controllers"
 

@@ -26,7 +26,7 @@ from tests.bench.templates import as_new
 from tests.replay.jobs import BLOCK, Job, Placing, pod_objects
 from tests.support import build
 from tests.support.build import HOSTNAME, Json
-from tests.support.pod_group_kinds import KUBERNETES, group
+from tests.support.custom_kinds import KUBERNETES, group
 from tests.support.ports import free_port
 
 _NAMESPACE: Final = "replay"
