@@ -146,7 +146,7 @@ class BlockingRule:
         return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
 
 
-class Share(msgspec.Struct, frozen=True, rename="camel"):
+class Share(msgspec.Struct, frozen=True, rename={"n_pods": "pods"}):
     """
     The share of `n_pods`, the pods that a rule selects and the explained one, that a domain may have.
 

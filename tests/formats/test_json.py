@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode
 from scheduler.formats import explanation
-from scheduler.framework.explaining import Skew
+from scheduler.framework.explaining import Share, Skew
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
@@ -38,8 +38,9 @@ FIELDS = {
     explanation.RefusedMember: "namespace pod domain placed",
     explanation.NodeGroup: "plugin reason where nodes examples removable",
     explanation.Rule: (
-        "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text"
+        "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text share"
     ),
+    Share: "pods percent weights",
     Skew: "maxSkew minDomains domains fewest countsItself",
     explanation.Domain: "domain nodes pods most allowed",
     explanation.Pods: "total shown",
@@ -119,6 +120,7 @@ def test_a_whole_explanation() -> None:
                 "moreDomains": 0,
                 "text": f"The pod's anti-affinity: not beside pods with app=web in namespace default, by {build.ZONE}; "
                 "closes 2 nodes",
+                "share": None,
             }
         ],
         "moreRules": 0,

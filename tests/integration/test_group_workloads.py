@@ -22,7 +22,7 @@ from tests.integration.conftest import embedded
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cluster import Cluster
-from tests.support.custom_kinds import topology, topology_definition
+from tests.support.custom_kinds import flavor, flavor_definition, topology, topology_definition
 from tests.support.daemon import running
 from tests.support.waiting import until
 
@@ -39,7 +39,8 @@ KUEUE = "kueue.x-k8s.io/podset"
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     async with embedded(tmp_path_factory.mktemp("workloads")) as server:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        (await server.api.post(path, topology_definition())).ok  # noqa: B018
+        for definition in (topology_definition(), flavor_definition()):
+            (await server.api.post(path, definition)).ok  # noqa: B018
         async with running(Path(server.kubeconfig), "--seed", "1"):
             await server.api.enter_namespace()
             yield server
@@ -264,16 +265,24 @@ async def test_an_indexed_job_with_our_annotations_has_neighbours_in_one_rack(cl
 
 
 async def test_a_job_waits_while_kueues_topology_tells_racks_of_two_blocks_apart(cluster: Cluster) -> None:
-    """Both blocks have a rack of the same name; the Topology vanishes while the job waits."""
+    """
+    Both blocks have a rack of the same name; the Topology vanishes while the job waits.
+
+    Of two Topologies with unlike levels counts the one that the ResourceFlavor in the node selectors names.
+    """
     await cluster.clear()
-    topologies = "/apis/kueue.x-k8s.io/v1beta2/topologies"
-    (await cluster.api.post(topologies, topology("default", BLOCK, RACK))).ok  # noqa: B018
+    kinds = "/apis/kueue.x-k8s.io/v1beta2"
+    for name, outer in (("gpus", BLOCK), ("cpus", POOL)):
+        (await cluster.api.post(f"{kinds}/topologies", topology(name, outer, RACK))).ok  # noqa: B018
+        (await cluster.api.post(f"{kinds}/resourceflavors", flavor(name, name, kind=name))).ok  # noqa: B018
     for block in ("a", "b"):
         for index in range(2):
-            labels = {BLOCK: block, RACK: "1"}
+            labels = {BLOCK: block, RACK: "1", "kind": "gpus"}
             await cluster.add_node(f"{block}-{index}", labels=labels, allocatable={"cpu": "1"})
-    await _job(cluster, "tas", 3, {**_group("tas", 3), f"{KUEUE}-required-topology": RACK})
+    annotations = {**_group("tas", 3), f"{KUEUE}-required-topology": RACK}
+    for index in range(3):
+        await _job_pod(cluster, "tas", index, {}, annotations, node_selector={"kind": "gpus"})
     room = "a/1 has room for 2, b/1 has room for 2"
     await until(lambda: cluster.pod("tas-0-x"), lambda pod: room in json.dumps(pod), what=room)
-    (await cluster.api.delete(f"{topologies}/default")).ok  # noqa: B018
+    (await cluster.api.delete(f"{kinds}/topologies/gpus")).ok  # noqa: B018
     assert set((await _domains(cluster, RACK, 3)).values()) == {"1"}

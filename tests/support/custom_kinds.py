@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of kinds that other projects bring: PodGroups, and Kueue's Topology."""
+"""CustomResourceDefinitions of kinds that other projects bring: PodGroups, Kueue's Topology and ResourceFlavor."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def definition(api_version: str) -> Json:
 def topology_definition() -> Json:
     """Return the definition of Topology in both versions that Kueue serves."""
     return _definition(KUEUE, "Topology", "topologies", "Cluster", "v1beta2", "v1beta1")
+
+
+def flavor_definition() -> Json:
+    """Return the definition of ResourceFlavor in both versions that Kueue serves."""
+    return _definition(KUEUE, "ResourceFlavor", "resourceflavors", "Cluster", "v1beta2", "v1beta1")
 
 
 def _definition(group: str, kind: str, plural: str, scope: str, *versions: str) -> Json:
@@ -57,3 +62,14 @@ def topology(name: str, *levels: str) -> Json:
     """Return the Topology with these levels, from the outside in."""
     spec = {"levels": [{"nodeLabel": key} for key in levels]}
     return {"apiVersion": f"{KUEUE}/v1beta2", "kind": "Topology", "metadata": {"name": name}, "spec": spec}
+
+
+def flavor(name: str, topology_name: str, **node_labels: str) -> Json:
+    """Return the ResourceFlavor of the nodes with these labels, whose levels the Topology names."""
+    spec = {"nodeLabels": node_labels, "topologyName": topology_name}
+    return {
+        "apiVersion": f"{KUEUE}/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
