@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := .venv-locked
 
-.PHONY: help demo test lint bench bench-full bench-check replay chaos soak nightly locked audit lock version release conformance clean
+.PHONY: help demo test lint bench bench-full bench-check replay chaos soak nightly locked audit lock version release released conformance clean
 
 help: ## Show this menu.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,8 +59,13 @@ lock: $(VENV)/.installed ## Write the lock files anew (ARGS=--upgrade for newer 
 version: $(VENV)/.installed ## Set the version and close the changelog's section (VERSION=1.0.0 CHART_VERSION=1.0.0).
 	@$(BIN)/python -m tests.release version "$(VERSION)" --chart-version "$(CHART_VERSION)"
 
-release: $(LOCKED)/.installed ## Make a release in dist/ (VERSION=1.0.0 IMAGE=ghcr.io/... IMAGE_DIGEST=sha256:...).
+release: released $(LOCKED)/.installed ## After `version` and a commit: a release in dist/ (VERSION= IMAGE= IMAGE_DIGEST=).
 	@$(LOCKED)/bin/python -m tests.release build "$(VERSION)" --image "$(IMAGE)" --image-digest "$(IMAGE_DIGEST)"
+
+# Before minutes of installation.
+released:
+	@grep -qx 'version = "$(VERSION)"' pyproject.toml || \
+		{ echo 'VERSION: found "$(VERSION)", expected that of pyproject.toml; make version VERSION=... sets it, then commit' >&2; exit 2; }
 
 conformance: $(VENV)/.installed ## Write CONFORMANCE.md from the recordings and the records of nights.
 	@$(BIN)/python -m tests.conformance.page

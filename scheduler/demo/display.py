@@ -113,7 +113,7 @@ class Display:
             return
         self._drawn_at_s = now_s
         bar = progress_bar(done, total, is_unicode=self._is_unicode)
-        text = f"  {bar} {done}/{total} {what}"[: self._width()]
+        text = f"  {bar} {min(done, total)}/{total} {what}"[: self._width()]
         self._out.write(f"{_ERASED}{text}")
         self._out.flush()
         self._bar_shown = True
@@ -152,7 +152,9 @@ class Display:
             self.line(f"    {text}")
         legend = [f"{drawn([one])} = {one.meaning}" for one in shown_groups]
         self.line()
-        self.line("    " + "   ".join(legend))
+        is_wide = sum(len(one.letter) + len(one.meaning) + 6 for one in shown_groups) >= self._width()
+        for text in legend if is_wide else ["   ".join(legend)]:
+            self.line(f"    {text}")
         self.line()
 
     def figures(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -136,7 +136,7 @@ def drain_lines(drain: Drain, style: Style, *, wide: bool) -> list[str]:
     for title, head, rows in tables:
         shown = rows if wide else rows[:_PODS]
         if shown:
-            table = map(escape_control_characters, table_lines(head, shown))
+            table = map(escape_control_characters, table_lines(head, shown, columns=style.columns))
             lines += ["", style.heading(title), *table]
         if len(rows) > len(shown):
             lines.append(f"  ... and {counted(len(rows) - len(shown), 'more pod')}")

@@ -19,7 +19,7 @@ const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
 /** An amount of a resource: cpu is in thousandths, memory and storage are in bytes. */
 export function amount(resource, number) {
-  if (resource === "cpu") return number % 1000 ? `${NUMBER.format(number)}m` : NUMBER.format(number / 1000);
+  if (resource === "cpu") return number > 0 && number < 1000 ? `${number}m` : NUMBER.format(number / 1000);
   if (!/memory|storage|hugepages/.test(resource)) return NUMBER.format(number);
   const power = number > 0 ? Math.min(BINARY.length - 1, Math.floor(Math.log2(number) / 10)) : 0;
   return `${NUMBER.format(Number((number / 1024 ** power).toPrecision(3)))}${BINARY[power]}`;

@@ -95,7 +95,7 @@ function Zones({ now, then }) {
 
 function Simulation({ now, then }) {
   return html`<section>
-    <h2>${then.manifestKind} ${then.namespace}/${then.name} <${Badge} kind=${then.placed === then.replicas ? "good" : "bad"}>${count(then.placed)} of ${counted(then.replicas, "replica")} fit<//></h2>
+    <h2>${then.manifestKind} ${then.namespace}/${then.name} <${Badge} kind=${then.placed === then.replicas ? "good" : "bad"}>${count(then.placed)} of ${counted(then.replicas, "replica")} ${then.replicas === 1 ? "fits" : "fit"}<//></h2>
     ${now && html`<p class="muted">Without the changes: ${count(now.placed)} of ${count(now.replicas)}.</p>`}
     <${Zones} now=${now} then=${then} />
     ${then.nodes.length > 0 && html`<p class="names">${then.nodes.slice(0, 20).map((one) => `${one.node} ${one.pods}`).join(", ")}${then.nodes.length + then.moreNodes > 20 ? ", ..." : ""}</p>`}
