@@ -47,7 +47,7 @@ def member(driver: Driver, name: str, n: int = 2, group: str = "g", **annotation
 
 def running(driver: Driver, *names: str, **annotations: str) -> dict[str, Pod]:
     """Return the members of a group, by node."""
-    pods = [member(driver, name, len(names), **annotations) for name in names]
+    pods = [member(driver, name, len(names), "g", **annotations) for name in names]
     nodes = placed(driver)
     return {nodes[pod.name]: driver.confirm(pod, nodes[pod.name]) for pod in pods}
 
@@ -106,7 +106,7 @@ def test_the_move_of_the_whole_group_avoids_the_node(driver: Driver) -> None:
     driver.lose(lost)
     for name in ("r1-1", "r2-0", "r2-1"):
         host(driver, name)
-    member(driver, "new", **{MOVE_AFTER: "60"})
+    member(driver, "new", 2, "g", **{MOVE_AFTER: "60"})
     assert not placed(driver)
     driver.pass_time(60.0)
     victims = [each.victim.name for each in driver.cycle() if isinstance(each, EvictVictim)]

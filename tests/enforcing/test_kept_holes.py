@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -55,13 +56,21 @@ class Life:
         for pod in list(self.pods.values()):
             self.see(pod)
 
-    def add(self, name: str, cpu: int, node: str = "", *, priority: int = 0, **more: str | int) -> None:
+    def add(
+        self,
+        name: str,
+        cpu: int,
+        node: str = "",
+        *,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         """Show a pod: on the node if that is named, else pending."""
         pod = build.pod(
             name,
             containers=[container(requests={"cpu": str(cpu)})],
             owner=build.owned_by("ReplicaSet", "web"),
-            labels={key: str(text) for key, text in more.items()},
+            labels=labels or {},
             spec={"schedulerName": NAME, "priority": priority},
             phase="Running" if node else "Pending",
             node=node or None,
@@ -70,7 +79,7 @@ class Life:
 
     def add_group(self, n: int, cpu: int = 4) -> None:
         for index in range(n):
-            self.add(f"m{index}", cpu, **{GROUP: "g", MIN_COUNT: n})
+            self.add(f"m{index}", cpu, labels={GROUP: "g", MIN_COUNT: str(n)})
 
     def see(self, pod: Json) -> None:
         self.pods[pod["metadata"]["uid"]] = pod
