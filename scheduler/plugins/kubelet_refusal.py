@@ -27,8 +27,9 @@ _REFUSED: Final = "node(s) refused such a pod shortly before ({reason})"
 #: Begins the reason for nodes that failed; how and which of them follow in parentheses.
 FAILED: Final = "node(s) failed under the pod's group shortly before"
 _FAILED_TEXT: Final = f"{FAILED} ({{reason}}: {{names}})"
-#: Names of failed nodes in a message.
-_MOST_SHOWN: Final = 5
+#: Nodes that a group avoids. Of more that failed in the same ten minutes, the fault is elsewhere, such as in their
+#: rack's switch, and the group would find nearly all of its nodes closed once they are back.
+MOST_FAILED: Final = 3
 
 
 class KubeletRefusal(FilterPlugin):
@@ -45,8 +46,9 @@ class KubeletRefusal(FilterPlugin):
         """Skip a pod of whose spec no kubelet refused one, and under whose group no node failed."""
         group = context.pod.group
         rules = _rules(view.kubelet_refusals(context.pod.spec), _REFUSED, view)
-        if group is not None:
-            rules += _rules(view.kubelet_refusals(group.key), _FAILED_TEXT, view)
+        failed = {} if group is None else view.kubelet_refusals(group.key)
+        if len(failed) <= MOST_FAILED:
+            rules += _rules(failed, _FAILED_TEXT, view)
         return RuleFilter(view.n_rows, *rules) if rules else SKIP
 
 
@@ -55,9 +57,7 @@ def _rules(reason_by_node: Mapping[str, str], text: str, view: ClusterView) -> l
     rules = []
     for reason in sorted(set(reason_by_node.values())):
         names = sorted(name for name, given in reason_by_node.items() if given == reason)
-        more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
         mask = np.ones(view.n_rows, dtype=np.bool_)
         mask[[row for name in names if (row := view.nodes.row_by_name.get(name)) is not None]] = False
-        shown = f"{', '.join(names[:_MOST_SHOWN])}{more}"
-        rules.append((mask, unresolvable(text.format(reason=reason, names=shown))))
+        rules.append((mask, unresolvable(text.format(reason=reason, names=", ".join(names)))))
     return rules
