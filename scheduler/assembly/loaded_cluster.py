@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -26,6 +27,7 @@ from scheduler.model.revisions import REVISION_KEY
 from scheduler.model.stimuli import ObjectSeen, PodSeen, Stimulus, WatchEvent
 from scheduler.model.volumes import StorageKind
 from scheduler.model.wire import MalformedObjectError
+from scheduler.plugins.kubelet_refusal import FAILED
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.simulation.new_claims import add_claim
 from scheduler.simulation.new_device_claims import (
@@ -38,10 +40,13 @@ from scheduler.simulation.new_device_claims import (
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
+from scheduler.state.kubelet_refusals import FAILED_S
 
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
+#: What a message says of nodes that failed.
+_FAILED: Final = re.compile(re.escape(FAILED) + r" \(([^)]*)\)")
 #: Running revisions of a Deployment that a manifest is compared with.
 _MAX_REVISIONS: Final = 8
 
@@ -217,6 +222,17 @@ class LoadedCluster:
         return (
             f"pods with the same spec were rejected by the kubelet of {', '.join(named[:_SHOWN_REFUSALS])}{more}; "
             "the scheduler avoids such a node for 5 s, and for up to 5 min if its kubelet keeps rejecting",
+        )
+
+    def failed_node_notes(self, pod: Pod) -> tuple[str, ...]:
+        """Return a note if the scheduler avoided nodes that had failed under the pod's group, as its condition says."""
+        condition = pod.scheduled_condition
+        failed = [] if condition is None else _FAILED.findall(condition.message)
+        if not failed:
+            return ()
+        return (
+            f"nodes that failed under the pod's group at the scheduler's last attempt ({'; '.join(failed)}): it avoids "
+            f"such a node for {FAILED_S:g} s from the failure on",
         )
 
     def malformed_notes(self) -> tuple[str, ...]:

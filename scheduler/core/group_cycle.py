@@ -46,7 +46,7 @@ from scheduler.framework.observer import Observer
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS
-from scheduler.model.instructions import GroupAttempted, Instruction
+from scheduler.model.instructions import ClearNomination, GroupAttempted, Instruction
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
@@ -349,8 +349,11 @@ class GroupCycles:
             self._nominations.forget(key)
         elif not self._groups.is_complete(first):
             self._incomplete.note(key, now_s)
-            self._nominations.forget(key)
-            self._withdraw(key, now_s)
+            is_waiting = changed is not None and not changed.terminating and self._queue.get(changed.uid)
+            # After a restart, nominated members come one by one.
+            if not (is_waiting and self._nominations.is_shown(key)):
+                self._nominations.forget(key)
+                self._withdraw(key, now_s)
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:
@@ -379,6 +382,10 @@ class GroupCycles:
             for pod in pods:
                 self._queue.rank(pod.uid, priority)
 
+    def note_nominated(self, key: GroupKey, now_s: float) -> None:
+        """Note that another has nominated a member, as a watch shows."""
+        self._nominations.note_shown(key, now_s)
+
     def on_bound(self, pod: Pod) -> list[Instruction]:
         """
         Note the group as whole, and return conditions of its PodGroup, once as many members are bound as it needs.
@@ -404,13 +411,15 @@ class GroupCycles:
     # Time.
 
     def on_time(self, now_s: float) -> list[Instruction]:
-        """End a hold, and return the conditions of members of groups that have been incomplete for a while."""
-        if (held := self._nominations.end_hold(now_s)) is not None:
+        """End holds, and return what follows, and the conditions of groups that have been incomplete for a while."""
+        cleared: list[Instruction] = []
+        for held in self._nominations.end_holds(now_s):
+            cleared += [ClearNomination(pod) for pod in self._groups.pending(held) if pod.nominated_node_name]
             self._withdraw(held, now_s)
         for key in self._lost.due(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
-        return [*self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
+        return [*cleared, *self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
 
     def _withdraw(self, key: GroupKey, now_s: float) -> None:
         """End the nominations of the group's members, and wake the pods that these kept out."""

@@ -101,6 +101,8 @@ class HoleSearch:
         self._priority = min(pod.priority for pod in members)
         #: The UIDs of the pods that were out of the state for a while.
         self.touched: set[str] = set()
+        #: The node of each member after the moves that were found, by UID.
+        self.places: dict[str, str] = {}
 
     def moves(self, movable: Collection[str]) -> tuple[PodMove, ...]:
         """Return the moves, of pods with these UIDs alone; empty if none are found, or the group needs none."""
@@ -213,6 +215,7 @@ class HoleSearch:
             if not outcome.room or max(outcome.room.values()) >= request.n_needed:
                 outcome = finished(search(request, trial))
         self._n_left -= 1 + trial.n_decisions
+        self.places = {place.pod.uid: place.node_name for place in trial.places} if outcome.is_placed else {}
         return outcome, trial
 
     def _room(self, request: SearchRequest) -> dict[str, int]:

@@ -1,15 +1,18 @@
 """
-For which places a group waits: where pods are evicted for it, or where room is held until pods end by themselves.
+For which places a group waits: where pods are evicted for it, or where room is held until pods end or move.
 
     not placed --> pods of lower priority can make room --> the members are nominated there, these pods are evicted
          |
          `--> waiting for `HOLD_AFTER_S` --> the members are nominated, in this scheduler alone, where as few pods as
               possible of their own or lower priority have to end; for `HOLD_FOR_S`, then as long for no group
 
+    nominated by another, such as `enforce --rebalance-for-groups` --> so it stays until the group is placed, or
+              `HOLD_FOR_S` have passed since a watch has shown it, or pods are evicted for the group elsewhere
+
 Pods of the members' priority or lower get no room that a nominated member needs. So a large group does not starve
 behind small pods that each take what comes free; pods of a higher priority are not held up, and at most one group holds
-room at a time. A hold is forgotten by a restart, and is not written to the API server, where it would keep autoscalers
-from adding nodes.
+room of its own accord at a time. Such a hold is forgotten by a restart, and is not written to the API server, where it
+would keep autoscalers from adding nodes.
 """
 
 from __future__ import annotations
@@ -49,6 +52,16 @@ class GroupNominations:
         self._unplaced_since_s: dict[GroupKey, float] = {}
         self._hold: _Hold | None = None
         self._rest_until_s = 0.0
+        #: By group that another has nominated: until when that counts.
+        self._shown_until_s: dict[GroupKey, float] = {}
+
+    def note_shown(self, key: GroupKey, now_s: float) -> None:
+        """Note that a watch has shown a new nomination of a member that was not made here."""
+        self._shown_until_s[key] = now_s + HOLD_FOR_S
+
+    def is_shown(self, key: GroupKey) -> bool:
+        """Return whether nominations count that another has made."""
+        return key in self._shown_until_s
 
     def next_step(
         self,
@@ -65,14 +78,16 @@ class GroupNominations:
         """
         self._unplaced_since_s.setdefault(key, now_s)
         preemptor = preemptor_of(trial.profile)
+        is_shown = bool(before) and self.is_shown(key)
         if preemptor is None:
-            return Nominations()
+            return Nominations(before, None, note=HELD) if is_shown else Nominations()
         members, note = request.members, ""
         priority = min(map(self._view.preemptor_priority, members))
         reason = preemptor.group_ineligibility(members, priority, set(before.values()), self._view)
         if reason is None:
             room = yield from make_room(request, priority, self._state, preemptor, trial)
             if room is not None:
+                self._shown_until_s.pop(key, None)
                 return room
             if (self._view.has_lower(priority) & request.rows).any():
                 note = NO_ROOM
@@ -80,6 +95,8 @@ class GroupNominations:
             note = f"preemption: {reason}"
             if before and self._hold is None:
                 return Nominations(before, None, note=note)
+        if is_shown:
+            return Nominations(before, None, note=HELD)
         if self._hold is None and self._may_hold(key, now_s):
             room = yield from make_room(request, priority + 1, self._state, preemptor, trial)
             if room is not None:
@@ -95,19 +112,24 @@ class GroupNominations:
     def forget(self, key: GroupKey) -> None:
         """Note that the group is placed, or that it no longer waits for places."""
         self._unplaced_since_s.pop(key, None)
+        self._shown_until_s.pop(key, None)
         if self._hold is not None and self._hold.key == key:
             self._hold = None
 
     def next_wake_s(self) -> float | None:
-        """Return when the hold ends, None without one."""
-        return None if self._hold is None else self._hold.end_s
+        """Return when the next hold ends, None without one. O(groups that another has nominated)."""
+        ends_s = [*self._shown_until_s.values(), *([] if self._hold is None else [self._hold.end_s])]
+        return min(ends_s, default=None)
 
-    def end_hold(self, now_s: float) -> GroupKey | None:
-        """End the hold if its time is over; return the group for which room was held."""
-        if self._hold is None or now_s < self._hold.end_s:
-            return None
-        key = self._hold.key
-        self._hold, self._rest_until_s = None, now_s + HOLD_FOR_S
-        # Other groups come first.
-        self._unplaced_since_s[key] = now_s
-        return key
+    def end_holds(self, now_s: float) -> list[GroupKey]:
+        """End the holds whose time is over; return the groups for which room was held."""
+        ended = [key for key, end_s in self._shown_until_s.items() if end_s <= now_s]
+        for key in ended:
+            del self._shown_until_s[key]
+        if self._hold is not None and now_s >= self._hold.end_s:
+            key = self._hold.key
+            self._hold, self._rest_until_s = None, now_s + HOLD_FOR_S
+            # Other groups come first.
+            self._unplaced_since_s[key] = now_s
+            ended.append(key)
+        return ended

@@ -227,15 +227,23 @@ class PodLifecycle:
 
     def _enqueue(self, record: PodRecord, pod: Pod, now_s: float) -> None:
         self._show(record, pod, now_s)
-        self._nominator.show(None, pod)
+        self._show_nomination(None, pod, now_s)
         self._queue.add(pod, now_s)
 
     def _update(self, record: PodRecord, pod: Pod, now_s: float) -> None:
         old = record.shown or pod
         self._show(record, pod, now_s)
-        nominated_before = self._nominator.show(old, pod)
+        nominated_before = self._show_nomination(old, pod, now_s)
         self._queue.update(old, pod, now_s)
         self._nominator.wake_kept_out(old, nominated_before, now_s)
+
+    def _show_nomination(self, old: Pod | None, pod: Pod, now_s: float) -> str:
+        """Follow the nomination that a watch shows. Return the one that counted before."""
+        before, shown = self._nominator.show(old, pod), pod.nominated_node_name
+        is_new = shown not in ("", before, "" if old is None else old.nominated_node_name)
+        if is_new and pod.group is not None:
+            self._groups.note_nominated(pod.group.key, now_s)
+        return before
 
     def _show(self, record: PodRecord, pod: Pod, _now_s: float) -> None:
         old, record.shown = record.shown, pod

@@ -13,8 +13,8 @@ A pod qualifies if, without it on its node, the scheduler's own decision
     that every sequence of moves ends, whatever the scheduler decides. See `Rebalancer._left`.
  5. A pod stays if it has no controller, or claims, whose volumes tie it to nodes; if it is of a group, which is placed
     as one; if it is not movable, terminating, or not of a scheduler that `profiles` knows.
- 6. Pods that move for a group that waits (`waiting_groups`) go first, one directly after the other. Neither 4 nor the
-    gain count for them; their number per group is limited.
+ 6. Pods that move for a group that waits (`waiting_groups`) go first, one directly after the other, and the group's
+    places are kept for it. Neither 4 nor the gain count for them; their number per group is limited.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Move:
     """
     A pod to evict, since `node_name` is clearly better for it: `why` says by how much, or for which rules or group.
 
-    `others_follow`: whether more pods move for the same group.
+    `others_follow`: whether more pods move for the same group. `nominations`: its members that are to be nominated
+    first, each with its node.
     """
 
     pod: Pod
@@ -68,6 +69,7 @@ class Move:
     why: str
     group: GroupKey | None = None
     others_follow: bool = False
+    nominations: tuple[tuple[Pod, str], ...] = ()
 
 
 #: What names a workload: namespace, and kind and name of the controller.
@@ -201,10 +203,10 @@ class Rebalancer:
         due = self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
         if due is None:
             return None
-        key, (first, *others) = due
+        first, *others = due.moves
         texts = "; ".join(move.text for move in (first, *others))
-        why = f"pod group {key.text} waits, and fits after: {texts}"
-        return Move(first.pod, first.node_name, why, key, bool(others))
+        why = f"pod group {due.key.text} waits, and fits after: {texts}"
+        return Move(first.pod, first.node_name, why, due.key, bool(others), due.nominations)
 
     def _better_place(self, pod: Pod, profile: Profile) -> Move | None:
         anew = replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")

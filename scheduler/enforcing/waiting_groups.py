@@ -4,13 +4,17 @@ Groups that wait for places, and the pods that move so that one of them fits, at
 The scheduler has to have said that a group fits nowhere, and the moves have to have existed for `hold_s`. They are
 looked for anew before each eviction, with the pods that end already counted as gone. What is left of the moves for a
 group counts again once it is placed or gone.
+
+Before an eviction, the members are nominated to the places that the search found: so the scheduler keeps these from
+pods of the members' priority or lower, the evicted pod among them, for as long as `core.group_nominations` says. Places
+that are kept in this way are taken for the next group, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduler.core.group_holes import HoleSearch, PodMove
 from scheduler.framework.profile import Profile
@@ -21,6 +25,14 @@ from scheduler.state.cluster import ClusterState
 
 #: A group for which no moves are found is looked at again after this time: a search takes up to half a second.
 _SEARCH_AGAIN_S: Final = 60.0
+
+
+class MovesForGroup(NamedTuple):
+    """The pods that are to move for a group; before that, the members to nominate, each with its node or ''."""
+
+    key: GroupKey
+    moves: tuple[PodMove, ...]
+    nominations: tuple[tuple[Pod, str], ...]
 
 
 @dataclass(slots=True)
@@ -57,9 +69,11 @@ class WaitingGroups:
             case PodSeen(pod) if pod.group is not None and not pod.node_name and not pod.is_terminal:
                 self._pending[pod.uid] = pod
                 groups.add_pending(pod)
+                self._state.nominate(pod, pod.nominated_node_name)
             case PodSeen(Pod(uid=uid)) | PodGone(uid):
                 if (known := self._pending.pop(uid, None)) is not None:
                     groups.remove_pending(known)
+                    self._state.nominate(known, "")
             case PodGroupSeen(group):
                 groups.upsert(group)
             case PodGroupGone(key):
@@ -69,23 +83,21 @@ class WaitingGroups:
             case _:
                 pass
 
-    def next_moves(
-        self, may_move: Callable[[Pod], bool], now_s: float
-    ) -> tuple[GroupKey, tuple[PodMove, ...]] | None:
+    def next_moves(self, may_move: Callable[[Pod], bool], now_s: float) -> MovesForGroup | None:
         """Return the group that pods are to move for now, and the moves; None without one. One search at most."""
         waiting = self._waiting()
         self._waits = {key: self._waits.get(key) or _Wait(self._for_groups) for key in waiting}
         for key, wait in self._waits.items():
             if wait.n_left <= 0 or now_s < wait.search_at_s:
                 continue
-            moves = self._moves(key, waiting[key], wait.n_left, may_move)
-            if not moves:
+            planned = self._moves(key, waiting[key], wait.n_left, may_move)
+            if not planned.moves:
                 wait.held_since_s, wait.search_at_s = None, now_s + _SEARCH_AGAIN_S
                 return None
             if wait.held_since_s is None:
                 wait.held_since_s = now_s
             if now_s >= wait.held_since_s + self._hold_s:
-                return key, moves
+                return planned
             wait.search_at_s = wait.held_since_s + self._hold_s
             return None
         return None
@@ -112,10 +124,12 @@ class WaitingGroups:
 
     def _moves(
         self, key: GroupKey, members: Sequence[Pod], n_most: int, may_move: Callable[[Pod], bool]
-    ) -> tuple[PodMove, ...]:
+    ) -> MovesForGroup:
         movable = [uid for uid, placed in self._state.placed.items() if may_move(placed.pod)]
         search = HoleSearch(self._state, self._profiles, key, members, n_most)
         moves = search.moves(movable)
         for uid in search.touched:
             self._restored(uid)
-        return moves
+        nodes = ((pod, search.places.get(pod.uid, "")) for pod in members)
+        anew = tuple((pod, name) for pod, name in nodes if name != pod.nominated_node_name)
+        return MovesForGroup(key, moves, anew)

@@ -16,6 +16,12 @@ from scheduler.model.wire import MalformedObjectError
 from scheduler.syntax.quantity import QuantityError, non_negative_quantity
 from scheduler.syntax.selectors import Selector, SelectorError, parse_selector
 
+#: Taints of the node lifecycle controller for a node without a running kubelet, and what they say.
+_FAILURES: Final = {
+    "node.kubernetes.io/not-ready": "not ready",
+    "node.kubernetes.io/unreachable": "unreachable",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -47,6 +53,11 @@ class Node:
     declared_features: frozenset[str]
     created: str = ""
     annotations: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
+
+    @property
+    def failure(self) -> str:
+        """Return why the node lifecycle controller keeps pods off the node; empty while it is ready."""
+        return next((_FAILURES[taint.key] for taint in self.taints if taint.key in _FAILURES), "")
 
 
 @dataclass(frozen=True, slots=True)

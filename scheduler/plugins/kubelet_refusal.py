@@ -1,28 +1,39 @@
 """
-KubeletRefusal: a node whose kubelet has just refused a pod of the same spec is excluded for a while.
+KubeletRefusal: a node whose kubelet has just refused a pod of the same spec is excluded for a while, and a node that
+failed under a member of the pod's group.
 
 A kubelet may refuse a pod that fits by the scheduler's counts: another scheduler was faster, a device is not healthy,
 or the node is shutting down. The pod fails there (such as OutOfcpu), its controller makes another one, and the best
-node for it is the same again. Not an upstream plugin; without a refusal it skips every pod. It is the last plugin of
-every profile, so that other reasons take precedence. `state.kubelet_refusals` has the durations; the end of an
-exclusion wakes waiting pods.
+node for it is the same again. A node that failed may be ready again soon and fail again, and each failure costs the
+whole group its work since the last checkpoint. Not an upstream plugin; without either it skips every pod. It is the
+last plugin of every profile, so that other reasons take precedence. `state.kubelet_refusals` has the durations; the end
+of an exclusion wakes waiting pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from scheduler.framework.events import Action, ClusterEventWithHint, Resource
 from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered, RuleFilter
-from scheduler.framework.status import SKIP, unresolvable
+from scheduler.framework.status import SKIP, Status, unresolvable
+from scheduler.state.arrays import Mask
 from scheduler.state.cluster_view import ClusterView
+
+_REFUSED: Final = "node(s) refused such a pod shortly before ({reason})"
+#: Begins the reason for nodes that failed; how and which of them follow in parentheses.
+FAILED: Final = "node(s) failed under the pod's group shortly before"
+_FAILED_TEXT: Final = f"{FAILED} ({{reason}}: {{names}})"
+#: Nodes that a group avoids. Of more that failed in the same ten minutes, the fault is elsewhere, such as in their
+#: rack's switch, and the group would find nearly all of its nodes closed once they are back.
+MOST_FAILED: Final = 3
 
 
 class KubeletRefusal(FilterPlugin):
-    """Excludes nodes whose kubelet has just refused a pod of the same spec."""
+    """Excludes nodes whose kubelet has just refused a pod of the same spec, or that failed under its group."""
 
     name = "KubeletRefusal"
     extension_points: ClassVar = ("preFilter", "filter")
@@ -32,17 +43,21 @@ class KubeletRefusal(FilterPlugin):
         return (ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_CONDITION),)
 
     def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
-        """Skip a spec that no kubelet refused."""
-        reason_by_node = view.kubelet_refusals(context.pod.spec)
-        return _filter(reason_by_node, view) if reason_by_node else SKIP
+        """Skip a pod of whose spec no kubelet refused one, and under whose group no node failed."""
+        group = context.pod.group
+        rules = _rules(view.kubelet_refusals(context.pod.spec), _REFUSED, view)
+        failed = {} if group is None else view.kubelet_refusals(group.key)
+        if len(failed) <= MOST_FAILED:
+            rules += _rules(failed, _FAILED_TEXT, view)
+        return RuleFilter(view.n_rows, *rules) if rules else SKIP
 
 
-def _filter(reason_by_node: Mapping[str, str], view: ClusterView) -> RuleFilter:
-    """Return a filter that refuses the nodes, each with its kubelet's reason."""
+def _rules(reason_by_node: Mapping[str, str], text: str, view: ClusterView) -> list[tuple[Mask, Status]]:
+    """Return a rule per reason that refuses its nodes."""
     rules = []
     for reason in sorted(set(reason_by_node.values())):
+        names = sorted(name for name, given in reason_by_node.items() if given == reason)
         mask = np.ones(view.n_rows, dtype=np.bool_)
-        names = (name for name, given in reason_by_node.items() if given == reason)
         mask[[row for name in names if (row := view.nodes.row_by_name.get(name)) is not None]] = False
-        rules.append((mask, unresolvable(f"node(s) refused such a pod shortly before ({reason})")))
-    return RuleFilter(view.n_rows, *rules)
+        rules.append((mask, unresolvable(text.format(reason=reason, names=", ".join(names)))))
+    return rules

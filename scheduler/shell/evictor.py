@@ -1,5 +1,5 @@
 """
-Evicts pods. Outcomes are values; no failure of the server raises.
+Evicts pods, and nominates those for which room is made. Outcomes are values; no failure of the server raises.
 
        POST --2xx--> evicted          429 --> blocked: a disruption budget, or the server is busy
         |
@@ -12,6 +12,7 @@ The caller retries later: the uid precondition makes a second eviction harmless.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,7 @@ from scheduler.enforcing.instructions import EvictionResult
 from scheduler.errors import ApiError, Conflict, NotFound, Throttled
 from scheduler.kube.client import KubeClient
 from scheduler.kube.enforcer_requests import evict_pod
-from scheduler.kube.requests import get_pod
+from scheduler.kube.requests import get_pod, patch_pod_status
 from scheduler.kube.responses import decode_assignment
 from scheduler.model.pods import Pod
 
@@ -49,6 +50,19 @@ async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:
             return await _settle(client, pod, error)
         return EvictionOutcome(EvictionResult.FAILED, str(error))
     return EvictionOutcome(EvictionResult.EVICTED)
+
+
+async def nominate(client: KubeClient, nominations: Iterable[tuple[Pod, str]]) -> EvictionOutcome | None:
+    """Nominate the pending pods to these nodes, one after the other. Return why no pod is to be evicted for them."""
+    for pod, node_name in nominations:
+        request = patch_pod_status(
+            namespace=pod.namespace, name=pod.name, uid=pod.uid, condition=None, nominated_node_name=node_name
+        )
+        try:
+            await client.request(request, timeout_s=TIMEOUT_S)
+        except ApiError as error:
+            return EvictionOutcome(EvictionResult.FAILED, f"nominate {pod.key} to {node_name}: {error}")
+    return None
 
 
 async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutcome:

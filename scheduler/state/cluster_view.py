@@ -18,7 +18,7 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.disks import Disk
 from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.nodes import Node
-from scheduler.model.pods import Pod, PodSpec
+from scheduler.model.pods import Pod
 from scheduler.model.volumes import PersistentVolumeClaim
 from scheduler.state.arrays import Amounts, Counts, Mask, RowIndex, Rows, Scores
 from scheduler.state.change_log import Change
@@ -29,6 +29,7 @@ from scheduler.state.counts import Domains, PodCounts, TermSums
 from scheduler.state.derived import Sized
 from scheduler.state.devices import Devices
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
+from scheduler.state.kubelet_refusals import Subject
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import NamespaceRule, PodMatcher
 from scheduler.state.node_masks import NodeMasks
@@ -119,9 +120,9 @@ class ClusterView(NodeMasks):
         """Return a node label as a column."""
         return self._state.nodes.column(key)
 
-    def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
-        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
-        return self._state.kubelet_refusals.excluded_nodes(spec)
+    def kubelet_refusals(self, subject: Subject) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec or the group, each with the reason."""
+        return self._state.kubelet_refusals.excluded_nodes(subject)
 
     # Pods.
 

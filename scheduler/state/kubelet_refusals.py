@@ -5,28 +5,37 @@ goes to the same node at once, and a controller makes as many failed pods as the
     refused --> excluded for 5 s, 10 s, 20 s ... 300 s --> allowed, and remembered for 300 s --> forgotten
                            a pod of the spec starts there, or the node changes --> forgotten at once
 
+A node that failed under a member of a group is excluded for this group for `FAILED_S`, whatever becomes of the node and
+the group meanwhile. Neither kind of exclusion is known after a restart.
+
 Time is an argument. Bounded: past `CAPACITY` exclusions, the exclusion whose refusal is the oldest is forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import PodSpec
 from scheduler.state.sparse_dicts import discard_entry
 
 #: Seconds that a first refusal excludes the node for; each further one doubles them up to `LONGEST_S`.
 FIRST_S: Final = 5.0
 LONGEST_S: Final = 300.0
+#: Seconds that a failure excludes the node for: longer than the 300 s after which members are evicted from it.
+FAILED_S: Final = 600.0
 #: Exclusions that are remembered, about 200 bytes each.
 CAPACITY: Final = 4096
+
+#: What a node is excluded for: the pods of a spec, or the members of a group.
+Subject = PodSpec | GroupKey
 
 
 @dataclass(slots=True)
 class _Exclusion:
-    """A node that is excluded for one spec until `ends_s`, and remembered for `LONGEST_S` more."""
+    """A node that is excluded for one subject until `ends_s`, and remembered for `LONGEST_S` more."""
 
     reason: str
     n_refusals: int
@@ -43,17 +52,17 @@ _NONE: Final[Mapping[str, str]] = {}
 
 
 class KubeletRefusals:
-    """Exclusions by spec and node. Holds strong references to the specs, so that a replacement shares the spec."""
+    """Exclusions by subject and node. Holds strong references to the specs, so that a replacement shares the spec."""
 
     def __init__(self) -> None:
         #: Refusals so far.
         self.n_refused = 0
         #: Changes whenever an exclusion begins or ends.
         self.version = 0
-        #: In the order of their last refusal.
-        self._exclusions: dict[tuple[PodSpec, str], _Exclusion] = {}
-        #: Spec -> name of each excluded node -> the kubelet's reason; no spec without a node.
-        self._excluded: dict[PodSpec, dict[str, str]] = {}
+        #: In the order of their last refusal or failure.
+        self._exclusions: dict[tuple[Subject, str], _Exclusion] = {}
+        #: Subject -> name of each excluded node -> the reason; no subject without a node.
+        self._excluded: dict[Subject, dict[str, str]] = {}
         self._next_s: float | None = None
 
     def copy(self) -> KubeletRefusals:
@@ -61,7 +70,7 @@ class KubeletRefusals:
         copy = KubeletRefusals()
         copy.n_refused, copy.version, copy._next_s = self.n_refused, self.version, self._next_s
         copy._exclusions = {key: replace(exclusion) for key, exclusion in self._exclusions.items()}
-        copy._excluded = {spec: dict(nodes) for spec, nodes in self._excluded.items()}
+        copy._excluded = {subject: dict(nodes) for subject, nodes in self._excluded.items()}
         return copy
 
     def __len__(self) -> int:
@@ -69,17 +78,17 @@ class KubeletRefusals:
 
     @property
     def n_excluded(self) -> int:
-        """Exclusions that have not ended. O(specs)."""
-        return sum(map(len, self._excluded.values()))
+        """Exclusions for refusals that have not ended. O(subjects)."""
+        return sum(len(nodes) for subject, nodes in self._excluded.items() if isinstance(subject, PodSpec))
 
     @property
     def next_s(self) -> float | None:
         """The second at which `expire` next has something to do; None if never."""
         return self._next_s
 
-    def excluded_nodes(self, spec: PodSpec) -> Mapping[str, str]:
-        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason. O(1)."""
-        return self._excluded.get(spec, _NONE) if self._excluded else _NONE
+    def excluded_nodes(self, subject: Subject) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the subject, each with the reason. O(1)."""
+        return self._excluded.get(subject, _NONE) if self._excluded else _NONE
 
     def record(self, spec: PodSpec, node_name: str, reason: str, now_s: float) -> None:
         """Record that the node's kubelet refused a pod of the spec. Exclude the node for it, longer each time."""
@@ -87,10 +96,18 @@ class KubeletRefusals:
         known = self._exclusions.pop((spec, node_name), None)
         n_refusals = 1 if known is None else known.n_refusals + 1
         lasts_s = min(FIRST_S * 2.0 ** min(n_refusals - 1, 16), LONGEST_S)
+        self._add(spec, node_name, _Exclusion(reason, n_refusals, now_s + lasts_s))
+
+    def record_failure(self, group: GroupKey, node_name: str, reason: str, now_s: float) -> None:
+        """Record that the node failed under a member. Exclude it for the group, for `FAILED_S` from now on."""
+        self._exclusions.pop((group, node_name), None)
+        self._add(group, node_name, _Exclusion(reason, 1, now_s + FAILED_S))
+
+    def _add(self, subject: Subject, node_name: str, exclusion: _Exclusion) -> None:
         if len(self._exclusions) >= CAPACITY:
             self._forget(next(iter(self._exclusions)))
-        self._exclusions[spec, node_name] = _Exclusion(reason, n_refusals, now_s + lasts_s)
-        self._excluded.setdefault(spec, {})[node_name] = reason
+        self._exclusions[subject, node_name] = exclusion
+        self._excluded.setdefault(subject, {})[node_name] = exclusion.reason
         self.version += 1
         self._set_next()
 
@@ -99,8 +116,9 @@ class KubeletRefusals:
         return bool(self._exclusions) and self._forget_all([(spec, node_name)])
 
     def forget_node(self, node_name: str) -> bool:
-        """Forget all refusals by the node. Return whether an exclusion ends thereby. O(exclusions)."""
-        return self._forget_all([key for key in self._exclusions if key[1] == node_name])
+        """Forget the node's refusals, but no failures. Return whether an exclusion ends thereby. O(exclusions)."""
+        of_node = [key for key in self._exclusions if key[1] == node_name]
+        return self._forget_all([key for key in of_node if isinstance(key[0], PodSpec)])
 
     def expire(self, now_s: float) -> bool:
         """End exclusions whose time is over. Return whether any ended. O(exclusions), and O(1) before `next_s`."""
@@ -118,23 +136,23 @@ class KubeletRefusals:
         self._set_next()
         return any_ended
 
-    def _forget_all(self, keys: list[tuple[PodSpec, str]]) -> bool:
+    def _forget_all(self, keys: Sequence[tuple[Subject, str]]) -> bool:
         """Drop these exclusions. Return whether one of them had not ended."""
         ended = [self._forget(key) for key in keys if key in self._exclusions]
         if ended:
             self._set_next()
         return any(ended)
 
-    def _forget(self, key: tuple[PodSpec, str]) -> bool:
+    def _forget(self, key: tuple[Subject, str]) -> bool:
         """Drop the exclusion. Return whether it had not ended."""
         exclusion = self._exclusions.pop(key)
         if not exclusion.has_ended:
             self._end(*key)
         return not exclusion.has_ended
 
-    def _end(self, spec: PodSpec, node_name: str) -> None:
+    def _end(self, subject: Subject, node_name: str) -> None:
         self.version += 1
-        discard_entry(self._excluded, spec, node_name)
+        discard_entry(self._excluded, subject, node_name)
 
     def _set_next(self) -> None:
         self._next_s = min((exclusion.next_s for exclusion in self._exclusions.values()), default=None)

@@ -16,12 +16,12 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.model.pods import PodSpec
 from scheduler.state.arrays import Counts, Mask, RowIndex, Scores
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import LabelColumn, PerDomain
 from scheduler.state.counts import Domains, PodCounts
+from scheduler.state.kubelet_refusals import Subject
 from scheduler.state.matching import PodMatcher
 from scheduler.state.read_only_views import (
     NodeColumns,
@@ -126,9 +126,9 @@ class ReadOnlyClusterView(ClusterView):
     declaring = _guarded(ClusterView.declaring)
     has_lower = _guarded(ClusterView.has_lower)
 
-    def kubelet_refusals(self, spec: PodSpec) -> Mapping[str, str]:
-        """Return the names of the nodes that are excluded for the spec, each with its kubelet's reason."""
-        return MappingProxyType(super().kubelet_refusals(spec))
+    def kubelet_refusals(self, subject: Subject) -> Mapping[str, str]:
+        """Return the names of the nodes that are excluded for the spec or the group, each with the reason."""
+        return MappingProxyType(super().kubelet_refusals(subject))
 
     def existing_terms(self, *_: Any, **__: Any) -> Any:  # noqa: ANN401 - never returns
         """Refused to out-of-tree plugins: a term counts the pods that declare it."""

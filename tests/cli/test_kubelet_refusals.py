@@ -1,4 +1,4 @@
-"""`explain` notes kubelets that rejected pods with the same spec, from failed pods in the cluster."""
+"""`explain` notes kubelets that rejected pods with the same spec, and nodes that failed under the pod's group."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import msgspec
 from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.cli.explain import explain_named_pod
 from scheduler.cli.query.sources import PodQuery
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.plugins.kubelet_refusal import FAILED
 from scheduler.settings.loading import default_settings
 from tests.support import build
 
@@ -49,3 +51,17 @@ def test_without_failed_pods_there_is_no_note() -> None:
     answer = explain_named_pod(cluster, PodQuery("default", "p"))
     assert answer is not None
     assert answer.notes == ()
+
+
+def test_the_note_names_nodes_that_failed_under_the_group() -> None:
+    """They are ready again: the condition alone tells, which the scheduler wrote."""
+    pod = build.pod("p", labels={GROUP: "g", MIN_COUNT: "1"}, containers=ONE_CPU, spec=SPEC)
+    text = f"0/3 nodes are available: 2 {FAILED} (deleted: a, b), 1 {FAILED} (not ready: c)."
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+    pod["status"]["conditions"] = [told]
+    answer = explain_named_pod(_cluster(build.node("a"), pod), PodQuery("default", "p"))
+    assert answer is not None
+    assert any(
+        "last attempt (deleted: a, b; not ready: c): it avoids such a node for 600 s" in note
+        for note in answer.notes
+    )

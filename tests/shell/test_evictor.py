@@ -10,7 +10,7 @@ import pytest
 from scheduler.enforcing.instructions import EvictionResult
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.shell import enforcer
-from scheduler.shell.evictor import TIMEOUT_S, EvictionOutcome, evict
+from scheduler.shell.evictor import TIMEOUT_S, EvictionOutcome, evict, nominate
 from tests.support import build
 from tests.support.api_bodies import body
 from tests.support.scripted_server import client_of, lost, reply, scripted
@@ -71,6 +71,25 @@ async def test_every_response_has_its_outcome(answers: list[Any], outcome: Evict
         "deleteOptions": {"preconditions": {"uid": "u1"}},
     }
     assert script.received[0].path == "/api/v1/namespaces/default/pods/p/eviction"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None:
+    """Then no pod is evicted for them."""
+    pods = [PodDecoder().decode(json.dumps(build.pod(name, uid=name)).encode()) for name in ("m0", "m1")]
+    answers = [refusal(403, "rbac")] if is_refused else [reply(body(200, "", "")), reply(body(200, "", ""))]
+    async with scripted(*answers) as script, client_of(script) as client:
+        outcome = await nominate(client, [(pods[0], "n0"), (pods[1], "")])
+        sent = [(each.path, json.loads(each.body)) for each in script.received]
+    path = "/api/v1/namespaces/default/pods/{}/status"
+    wanted = [
+        (path.format("m0"), {"metadata": {"uid": "m0"}, "status": {"nominatedNodeName": "n0"}}),
+        (path.format("m1"), {"metadata": {"uid": "m1"}, "status": {"nominatedNodeName": None}}),
+    ]
+    why = "nominate default/m0 to n0: 403 X: rbac"
+    assert outcome == (EvictionOutcome(EvictionResult.FAILED, why) if is_refused else None)
+    assert sent == (wanted[:1] if is_refused else wanted)
 
 
 def test_the_shutdown_waits_longer_than_an_eviction_takes() -> None:
