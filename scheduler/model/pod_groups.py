@@ -57,7 +57,7 @@ CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupI
 #: Labels and annotations that have no effect without a group.
 _WORDS: Final = frozenset(
     {
-        *(MIN_COUNT, RELEASE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY),
+        *(MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY),
         *(PART, PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY),
     }
 )
