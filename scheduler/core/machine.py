@@ -46,6 +46,7 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
