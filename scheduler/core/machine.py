@@ -355,8 +355,7 @@ class Machine:
             for few in batches(result.placed):
                 for member, place in few:
                     binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
-                    is_reserved = place.instruction is not place.bind
-                    self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
+                    self._lifecycle.on_assumed(binding, now_s, is_reserved=place.is_reserved)
                     self._ordered.append(place.instruction)
                 yield
             self._ordered += result.reports
