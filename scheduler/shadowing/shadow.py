@@ -15,7 +15,8 @@ Pods that it bound and that were not seen pending before are counted, not compar
 While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
 nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
 
-Members of a group that are bound shortly after each other are one decision, compared as a whole: `group_binds`.
+Members of a group that are bound, or reported pending, shortly after each other are one decision, compared as a whole:
+`group_binds`.
 
 A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
 `nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
@@ -24,8 +25,9 @@ A pod whose volumes have to be bound first is decided long before its bind: kube
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
@@ -40,6 +42,7 @@ from scheduler.model.volumes import ClaimReference, PersistentVolume, Persistent
 from scheduler.shadowing.differences import (
     as_race,
     as_unproven,
+    as_untried,
     count_best,
     difference_of,
     is_feasible,
@@ -62,8 +65,10 @@ _MAX_DIFFERENCES: Final = 1_000
 _MAX_SCHEDULERS: Final = 10
 #: The order of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
-#: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
+#: Pods with differences for which later changes are tried together with earlier ones: up to 110 decisions each.
 _FEW: Final = 4
+#: The largest group for which orders are tried: up to 110 searches of 20 ms.
+_MOST_MEMBERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +76,20 @@ class _Unsettled:
     """
     A difference that a later change may explain, and whether the pod would now be decided as by the other one.
 
-    `is_bind`: False if the pod was left pending; another decision then bound it.
+    `uids`: of the pod, and of the members that were decided with it. `is_bind`: False if the pod was left pending;
+    another decision then bound it.
     """
 
-    uid: str
+    uids: Collection[str]
     difference: Difference
     agrees: Callable[[], bool]
     at_s: float
     is_bind: bool = True
+
+    @property
+    def uid(self) -> str:
+        """Return the UID of the pod."""
+        return next(iter(self.uids))
 
     @property
     def decision(self) -> ChangeKey:
@@ -128,6 +139,8 @@ class Shadow:
         self._comparison = GroupComparison(state, profile)
         #: Groups of which members were bound within the last `race_s`, and others still wait.
         self._bound_groups: dict[GroupKey, GroupBinds] = {}
+        #: Groups that were reported pending within the last `race_s`, and when.
+        self._reported_s: dict[GroupKey, float] = {}
         self._differences: OrderedDict[str, Difference] = OrderedDict()
         self.causes: Counter[Cause] = Counter()
         self.counts = Counts()
@@ -284,7 +297,7 @@ class Shadow:
         self._explain(
             f"{pod.uid} bound {self.counts.bound}",
             _Unsettled(
-                pod.uid,
+                (pod.uid,),
                 difference,
                 lambda: any(count_best(self._decide(each), self.state, node) for each in variants),
                 now_s,
@@ -315,20 +328,21 @@ class Shadow:
             return
         text = f"pod group {binds.key.text}: {worse.text}"
         difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
-        unsettled = _Unsettled(
-            worse.pod.uid, difference, lambda: self._comparison.worse(binds) is None, now_s
-        )
+        uids = dict.fromkeys((worse.pod.uid, *binds.members))
+        unsettled = _Unsettled(uids, difference, lambda: self._comparison.worse(binds) is None, now_s)
         self._explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
 
     def _explain(self, key: str, unsettled: _Unsettled) -> None:
         """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
-        uid, at_s = unsettled.uid, unsettled.at_s
+        difference, at_s = unsettled.difference, unsettled.at_s
+        if (n_members := len(unsettled.uids)) > _MOST_MEMBERS:
+            self._note(key, as_untried(difference, n_members))
+            return
         other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
-        difference = unsettled.difference
         if other:
             self._note(key, as_race(difference, other))
             return
-        n_changes = len(self._recent.keys(at_s, but=uid))
+        n_changes = len(self._recent.keys(at_s, but=unsettled.uids))
         self._note(key, as_unproven(difference, n_changes) if n_changes else difference)
         if len(self._unsettled) < MAX_RECENT:
             self._unsettled[key] = unsettled
@@ -339,9 +353,8 @@ class Shadow:
 
         The order has to agree with those of the other races; empty if there is none.
         """
-        uid = unsettled.uid
-        known = self._recent.keys(now_s, but=uid)
-        for left_out in self._recent.explains(unsettled.agrees, now_s, but=uid):
+        known = self._recent.keys(now_s, but=unsettled.uids)
+        for left_out in self._recent.explains(unsettled.agrees, now_s, but=unsettled.uids):
             after = {change.key for change in left_out}
             if self._orders.prove(unsettled.decision, [key for key in known if key not in after], after):
                 return left_out[-1].what
@@ -352,7 +365,7 @@ class Shadow:
         for key, unsettled in list(self._unsettled.items()):
             if now_s - unsettled.at_s > self._race_s:
                 del self._unsettled[key]
-            elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
+            elif latest.key[1] not in unsettled.uids and self._is_explained(unsettled, now_s):
                 del self._unsettled[key]
                 self.causes[unsettled.difference.cause] -= 1
                 self._note(key, as_race(unsettled.difference, latest.what))
@@ -362,9 +375,9 @@ class Shadow:
         placed = self.state.placed.get(unsettled.uid)
         bound = None if placed is None else placed.pod
         self.state.remove_pod(unsettled.uid)
-        known = self._recent.keys(now_s, but=unsettled.uid)
+        known = self._recent.keys(now_s, but=unsettled.uids)
         is_explained = unsettled.agrees() and self._orders.prove(unsettled.decision, known, ())
-        if not is_explained and len(self._unsettled) <= _FEW:
+        if not is_explained and sum(len(each.uids) for each in self._unsettled.values()) <= _FEW:
             is_explained = bool(self._proven_without(unsettled, now_s))
         if bound is not None:
             self.state.upsert_pod(bound)
@@ -422,11 +435,12 @@ class Shadow:
         self._take_over(PodSeen(pod), now_s)
 
     def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
-        """Compare why the pod is left pending; of a member only whether its group has places."""
-        self.counts.pending += 1
+        """Compare why the pod is left pending; of a member only whether its group has places, once for all members."""
         if (key := self.state.groups.key_of(pod)) is not None:
-            self._compare_pending_group(key, pod, message, now_s)
+            if now_s - self._reported_s.get(key, -inf) > self._race_s:
+                self._compare_pending_group(key, pod, message, now_s)
             return
+        self.counts.pending += 1
         decision = self._decide(pod)
         if says(decision, message):
             self.counts.same_reasons += 1
@@ -435,18 +449,22 @@ class Shadow:
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else reasons_of(decision)
         difference = difference_of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
         unsettled = _Unsettled(
-            pod.uid, difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
+            (pod.uid,), difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
         )
         self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> None:
+        reported = self._reported_s.items()
+        self._reported_s = {key: at_s for key, at_s in reported if now_s - at_s <= self._race_s}
+        self._reported_s[key] = now_s
+        self.counts.pending += 1
         members = self._waiting_members(key)
         if not self._comparison.fits(key, members):
             self.counts.same_reasons += 1
             return
         text = f"there: {message} here: pod group {key.text} has places"
         unsettled = _Unsettled(
-            pod.uid,
+            dict.fromkeys((pod.uid, *members)),
             difference_of(pod, Cause.RULE, "", "", text),
             lambda: not self._comparison.fits(key, members),
             now_s,
