@@ -34,7 +34,7 @@ _NO_CAPACITY = "has capacity requests, but the DRAConsumableCapacity feature is 
 
 @dataclass(frozen=True, slots=True)
 class DeviceGates:
-    """Which features of devices are on; see the gates of these names."""
+    """Which features of devices are on; see the gates of these names. By default objects stay as decoded."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -43,6 +43,7 @@ class DeviceGates:
     consumable: bool = True
     binding_conditions: bool = True
     extended_resource: bool = True
+    fractional_ranges: bool = False
 
     @classmethod
     def of(cls, semantics: Semantics) -> DeviceGates:
@@ -57,11 +58,12 @@ class DeviceGates:
             binding_conditions=on(Gate.DRA_DEVICE_BINDING_CONDITIONS)
             and on(Gate.DRA_RESOURCE_CLAIM_DEVICE_STATUS),
             extended_resource=on(Gate.DRA_EXTENDED_RESOURCE),
+            fractional_ranges=on(Gate.DRA_FRACTIONAL_CAPACITY_RANGE),
         )
 
     def applied_to(self, obj: DeviceObject) -> DeviceObject:
         """Return the object without what belongs to features that are off."""
-        if self == _ALL_ON:
+        if self == _AS_DECODED:
             return obj
         match obj:
             case ResourceSlice():
@@ -102,7 +104,10 @@ class DeviceGates:
             changed = replace(changed, binding_conditions=None, binding_failure_conditions=None)
         if not self.consumable:
             capacity = {name: DeviceCapacity(each.value, None) for name, each in old.capacity.items()}
-            changed = replace(changed, capacity=capacity, allow_multiple_allocations=False)
+            return replace(changed, capacity=capacity, allow_multiple_allocations=False)
+        if self.fractional_ranges:
+            capacity = {name: _with_fractional_range(each) for name, each in old.capacity.items()}
+            return replace(changed, capacity=capacity)
         return changed
 
     def _request(self, old: DeviceRequest) -> DeviceRequest:
@@ -132,7 +137,15 @@ class DeviceGates:
         return msgspec.structs.replace(old, devices=msgspec.structs.replace(old.devices, results=results))
 
 
-_ALL_ON = DeviceGates()
+def _with_fractional_range(old: DeviceCapacity) -> DeviceCapacity:
+    """Return the capacity; a range with an amount that is no whole number is counted in thousandths."""
+    valid = None if old.policy is None else old.policy.valid_range
+    if old.policy is None or valid is None or not valid.is_fractional:
+        return old
+    return replace(old, policy=replace(old.policy, valid_range=replace(valid, in_thousandths=True)))
+
+
+_AS_DECODED = DeviceGates()
 
 
 class GatedDeviceDecoder:

@@ -85,11 +85,23 @@ class DeviceAttribute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ValidRange:
-    """The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`."""
+    """
+    The amounts of a capacity that may be requested: from `minimum` in steps up to `maximum`.
+
+    Attributes:
+        in_thousandths: whether steps are counted in thousandths of a unit, not in whole units.
+    """
 
     minimum: FormattedQuantity | None
     maximum: FormattedQuantity | None
     step: FormattedQuantity | None
+    in_thousandths: bool = False
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether an amount is no whole number, and all are whole thousandths."""
+        given = [each.nano for each in (self.minimum, self.maximum, self.step) if each is not None]
+        return any(nano % 10**9 for nano in given) and not any(nano % 10**6 for nano in given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,6 @@ GATE_DEPENDENCIES: Final[Mapping[Gate, tuple[Gate, ...]]] = MappingProxyType(
 #: an API server without the gate drops its fields (VolumeAttributesClass).
 WITHOUT_EFFECT: Final = frozenset(
     {
-        Gate.DRA_FRACTIONAL_CAPACITY_RANGE,
         Gate.DRA_LIST_TYPE_ATTRIBUTES,
         Gate.DRA_NODE_ALLOCATABLE_RESOURCES,
         Gate.DRA_SCHEDULER_FILTER_TIMEOUT,

@@ -305,7 +305,7 @@ class _Run:
             n_lost = sum("Leaderelection lost" in line for line in replica.lines)
             outcome.n_lost += n_lost
             if set(replica.exit_codes) - {0, -9, -15, 1} or replica.exit_codes.count(1) > n_lost:
-                text = f"{replica.name} ended with {replica.exit_codes}: {replica.lines[-3:]}"
+                text = f"{replica.name} ended with {replica.exit_codes}: {replica.last_lines}"
                 outcome.wrongs.append(Wrong(Verdict.CRASH, text))
         outcome.n_binds, outcome.told = judge.n_binds, self._journal.told
 

@@ -46,6 +46,7 @@ class Replica:
         #: The lines of its processes' logs.
         self.lines: list[str] = []
         self.exit_codes: list[int] = []
+        self.last_lines: list[str] = []
         self.gateway = Gateway(
             replicas.cluster.url,
             faults=Faults(),
@@ -121,6 +122,7 @@ class Replica:
                 self.exit_codes.append(await process.wait())
                 self.daemon = None
             if self.exit_codes[-1] not in (0, -signal.SIGKILL, -signal.SIGTERM):
+                self.last_lines += self.lines[-2:]
                 self._replicas.journal.tell(
                     f"{self.agent} ended with {self.exit_codes[-1]}: {self.lines[-2:]}"
                 )

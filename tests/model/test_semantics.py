@@ -33,6 +33,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
             Version(1, 36),
             {
                 Gate.DRA_DEVICE_TAINT_RULES,
+                Gate.DRA_FRACTIONAL_CAPACITY_RANGE,
                 Gate.STORAGE_CAPACITY_SCORING,
                 Gate.TAINT_TOLERATION_COMPARISON_OPERATORS,
                 Gate.VOLUME_LIMIT_SCALING,
@@ -49,6 +50,7 @@ def test_changes_of_a_gate_are_in_order(gate: Gate) -> None:
                 Gate.DRA_DEVICE_TAINTS,
                 Gate.DRA_DEVICE_TAINT_RULES,
                 Gate.DRA_EXTENDED_RESOURCE,
+                Gate.DRA_FRACTIONAL_CAPACITY_RANGE,
                 Gate.DRA_PARTITIONABLE_DEVICES,
                 Gate.DRA_PRIORITIZED_LIST,
                 Gate.DYNAMIC_RESOURCE_ALLOCATION,

@@ -1,7 +1,7 @@
 """
 How much of a device's capacities a request takes, and whether that is left.
 
-Source: structured/internal/incubating/consumable_capacity.go (kubernetes 1.36).
+Source: structured/internal/incubating/consumable_capacity.go (kubernetes 1.36; ranges in thousandths: 1.37).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from scheduler.model.device_requests import DeviceQuery
 from scheduler.model.devices import Device, DeviceCapacity, RequestPolicy, ValidRange
+from scheduler.syntax.quantity import Quantity
 from scheduler.syntax.quantity_format import FormattedQuantity, binary
 
 #: Amounts by the name of the capacity.
@@ -65,11 +66,15 @@ def _rounded_in_range(
 ) -> FormattedQuantity:
     if requested.nano < minimum.nano:
         return minimum
-    step = 0 if valid.step is None else valid.step.amount.value()
-    if not step:
+    step = 0 if valid.step is None else _counted(valid.step, valid)
+    if not step or valid.step is None:
         return requested
-    start = minimum.amount.value()
-    return binary(start + -(-(requested.amount.value() - start) // step) * step)
+    start = _counted(minimum, valid)
+    rounded = start + -(-(_counted(requested, valid) - start) // step) * step
+    if not valid.in_thousandths:
+        return binary(rounded)
+    is_whole = rounded % 1000 == 0
+    return FormattedQuantity(Quantity(rounded * 10**6, 0 if is_whole else -3), valid.step.format)
 
 
 def _violates(amount: FormattedQuantity, policy: RequestPolicy) -> bool:
@@ -79,7 +84,13 @@ def _violates(amount: FormattedQuantity, policy: RequestPolicy) -> bool:
     if valid is not None:
         if valid.maximum is not None and amount.nano > valid.maximum.nano:
             return True
-        step = 0 if valid.step is None else valid.step.amount.value()
-        start = 0 if valid.minimum is None else valid.minimum.amount.value()
-        return step != 0 and (amount.amount.value() - start) % step != 0
+        step = 0 if valid.step is None else _counted(valid.step, valid)
+        start = 0 if valid.minimum is None else _counted(valid.minimum, valid)
+        return step != 0 and (_counted(amount, valid) - start) % step != 0
     return bool(policy.valid_values) and all(amount.nano != value.nano for value in policy.valid_values)
+
+
+def _counted(amount: FormattedQuantity, valid: ValidRange) -> int:
+    """Return the amount in whole units, or in thousandths where the range counts in these, rounded up."""
+    # Exact in thousandths, where upstream's int64 would overflow: more than a device has is refused as such.
+    return -(-amount.nano // 10**6) if valid.in_thousandths else amount.amount.value()
