@@ -19,7 +19,9 @@ import numpy as np
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_devices import FirstFits, claim_forms
+from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
+from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
 from scheduler.framework.observer import Observer, Unobserved
@@ -269,6 +271,13 @@ class GroupTrial:
         decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), Scope(rows))
         self.state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
+
+
+def detached_trial(state: ClusterState, profile: Profile, identity: str, max_decisions: int) -> GroupTrial:
+    """Return a trial outside of the machine. `identity`: of the decision, from which its random numbers follow."""
+    reservations, rng = Reservations(state, PodRecords(state)), TrialRng(identity)
+    annotations = DecisionAnnotations(state.nodes)
+    return GroupTrial(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
 
 
 def _weight(pod: Pod) -> int:
