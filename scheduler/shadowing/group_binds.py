@@ -165,7 +165,7 @@ class GroupComparison:
             while left:
                 pod = next((pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], rows)), None)
                 if pod is None:
-                    # Fewer points are told only if no rule is broken.
+                    # A lack of points is reported only if no rule is broken.
                     behind = behind or left[0]
                     pod = next(
                         (pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], None)), None
