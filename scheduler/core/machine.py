@@ -206,7 +206,7 @@ class Machine:
         return self._take_ordered()
 
     def has_work(self) -> bool:
-        """Return whether CycleDue would bind a pod that has waited for it, pop a pod or process backlog."""
+        """Return whether CycleDue would bind a pod that has waited for it, or pop a pod, or a backlog is left."""
         if self.is_in_cycle or self._reservations.has_ready:
             return True
         return not self._unfit.holds_all and self.queue.can_pop()
