@@ -24,6 +24,7 @@ A pod whose volumes have to be bound first is decided long before its bind: kube
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -273,16 +274,14 @@ class Shadow:
     def _compare_if_whole(self, pod: Pod, now_s: float) -> None:
         """Compare the group of a pod that was bound, if no other member waits."""
         binds = None if pod.group is None else self._bound_groups.get(pod.group.key)
-        if binds is not None and binds.members.keys() >= self._waiting_members(binds.key).keys():
+        if binds is not None and all(uid in binds.members for uid, _ in self._waiting_members(binds.key)):
             self._compare_group(binds, now_s)
 
-    def _waiting_members(self, key: GroupKey) -> dict[str, Pod]:
-        """Return the members that wait and could be placed. O(waiting pods)."""
-        return {
-            uid: pod
-            for uid, pod in self._waiting.items()
-            if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating
-        }
+    def _waiting_members(self, key: GroupKey) -> Iterator[tuple[str, Pod]]:
+        """Yield the members that wait and could be placed, with their UIDs. O(waiting pods)."""
+        for uid, pod in self._waiting.items():
+            if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating:
+                yield uid, pod
 
     def _compare_group(self, binds: GroupBinds, now_s: float) -> None:
         """Compare the places of members that were bound shortly after each other, as one decision."""
@@ -373,7 +372,7 @@ class Shadow:
         self._reported_s = {key: at_s for key, at_s in reported if now_s - at_s <= self._race_s}
         self._reported_s[key] = now_s
         self.counts.pending += 1
-        members = self._waiting_members(key)
+        members = dict(self._waiting_members(key))
         if not self._comparison.fits(key, members):
             self.counts.same_reasons += 1
             return
