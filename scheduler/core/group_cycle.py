@@ -358,6 +358,17 @@ class GroupCycles:
             if self._queues_as_one and changed is not None and not self._has_minimum(key, changed):
                 self._queue.join(changed.uid, first.uid, now_s)
 
+    def on_placed_elsewhere(self, key: GroupKey, now_s: float) -> None:
+        """
+        Let the group be tried, since it needs one place less: another scheduler has placed a member.
+
+        One member is woken, whose cycle takes the others. O(1) unless members are assumed or gated.
+        """
+        pods = (pod for pod in self._groups.pending(key) if not pod.gates)
+        first = next((pod for pod in pods if self._queue.get(pod.uid) is not None), None)
+        if first is not None:
+            self._queue.wake_each((first.uid,), now_s)
+
     def _has_minimum(self, key: GroupKey, member: Pod) -> bool:
         """Return whether the group has its minimum on nodes. O(1), unlike `has_minimum`."""
         group = self._groups.known_by(member, key)
