@@ -7,7 +7,7 @@ from collections.abc import Collection
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.queueing.queued_pod import QueuedPod, share_failures
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue, share_failures
 from scheduler.state.pod_groups import PodGroups
 
 
@@ -39,12 +39,14 @@ class GroupTurns:
         """
         Let the group be tried once its backoff is over.
 
-        One member is woken, whose cycle takes the others. O(1) unless members are assumed or gated.
+        One member is woken that is not gated, unless it is to be tried already: its cycle takes the others. O(1) unless
+        members are assumed or gated.
         """
-        pods = (pod for pod in self._groups.pending(key) if not pod.gates)
-        first = next((pod for pod in pods if self._queue.get(pod.uid) is not None), None)
-        if first is not None:
-            self._queue.wake_each((first.uid,), now_s)
+        for pod in self._groups.pending(key):
+            queued = self._queue.get(pod.uid)
+            if queued is not None and queued.sub_queue is not SubQueue.GATED:
+                self._queue.wake_each((pod.uid,), now_s)
+                return
 
     def _has_minimum(self, key: GroupKey, member: Pod) -> bool:
         """Return whether the group has its minimum on nodes. O(1), unlike `has_minimum`."""

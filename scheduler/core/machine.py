@@ -323,7 +323,7 @@ class Machine:
                 self._ordered += self._assume_and_bind(queued, decision, now_s)
             case FitError():
                 instructions = yield from self._trying_relaxed(queued, decision, profile, now_s)
-                # Not `+= yield from`: what was ordered before is taken meanwhile.
+                # `+= yield from` would extend a list that was taken meanwhile.
                 self._ordered += instructions
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)

@@ -261,6 +261,8 @@ def test_a_member_that_another_scheduler_places_wakes_the_group(cluster: Driver,
     cluster.node("n", allocatable={"cpu": "2"})
     cluster.node("cordoned", allocatable={"cpu": "1"}, unschedulable=True)
     cluster.handle(group_seen("g", 3, version=version))
+    if version == "v1alpha2":
+        show(cluster, "gated", schedulingGates=[{"name": "g"}])
     members(cluster, 3)
     assert not bound(cluster.cycle())
     show(cluster, "m2", node="cordoned")
