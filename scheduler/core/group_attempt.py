@@ -6,7 +6,8 @@ The steps come in pieces: they yield after each decision and after each place th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -206,6 +207,15 @@ class Attempt:
             return ""
         ids = domain_ids(request.topology.required, self.view.nodes)
         return ids.value_of(ids.ids.item(rows[0]))
+
+    @contextmanager
+    def within(self, domain: str) -> Iterator[None]:
+        """Let messages name this domain within the block; if it has no name, the one around it."""
+        outer, self.domain = self.domain, domain or self.domain
+        try:
+            yield
+        finally:
+            self.domain = outer
 
     # Parts.
 

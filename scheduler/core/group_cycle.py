@@ -34,6 +34,7 @@ from scheduler.core.group_preemption import Nominations, leaving_for_places_anew
 from scheduler.core.group_requests import search_request, unnominated
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
+from scheduler.core.group_turns import GroupTurns
 from scheduler.core.incomplete_groups import IncompleteGroups
 from scheduler.core.lost_members import MOVED, RELEASED, LostMembers
 from scheduler.core.nominator import Nominator
@@ -50,7 +51,7 @@ from scheduler.model.instructions import ClearNomination, GroupAttempted, Instru
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey
 from scheduler.model.pods import Pod
 from scheduler.queueing.pod_queue import PodQueue
-from scheduler.queueing.queued_pod import QueuedPod, SubQueue, share_failures
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue
 from scheduler.state.batches import Pieces, batches, finished
 from scheduler.state.cluster import ClusterState
 
@@ -96,7 +97,6 @@ class GroupCycles:
         queues_as_one: bool,
     ) -> None:
         """`queues_as_one`: whether a group is one entry of the queue, as since kubernetes 1.37."""
-        self._queues_as_one = queues_as_one
         self._state = state
         self._groups = state.groups
         self._queue = queue
@@ -105,8 +105,7 @@ class GroupCycles:
         self._reservations = reservations
         self._observer = observer
         self._annotations = annotations
-        #: Groups with members of unequal priorities.
-        self._unequal: set[GroupKey] = set()
+        self._turns = GroupTurns(state.groups, queue, queues_as_one=queues_as_one)
         self._nominations = GroupNominations(state)
         self._incomplete = IncompleteGroups(state.groups, queue)
         self._lost = LostMembers(state.groups)
@@ -311,8 +310,7 @@ class GroupCycles:
         reports += report_group(self._groups.get(key), reason, text)
         # What helps one member may help the group.
         of_group: frozenset[str] = frozenset().union(*outcome.rejecting.values())
-        if self._queues_as_one:
-            share_failures(entries.values())
+        self._turns.put_back_together(entries.values())
         for index, queued in enumerate(entries.values()):
             plugins = outcome.rejecting.get(queued.uid) or of_group
             is_rejected = plugins and outcome.error is None
@@ -345,7 +343,7 @@ class GroupCycles:
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete.forget(key)
-            self._unequal.discard(key)
+            self._turns.forget(key)
             self._nominations.forget(key)
         elif not self._groups.is_complete(first):
             self._incomplete.note(key, now_s)
@@ -357,30 +355,11 @@ class GroupCycles:
         else:
             self._incomplete.note_complete(key, now_s)
         if first is not None:
-            self._rank(key, first, first if changed is None else changed)
-            if self._queues_as_one and changed is not None and not self._has_minimum(key, changed):
-                self._queue.join(changed.uid, first.uid, now_s)
+            self._turns.note(key, first, changed, now_s)
 
-    def _has_minimum(self, key: GroupKey, member: Pod) -> bool:
-        """Return whether the group has its minimum on nodes. O(1), unlike `has_minimum`."""
-        group = self._groups.known_by(member, key)
-        return group is not None and self._groups.n_placed(key) >= group.min_count
-
-    def _rank(self, key: GroupKey, first: Pod, changed: Pod) -> None:
-        """
-        Give members of unequal priorities the group's place in the queue, else that of the lowest.
-
-        O(members) for such a group.
-        """
-        group = self._groups.known_by(first, key)
-        own = group.priority if group is not None and group.api_version == "v1beta1" else None
-        if changed.priority != (first.priority if own is None else own):
-            self._unequal.add(key)
-        if key in self._unequal:
-            pods = self._groups.pending(key)
-            priority = min(pod.priority for pod in pods) if own is None else own
-            for pod in pods:
-                self._queue.rank(pod.uid, priority)
+    def on_placed_elsewhere(self, key: GroupKey, now_s: float) -> None:
+        """Let the group be tried, since it needs one place less: another scheduler has placed a member."""
+        self._turns.wake(key, now_s)
 
     def note_nominated(self, key: GroupKey, now_s: float) -> None:
         """Note that another has nominated a member, as a watch shows."""

@@ -149,9 +149,8 @@ class GreedySearch:
         n_before, outer = attempt.n_placed, attempt.domain
         domains = yield from self._domains(component, scope)
         for domain in domains.with_room(max(len(kind.pods) for kind in component.kinds)):
-            attempt.domain = outer or domain.value
-            is_filled = yield from attempt.fill(component.kinds, domain.rows)
-            attempt.domain = outer
+            with attempt.within(outer or domain.value):
+                is_filled = yield from attempt.fill(component.kinds, domain.rows)
             if is_filled:
                 return True
             if not outer:

@@ -24,15 +24,12 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.decide import ScheduleResult, Scope, decide
-from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import kinds_of
 from scheduler.core.group_requests import all_levels, search_request, unplaced
 from scheduler.core.group_search import search
-from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
-from scheduler.core.pod_records import PodRecords
-from scheduler.core.reservations import Reservations
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError, detached_trial
 from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
@@ -67,13 +64,6 @@ class PodMove:
 
 
 _NO_MOVES: Final[tuple[PodMove, ...]] = ()
-
-
-def detached_trial(state: ClusterState, profile: Profile, identity: str, max_decisions: int) -> GroupTrial:
-    """Return a trial outside of the machine. `identity`: of the decision, from which its random numbers follow."""
-    reservations, rng = Reservations(state, PodRecords(state)), TrialRng(identity)
-    annotations = DecisionAnnotations(state.nodes)
-    return GroupTrial(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
 
 
 class HoleSearch:

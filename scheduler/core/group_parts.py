@@ -143,9 +143,8 @@ class PartSearch(GreedySearch):
         attempt, part = self._attempt, self._request.parts[name]
         kinds, n_before = [kind for kind in self._by_part[name] if kind.left], attempt.n_placed
         rows = scope & part.rows
-        outer, attempt.domain = attempt.domain, attempt.home_of(part) or attempt.domain
-        room = (yield from self._room(kinds, rows)) if kinds else None
-        attempt.domain = outer
+        with attempt.within(attempt.home_of(part)):
+            room = (yield from self._room(kinds, rows)) if kinds else None
         if room is None:
             return False
         for domain in self._candidates(kinds, part, room, rows, n_least):
@@ -169,13 +168,12 @@ class PartSearch(GreedySearch):
     def _fill_part(self, kinds: Sequence[Kind], domain: Domain, part: PartRequest) -> Pieces[None]:
         """Place as many members of the part as the domain takes."""
         attempt, n_before = self._attempt, self._attempt.n_placed
-        outer, attempt.domain = attempt.domain, domain.value or attempt.domain
         levels = self._levels_of(part.topology)
-        is_filled = bool(levels) and (yield from self._fill_levels(kinds, levels, domain.rows, part.held))
-        if not is_filled:
-            yield from attempt.take_back(n_before)
-            yield from attempt.fill(kinds, domain.rows, is_partial=True)
-        attempt.domain = outer
+        with attempt.within(domain.value):
+            is_filled = bool(levels) and (yield from self._fill_levels(kinds, levels, domain.rows, part.held))
+            if not is_filled:
+                yield from attempt.take_back(n_before)
+                yield from attempt.fill(kinds, domain.rows, is_partial=True)
 
     # As many as fit.
 

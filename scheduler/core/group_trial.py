@@ -10,15 +10,18 @@ some: whether members have a node together does not depend on the devices that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
 from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide
 from scheduler.core.decision_annotation import DecisionAnnotations
-from scheduler.core.group_devices import FirstFits
+from scheduler.core.group_devices import FirstFits, claim_forms
+from scheduler.core.pod_records import PodRecords
 from scheduler.core.reservations import Reservations
+from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.interface import FilterPlugin, Rng
 from scheduler.framework.observer import Observer, Unobserved
@@ -29,6 +32,9 @@ from scheduler.state.arrays import Mask
 from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
+
+#: Nodes on which devices are exchanged for one more member: 2 ms each with four members of two requests each.
+_MOST_EXCHANGES: Final = 20
 
 
 class OutOfDecisionsError(Exception):
@@ -68,6 +74,11 @@ class Place:
         """Return the node's name."""
         return self.bind.node_name
 
+    @property
+    def is_reserved(self) -> bool:
+        """Return whether something is reserved for the member, and to be written."""
+        return self.instruction is not self.bind
+
 
 @dataclass(slots=True)
 class GroupTrial:
@@ -92,6 +103,8 @@ class GroupTrial:
     _n_counted: int = field(init=False, default=0)
     _asked: set[str] = field(init=False, default_factory=set)
     _first_fits: FirstFits = field(init=False)
+    #: Exchanges that found nothing: the row, the members there, and spec and claims of the one more.
+    _in_vain: set[Hashable] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.view = ClusterView(self.state)
@@ -134,40 +147,55 @@ class GroupTrial:
 
     def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> ScheduleResult | None:
         """Return a row that takes the member once others there have other parts of the node; None if there is none."""
-        refusing = [
-            each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting
-        ]
-        for plugin in refusing:
-            for node_name in dict.fromkeys(place.node_name for place in self.places):
-                row = self.view.nodes.row_by_name[node_name]
-                if scope.rows.item(row) and self._exchange_at(row, node_name, pod, plugin):
-                    only = np.zeros_like(scope.rows)
-                    only[row] = True
-                    self._n_counted += 1
-                    at_row = replace(scope, rows=only)
-                    decision = decide(pod, self.view, self.profile, self.rng, Unobserved(), at_row)
-                    if isinstance(decision, ScheduleResult):
-                        return decision
+        plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
+        plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
+        if plugin is None:
+            return None
+        forms = claim_forms(pod, self.view)
+        for row, indexes in self._reserved_by_row(scope.rows).items():
+            members = [self.places[index].pod for index in indexes]
+            asked = row, tuple(member.uid for member in members), pod.spec, forms
+            if asked in self._in_vain or self._first_fits.are_best([*members, pod]):
+                continue
+            if n_left <= 0:
+                return None
+            n_left -= 1
+            self._n_counted += 1
+            if not self._exchange(indexes, row, pod, plugin):
+                self._in_vain.add(asked)
+                continue
+            only = np.zeros_like(scope.rows)
+            only[row] = True
+            at_row = replace(scope, rows=only)
+            decision = decide(pod, self.view, self.profile, self.rng, Unobserved(), at_row)
+            if isinstance(decision, ScheduleResult):
+                return decision
         return None
 
-    def _exchange_at(self, row: int, node_name: str, pod: Pod, plugin: FilterPlugin) -> bool:
+    def _reserved_by_row(self, rows: Mask) -> dict[int, list[int]]:
+        """Return the indexes of the places with a reservation on each of these rows, the latest row first."""
+        by_row: dict[int, list[int]] = {}
+        for index in range(len(self.places) - 1, -1, -1):
+            row = self.view.nodes.row_by_name[self.places[index].node_name]
+            if rows.item(row) and self.places[index].is_reserved:
+                by_row.setdefault(row, []).append(index)
+        return by_row
+
+    def _exchange(self, indexes: Sequence[int], row: int, pod: Pod, plugin: FilterPlugin) -> bool:
         """Let the plugin reserve anew for the members on the row, so that the pod fits; return whether it could."""
-        places = {
-            index: self.reservations.of(place.pod.uid)
-            for index, place in enumerate(self.places)
-            if place.node_name == node_name and isinstance(place.instruction, WriteReservation)
-        }
-        pods = [*(self.places[index].pod for index in places), pod]
-        if not places or self._first_fits.are_best(pods):
-            return False
-        for each in pods[:-1]:
-            self.reservations.release(each.uid)
-        together = plugin.reserve_together(pods, row, self.view)
-        for (index, before), anew in zip(places.items(), together or (None,) * len(places), strict=False):
-            others = (each for each in before if each.plugin != plugin.name)
-            reserved = before if together is None else [*others, *((anew,) if anew is not None else ())]
-            place = self.places[index]
-            self.places[index] = replace(place, instruction=self.reservations.reserve(place.bind, reserved))
+        places = [self.places[index] for index in indexes]
+        reserved = [self.reservations.of(place.pod.uid) for place in places]
+        for place in places:
+            self.reservations.release(place.pod.uid)
+        together = plugin.reserve_together([*(place.pod for place in places), pod], row, self.view)
+        if together is not None:
+            reserved = [
+                [*(each for each in before if each.plugin != plugin.name), *([] if anew is None else [anew])]
+                for before, anew in zip(reserved, together[:-1], strict=True)
+            ]
+        for index, place, reservations in zip(indexes, places, reserved, strict=True):
+            instruction = self.reservations.reserve(place.bind, reservations)
+            self.places[index] = replace(place, instruction=instruction)
         return together is not None
 
     def place(self, pod: Pod, result: ScheduleResult, *, is_owed: bool) -> None:
@@ -183,6 +211,8 @@ class GroupTrial:
     def take_back(self) -> Pod:
         """Forget the last place, and return its pod."""
         place = self.places.pop()
+        # Nodes may share devices.
+        self._in_vain.clear()
         self.reservations.release(place.pod.uid)
         self.state.forget(place.pod.uid)
         return place.pod
@@ -241,6 +271,13 @@ class GroupTrial:
         decision = decide(place.pod, self.view, asked, self.rng, Unobserved(), Scope(rows))
         self.state.assume(replace(place.pod, node_name=place.node_name), place.node_name)
         return isinstance(decision, ScheduleResult)
+
+
+def detached_trial(state: ClusterState, profile: Profile, identity: str, max_decisions: int) -> GroupTrial:
+    """Return a trial outside of the machine. `identity`: of the decision, from which its random numbers follow."""
+    reservations, rng = Reservations(state, PodRecords(state)), TrialRng(identity)
+    annotations = DecisionAnnotations(state.nodes)
+    return GroupTrial(state, reservations, profile, rng, Unobserved(), annotations, max_decisions)
 
 
 def _weight(pod: Pod) -> int:

@@ -67,12 +67,12 @@ class LostMembers:
         group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
         if group is not None and self._is_below(key, group.min_count):
             since_s = self._below_since_s.setdefault(key, now_s)
-            asked = None if changed is None else changed.group
-            if asked is not None and asked.release_after_s:
-                self._release_at_s[key] = since_s + asked.release_after_s
-            if asked is not None and asked.move_after_s:
+            reference = None if changed is None else changed.group
+            if reference is not None and reference.release_after_s:
+                self._release_at_s[key] = since_s + reference.release_after_s
+            if reference is not None and reference.move_after_s:
                 moved_s = self._moved_s.get(key, -MOVE_AGAIN_AFTER_S)
-                at_s = max(since_s + asked.move_after_s, moved_s + MOVE_AGAIN_AFTER_S)
+                at_s = max(since_s + reference.move_after_s, moved_s + MOVE_AGAIN_AFTER_S)
                 self._move_at_s.setdefault(key, at_s)
         else:
             for times in self._clocks():

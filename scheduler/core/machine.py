@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.audit import differences
-from scheduler.core.decide import CycleError, ScheduleResult, deciding
+from scheduler.core.decide import CycleError, Decision, ScheduleResult, deciding
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks
@@ -46,6 +46,7 @@ from scheduler.framework.observer import Observer, Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, EmitEvent, Instruction
 from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Semantics
 from scheduler.model.stimuli import (
     BindDone,
@@ -205,7 +206,7 @@ class Machine:
         return self._take_ordered()
 
     def has_work(self) -> bool:
-        """Return whether CycleDue would bind a pod that has waited for it, pop a pod or process backlog."""
+        """Return whether CycleDue would bind a pod that has waited for it, or pop a pod, or a backlog is left."""
         if self.is_in_cycle or self._reservations.has_ready:
             return True
         return not self._unfit.holds_all and self.queue.can_pop()
@@ -316,18 +317,22 @@ class Machine:
     def _scheduling_pod(self, queued: QueuedPod, profile: Profile, now_s: float) -> Pieces[None]:
         """Bind the pod, or put it back."""
         pod = self.state.nominated.applied_to(queued.pod)
-        self.state.is_on_trial = True
-        decision = yield from deciding(pod, self._view, profile, self._rng, self._observer)
-        self.state.is_on_trial = False
+        decision = yield from self._deciding(pod, profile)
         match decision:
             case ScheduleResult():
                 self._ordered += self._assume_and_bind(queued, decision, now_s)
             case FitError():
-                self._ordered += yield from self._trying_relaxed(queued, decision, profile, now_s)
+                instructions = yield from self._trying_relaxed(queued, decision, profile, now_s)
+                # `+= yield from` would extend a list that was taken meanwhile.
+                self._ordered += instructions
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:
                 assert_never(decision)
+
+    def _deciding(self, pod: Pod, profile: Profile) -> Pieces[Decision]:
+        with self.state.on_trial():
+            return (yield from deciding(pod, self._view, profile, self._rng, self._observer))
 
     def _trying_relaxed(
         self, queued: QueuedPod, error: FitError, profile: Profile, now_s: float
@@ -335,9 +340,7 @@ class Machine:
         """Bind a pod that fits nowhere with its due fallbacks, or put it back."""
         relaxation = self._fallbacks.consider(queued.pod, error, profile, now_s)
         if relaxation is not None:
-            self.state.is_on_trial = True
-            decision = yield from deciding(relaxation.pod, self._view, profile, self._rng, self._observer)
-            self.state.is_on_trial = False
+            decision = yield from self._deciding(relaxation.pod, profile)
             if isinstance(decision, ScheduleResult):
                 return self._assume_and_bind(queued, decision, now_s, relaxation)
         reports = self._fallbacks.reports(queued.pod, error, profile)
@@ -347,19 +350,17 @@ class Machine:
         self, queued: QueuedPod, key: GroupKey, profile: Profile, now_s: float
     ) -> Pieces[None]:
         """Bind every member of the group that has a place, and report the others; see `GroupCycles.run`."""
-        self.state.is_on_trial = True
-        result = yield from self._groups.run(queued, key, profile, now_s)
-        for few in batches(result.placed):
-            for member, place in few:
-                binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
-                is_reserved = place.instruction is not place.bind
-                self._lifecycle.on_assumed(binding, now_s, is_reserved=is_reserved)
-                self._ordered.append(place.instruction)
-            yield
-        self._ordered += result.reports
-        if result.preemptor is not None:
-            self._ordered += self._unfit.preempt_for_group(result, result.preemptor, now_s)
-        self.state.is_on_trial = False
+        with self.state.on_trial():
+            result = yield from self._groups.run(queued, key, profile, now_s)
+            for few in batches(result.placed):
+                for member, place in few:
+                    binding = Binding(member, place.bind, place.n_evaluated, place.n_feasible, now_s)
+                    self._lifecycle.on_assumed(binding, now_s, is_reserved=place.is_reserved)
+                    self._ordered.append(place.instruction)
+                yield
+            self._ordered += result.reports
+            if result.preemptor is not None:
+                self._ordered += self._unfit.preempt_for_group(result, result.preemptor, now_s)
 
     def _assume_and_bind(
         self,

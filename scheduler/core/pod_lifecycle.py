@@ -304,8 +304,7 @@ class PodLifecycle:
         if counted is None or assumed:
             self._queue.on_event(ASSIGNED_POD_ADD, None, pod, now_s)
         if counted is None and pod.group is not None:
-            # Another scheduler placed a member, so that the group needs one place less.
-            self._queue.wake_each((each.uid for each in self._state.groups.pending(pod.group.key)), now_s)
+            self._groups.on_placed_elsewhere(pod.group.key, now_s)
         if counted is not None and counted.node_name != pod.node_name:
             # Assumed on one node, but bound to another by another scheduler: the first node is free again.
             self._queue.on_event(ASSIGNED_POD_DELETE, counted, None, now_s)

@@ -108,8 +108,7 @@ class ViolationDetector:
         if isinstance(limit, Shares):
             column = self._state.nodes.column(rule.spec.keys[0])
             n_selected = int(every.by_row.sum()) + int(not rule.selects_itself)
-            most = most_per_domain(limit, column, n_selected)
-            return np.full(len(rows), most) if isinstance(most, int) else most[column.ids[rows]]
+            return most_per_domain(limit, column, n_selected)[column.ids[rows]]
         return np.full(len(rows), limit, dtype=np.int64)
 
     def _lacks_match(self, rule: Rule, rows: Rows, every: PodCounts, live: PodCounts) -> Mask:

@@ -111,9 +111,9 @@ def explain(request: ExplainRequest) -> Explanation:
         reason_without_effect(FIELDS[gate], gate, request.semantics)
         for gate in request.pod.spec.without_effect
     )
-    word = request.pod.spec.group_word
-    ignored_words = (reason_without_group(word),) if word else ()
-    request = replace(request, notes=(*request.notes, *ignored_fields, *ignored_words))
+    key = request.pod.spec.key_without_group
+    ignored_keys = (reason_without_group(key),) if key else ()
+    request = replace(request, notes=(*request.notes, *ignored_fields, *ignored_keys))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:

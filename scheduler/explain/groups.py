@@ -13,10 +13,9 @@ from itertools import chain
 from typing import Final
 
 from scheduler.core.group_attempt import Outcome, Stuck
-from scheduler.core.group_holes import detached_trial
 from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
-from scheduler.core.group_trial import CycleBrokenError, GroupTrial, Place
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, Place, detached_trial
 from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.suggestions import proposals
 from scheduler.formats.explanation import PodRef, Pods, RefusedMember

@@ -13,18 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Attempt, SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import kinds_of, n_needed, part_of
 from scheduler.core.group_parts import in_whole_parts
 from scheduler.core.group_requests import search_request
-from scheduler.core.group_trial import CycleBrokenError, GroupTrial
-from scheduler.core.pod_records import PodRecords
-from scheduler.core.reservations import Reservations
-from scheduler.core.trial_rng import TrialRng
+from scheduler.core.group_trial import CycleBrokenError, detached_trial
 from scheduler.formats.explanation import JsonStruct
-from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -124,11 +119,7 @@ def _room(
     state: ClusterState, key: GroupKey, request: SearchRequest, profile: Profile
 ) -> tuple[Amounts, Amounts]:
     """Return for how many members each row has room, and the same in whole parts."""
-    reservations = Reservations(state, PodRecords(state))
-    annotations = DecisionAnnotations(state.nodes)
-    trial = GroupTrial(
-        state, reservations, profile, TrialRng(key.text), Unobserved(), annotations, _MOST_MEMBERS
-    )
+    trial = detached_trial(state, profile, key.text, _MOST_MEMBERS)
     with state.without_nominations({pod.uid for pod in request.members}):
         kinds = finished(kinds_of(request.members[:_MOST_MEMBERS], trial.view))
         try:

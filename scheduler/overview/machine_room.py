@@ -236,18 +236,18 @@ class _Drawing:
         chosen = [number for number, name in names.items() if name == within]
         rows = rows[np.isin(outer[rows], chosen)] if chosen else rows
         rows = rows[np.argsort(ids[rows], kind="stable")]
-        found: list[tuple[tuple[str, ...], Rows]] = []
+        domains: list[tuple[tuple[str, ...], Rows]] = []
         for part in np.split(rows, np.flatnonzero(np.diff(ids[rows])) + 1) if len(rows) else []:
             values = (column.value_of(column.ids.item(part.item(0))) for column in columns)
-            found.append((tuple(values), part))
-        found.sort(key=lambda each: tuple(map(_natural, each[0])))
-        if len(found) > MAX_DOMAINS and self.asked is not None:
+            domains.append((tuple(values), part))
+        domains.sort(key=lambda each: tuple(map(_natural, each[0])))
+        if len(domains) > MAX_DOMAINS and self.asked is not None:
             mask = self.asked.mask
-            found.sort(key=lambda each: not mask[each[1]].any())
-        shown = found[:MAX_DOMAINS]
+            domains.sort(key=lambda each: not mask[each[1]].any())
+        shown = domains[:MAX_DOMAINS]
         has_hosts = sum(len(part) for _, part in shown) <= MAX_HOSTS
         drawn = tuple(self._domain(path, part, has_hosts=has_hosts) for path, part in shown)
-        return tuple(sorted(names.values(), key=_natural)[:MAX_DOMAINS]), drawn, len(found), n_outside
+        return tuple(sorted(names.values(), key=_natural)[:MAX_DOMAINS]), drawn, len(domains), n_outside
 
     def _domain(self, path: tuple[str, ...], rows: Rows, *, has_hosts: bool) -> RoomDomain:
         listed, asked = rows.tolist(), self.asked

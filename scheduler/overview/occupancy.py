@@ -118,8 +118,7 @@ def _most(rule: DeclaredRule, column: LabelColumn, ids: Rows, n_selected: int) -
     """Return the most selected pods of these domains, of so many."""
     if rule.shares is None:
         return rule.limit
-    most = most_per_domain(rule.shares, column, n_selected)
-    return most if isinstance(most, int) else most[ids]
+    return most_per_domain(rule.shares, column, n_selected)[ids]
 
 
 def _anti_affinity(

@@ -25,6 +25,7 @@ class GangSchedulingArgs:
     """
     `max_search_decisions`, which is not upstream's: how many decisions the search for a group's places may take beyond
     one for each member. Each takes 0.1 to 0.3 ms at 5,000 nodes; on a member with many terms it counts for several.
+    Devices that members exchange on a node count for one.
     `topology_levels`, which is not upstream's: node labels of the machine room from the outside in, such as block,
     rack and host; by default those of Kueue's Topologies, and else a group has the levels alone that it names.
     """

@@ -66,6 +66,12 @@ def as_unproven(difference: Difference, n_changes: int) -> Difference:
     return with_parts(difference, explanation=text)
 
 
+def as_untried(difference: Difference, n_members: int) -> Difference:
+    """Return the difference with a note that no orders are tried for a group of so many members."""
+    text = f"{difference.explanation}; no other order is tried for a group of {n_members}"
+    return with_parts(difference, explanation=text)
+
+
 def as_race(difference: Difference, other: str) -> Difference:
     """Return the difference as a race with the change of this object."""
     text = f"{difference.explanation}; proven: not so if {other} came in the other order"

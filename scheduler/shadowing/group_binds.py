@@ -15,17 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.decide import ScheduleResult
-from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import part_of
 from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
-from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
-from scheduler.core.pod_records import PodRecords
-from scheduler.core.reservations import Reservations
-from scheduler.core.trial_rng import TrialRng
-from scheduler.framework.observer import Unobserved
+from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError, detached_trial
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -104,15 +99,7 @@ class GroupComparison:
 
     def _trial(self, key: GroupKey, n_members: int) -> GroupTrial:
         most = _MOST_TRIES * n_members + self._profile.max_search_decisions
-        return GroupTrial(
-            self._state,
-            Reservations(self._state, PodRecords(self._state)),
-            self._profile,
-            TrialRng(key.text),
-            Unobserved(),
-            DecisionAnnotations(self._state.nodes),
-            most,
-        )
+        return detached_trial(self._state, self._profile, key.text, most)
 
     def _places(self, key: GroupKey, members: Sequence[Pod]) -> dict[str, str]:
         """Return the nodes that the search finds, by UID; none if the group has no places."""
@@ -178,7 +165,7 @@ class GroupComparison:
             while left:
                 pod = next((pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], rows)), None)
                 if pod is None:
-                    # Fewer points are told only if no rule is broken.
+                    # A lack of points is reported only if no rule is broken.
                     behind = behind or left[0]
                     pod = next(
                         (pod for pod in left if self._place(trial, pod, binds.nodes[pod.uid], None)), None

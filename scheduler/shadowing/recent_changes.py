@@ -8,7 +8,7 @@ would be made here without the change, or with it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -60,17 +60,17 @@ class RecentChanges:
             self._changes.append(made)
         return made
 
-    def keys(self, now_s: float, *, but: str = "") -> list[ChangeKey]:
-        """Return the keys of the recent changes, except those of the pod with the UID `but`."""
+    def keys(self, now_s: float, *, but: Collection[str] = ()) -> list[ChangeKey]:
+        """Return the keys of the recent changes, except those of the pods with these UIDs."""
         return [change.key for change in self._recent(now_s, but)]
 
     def explains(
-        self, agrees: Callable[[], bool], now_s: float, *, but: str = ""
+        self, agrees: Callable[[], bool], now_s: float, *, but: Collection[str] = ()
     ) -> Iterator[Sequence[Change]]:
         """
         Yield the recent changes without which `agrees` holds, the first of them first, for each such set.
 
-        Changes of the pod with the UID `but` stay. The state is as before at each yield and in the end.
+        Changes of the pods with the UIDs `but` stay. The state is as before at each yield and in the end.
         """
         for left_out in _left_out(self._recent(now_s, but)):
             with self._without(left_out):
@@ -78,11 +78,11 @@ class RecentChanges:
             if is_explained:
                 yield left_out
 
-    def _recent(self, now_s: float, but: str) -> list[Change]:
+    def _recent(self, now_s: float, but: Collection[str]) -> list[Change]:
         return [
             change
             for change in self._changes
-            if now_s - change.at_s <= self._window_s and change.key[1] != but
+            if now_s - change.at_s <= self._window_s and change.key[1] not in but
         ]
 
     @contextmanager

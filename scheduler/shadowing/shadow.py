@@ -7,15 +7,15 @@ Decides what another scheduler decides, on the state as it stood then, and compa
     a pod is reported pending    decide -> the same reasons?
 
 The other scheduler knows its own binds before a watch shows them, and does not know yet what a watch has just shown: so
-two changes within `race_s` may have been in the other order for it. The orders of all proven races agree with each
-other: a difference that only a contradicting order explains is not proven.
+two changes within `race_s` may have been in the other order for it: `races`.
 
 Pods that it bound and that were not seen pending before are counted, not compared.
 
 While a watch is interrupted, the state is of no one moment, and the events that follow happened in another order:
 nothing is compared for `INTERRUPTED_S`, and a pod bound in that time counts as not seen pending.
 
-Members of a group that are bound shortly after each other are one decision, compared as a whole: `group_binds`.
+Members of a group that are bound, or reported pending, shortly after each other are one decision, compared as a whole:
+`group_binds`.
 
 A pod whose volumes have to be bound first is decided long before its bind: kube-scheduler writes its node into
 `nominatedNodeName` (since 1.35) or into a claim, and counts it there from then on. So does this.
@@ -23,9 +23,10 @@ A pod whose volumes have to be bound first is decided long before its bind: kube
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from scheduler.core.decide import Decision, ScheduleResult, decide
@@ -38,8 +39,6 @@ from scheduler.model.pods import Pod, may_use_claim
 from scheduler.model.stimuli import ObjectSeen, PodGone, PodSeen, WatchEvent
 from scheduler.model.volumes import ClaimReference, PersistentVolume, PersistentVolumeClaim, StorageKind
 from scheduler.shadowing.differences import (
-    as_race,
-    as_unproven,
     count_best,
     difference_of,
     is_feasible,
@@ -48,8 +47,8 @@ from scheduler.shadowing.differences import (
     says,
 )
 from scheduler.shadowing.group_binds import GroupBinds, GroupComparison
-from scheduler.shadowing.orders import ChangeKey, ProvenOrders
-from scheduler.shadowing.recent_changes import MAX_RECENT, Change, RecentChanges
+from scheduler.shadowing.races import Races, Unsettled
+from scheduler.shadowing.recent_changes import RecentChanges
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
@@ -58,32 +57,9 @@ from scheduler.syntax.plurals import counted
 RACE_S: Final = 2.0
 #: Longer than the longest pause between two attempts to list or watch, which is 30 s.
 INTERRUPTED_S: Final = 40.0
-_MAX_DIFFERENCES: Final = 1_000
 _MAX_SCHEDULERS: Final = 10
 #: The order of differences in a report.
 _ORDER: Final = (Cause.RULE, Cause.SCORE, Cause.SAMPLING, Cause.RACE)
-#: Differences for which later changes are tried together with earlier ones: up to 110 decisions each.
-_FEW: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsettled:
-    """
-    A difference that a later change may explain, and whether the pod would now be decided as by the other one.
-
-    `is_bind`: False if the pod was left pending; another decision then bound it.
-    """
-
-    uid: str
-    difference: Difference
-    agrees: Callable[[], bool]
-    at_s: float
-    is_bind: bool = True
-
-    @property
-    def decision(self) -> ChangeKey:
-        """Return the key of the decision among changes: that of its bind."""
-        return ("Pod", self.uid) if self.is_bind else ("Pending", f"{self.uid} {self.at_s}")
 
 
 @dataclass(slots=True)
@@ -103,8 +79,8 @@ class Shadow:
     One comparison. Not thread-safe; nothing inside awaits.
 
     `sample_percentage`: the other scheduler's percentageOfNodesToScore, 0 for its default. `race_s`: within which
-    changes may have been in another order for it. Cost: one decision per bind
-    and reported reason, and up to 150 more per difference.
+    changes may have been in another order for it. Cost: one decision per bind and reported reason, and up to 150 more
+    per difference.
     """
 
     def __init__(
@@ -123,13 +99,12 @@ class Shadow:
         self._waiting: dict[str, Pod] = {}
         self._race_s = race_s
         self._recent = RecentChanges(state, window_s=race_s)
-        self._orders = ProvenOrders()
-        self._unsettled: OrderedDict[str, _Unsettled] = OrderedDict()
+        self._races = Races(state, self._recent, race_s=race_s)
         self._comparison = GroupComparison(state, profile)
         #: Groups of which members were bound within the last `race_s`, and others still wait.
         self._bound_groups: dict[GroupKey, GroupBinds] = {}
-        self._differences: OrderedDict[str, Difference] = OrderedDict()
-        self.causes: Counter[Cause] = Counter()
+        #: Groups that were reported pending within the last `race_s`, and when.
+        self._reported_s: dict[GroupKey, float] = {}
         self.counts = Counts()
         #: Its own schedulerName if a pod names it, and the first others.
         self._schedulers: set[str] = set()
@@ -137,10 +112,15 @@ class Shadow:
         self.compares = False
         self._compares_from_s = 0.0
 
+    @property
+    def causes(self) -> Counter[Cause]:
+        """How many differences there are, by cause."""
+        return self._races.causes
+
     def interrupt(self, now_s: float) -> None:
         """Compare nothing for a while, since a watch is interrupted."""
         self._compares_from_s = now_s + INTERRUPTED_S
-        self._unsettled.clear()
+        self._races.interrupt()
         self.counts.unseen += sum(len(binds.members) for binds in self._bound_groups.values())
         self._bound_groups.clear()
 
@@ -175,7 +155,7 @@ class Shadow:
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
-        counts = self.counts
+        counts, kept = self.counts, self._races.kept()
         return ShadowReport(
             scheduler=self.scheduler_name,
             n_bound=counts.bound,
@@ -185,15 +165,15 @@ class Shadow:
             n_same_reasons=counts.same_reasons,
             n_unseen=counts.unseen,
             causes={cause: self.causes[cause] for cause in _ORDER if self.causes[cause]},
-            differences=tuple(sorted(self._differences.values(), key=lambda each: _ORDER.index(each.cause))),
-            n_more_differences=self.causes.total() - len(self._differences),
+            differences=tuple(sorted(kept, key=lambda each: _ORDER.index(each.cause))),
+            n_more_differences=self.causes.total() - len(kept),
             schedulers_seen=tuple(sorted(self._schedulers)),
         )
 
     def _take_over(self, event: WatchEvent, now_s: float) -> None:
         change = self._recent.apply(event, now_s)
-        if change is not None and self._unsettled:
-            self._settle(change, now_s)
+        if change is not None:
+            self._races.settle(change, now_s)
 
     def _see_pod(self, pod: Pod, now_s: float) -> None:
         """Take over a pod of the other scheduler that has not finished."""
@@ -281,10 +261,10 @@ class Shadow:
         difference = self._difference(pod, node, decision)
         # The other one may have dropped the pod's nomination; no watch shows when.
         variants = {pod.nominated_node_name: pod, "": replace(pod, nominated_node_name="")}.values()
-        self._explain(
+        self._races.explain(
             f"{pod.uid} bound {self.counts.bound}",
-            _Unsettled(
-                pod.uid,
+            Unsettled(
+                (pod.uid,),
                 difference,
                 lambda: any(count_best(self._decide(each), self.state, node) for each in variants),
                 now_s,
@@ -294,16 +274,14 @@ class Shadow:
     def _compare_if_whole(self, pod: Pod, now_s: float) -> None:
         """Compare the group of a pod that was bound, if no other member waits."""
         binds = None if pod.group is None else self._bound_groups.get(pod.group.key)
-        if binds is not None and binds.members.keys() >= self._waiting_members(binds.key).keys():
+        if binds is not None and all(uid in binds.members for uid, _ in self._waiting_members(binds.key)):
             self._compare_group(binds, now_s)
 
-    def _waiting_members(self, key: GroupKey) -> dict[str, Pod]:
-        """Return the members that wait and could be placed. O(waiting pods)."""
-        return {
-            uid: pod
-            for uid, pod in self._waiting.items()
-            if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating
-        }
+    def _waiting_members(self, key: GroupKey) -> Iterator[tuple[str, Pod]]:
+        """Yield the members that wait and could be placed, with their UIDs. O(waiting pods)."""
+        for uid, pod in self._waiting.items():
+            if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating:
+                yield uid, pod
 
     def _compare_group(self, binds: GroupBinds, now_s: float) -> None:
         """Compare the places of members that were bound shortly after each other, as one decision."""
@@ -315,60 +293,9 @@ class Shadow:
             return
         text = f"pod group {binds.key.text}: {worse.text}"
         difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
-        unsettled = _Unsettled(
-            worse.pod.uid, difference, lambda: self._comparison.worse(binds) is None, now_s
-        )
-        self._explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
-
-    def _explain(self, key: str, unsettled: _Unsettled) -> None:
-        """Note the difference, as a race if another order of recent changes explains it; else a later one may."""
-        uid, at_s = unsettled.uid, unsettled.at_s
-        other = "the end of its nomination" if unsettled.agrees() else self._proven_without(unsettled, at_s)
-        difference = unsettled.difference
-        if other:
-            self._note(key, as_race(difference, other))
-            return
-        n_changes = len(self._recent.keys(at_s, but=uid))
-        self._note(key, as_unproven(difference, n_changes) if n_changes else difference)
-        if len(self._unsettled) < MAX_RECENT:
-            self._unsettled[key] = unsettled
-
-    def _proven_without(self, unsettled: _Unsettled, now_s: float) -> str:
-        """
-        Return the last of the recent changes that the other scheduler cannot have known, if one order explains it.
-
-        The order has to agree with those of the other races; empty if there is none.
-        """
-        uid = unsettled.uid
-        known = self._recent.keys(now_s, but=uid)
-        for left_out in self._recent.explains(unsettled.agrees, now_s, but=uid):
-            after = {change.key for change in left_out}
-            if self._orders.prove(unsettled.decision, [key for key in known if key not in after], after):
-                return left_out[-1].what
-        return ""
-
-    def _settle(self, latest: Change, now_s: float) -> None:
-        """Decide again about recent differences, with what changed since: it may have been decided with it."""
-        for key, unsettled in list(self._unsettled.items()):
-            if now_s - unsettled.at_s > self._race_s:
-                del self._unsettled[key]
-            elif latest.key[1] != unsettled.uid and self._is_explained(unsettled, now_s):
-                del self._unsettled[key]
-                self.causes[unsettled.difference.cause] -= 1
-                self._note(key, as_race(unsettled.difference, latest.what))
-
-    def _is_explained(self, unsettled: _Unsettled, now_s: float) -> bool:
-        """Return whether the pod would be decided now as the other scheduler did, if it were not bound yet."""
-        placed = self.state.placed.get(unsettled.uid)
-        bound = None if placed is None else placed.pod
-        self.state.remove_pod(unsettled.uid)
-        known = self._recent.keys(now_s, but=unsettled.uid)
-        is_explained = unsettled.agrees() and self._orders.prove(unsettled.decision, known, ())
-        if not is_explained and len(self._unsettled) <= _FEW:
-            is_explained = bool(self._proven_without(unsettled, now_s))
-        if bound is not None:
-            self.state.upsert_pod(bound)
-        return is_explained
+        uids = dict.fromkeys((worse.pod.uid, *binds.members))
+        unsettled = Unsettled(uids, difference, lambda: self._comparison.worse(binds) is None, now_s)
+        self._races.explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
 
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
@@ -422,11 +349,12 @@ class Shadow:
         self._take_over(PodSeen(pod), now_s)
 
     def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
-        """Compare why the pod is left pending; of a member only whether its group has places."""
-        self.counts.pending += 1
+        """Compare why the pod is left pending; of a member only whether its group has places, once for all members."""
         if (key := self.state.groups.key_of(pod)) is not None:
-            self._compare_pending_group(key, pod, message, now_s)
+            if now_s - self._reported_s.get(key, -inf) > self._race_s:
+                self._compare_pending_group(key, pod, message, now_s)
             return
+        self.counts.pending += 1
         decision = self._decide(pod)
         if says(decision, message):
             self.counts.same_reasons += 1
@@ -434,38 +362,31 @@ class Shadow:
         here = decision.node_name if isinstance(decision, ScheduleResult) else ""
         ours = f"fits on {here}" if isinstance(decision, ScheduleResult) else reasons_of(decision)
         difference = difference_of(pod, Cause.RULE, "", here, f"there: {message} here: {ours}")
-        unsettled = _Unsettled(
-            pod.uid, difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
+        unsettled = Unsettled(
+            (pod.uid,), difference, lambda: says(self._decide(pod), message), now_s, is_bind=False
         )
-        self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
+        self._races.explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> None:
-        members = self._waiting_members(key)
+        reported = self._reported_s.items()
+        self._reported_s = {key: at_s for key, at_s in reported if now_s - at_s <= self._race_s}
+        self._reported_s[key] = now_s
+        self.counts.pending += 1
+        members = dict(self._waiting_members(key))
         if not self._comparison.fits(key, members):
             self.counts.same_reasons += 1
             return
         text = f"there: {message} here: pod group {key.text} has places"
-        unsettled = _Unsettled(
-            pod.uid,
+        unsettled = Unsettled(
+            dict.fromkeys((pod.uid, *members)),
             difference_of(pod, Cause.RULE, "", "", text),
             lambda: not self._comparison.fits(key, members),
             now_s,
             is_bind=False,
         )
-        self._explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
+        self._races.explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
     # ---------------------------------------------------------------------------------------------------------
 
     def _decide(self, pod: Pod) -> Decision:
         return decide(pod, ClusterView(self.state), self._profile, self._rng, Unobserved())
-
-    def _note(self, key: str, difference: Difference) -> None:
-        """Count the difference, and keep it if there is room, in place of an earlier one of the key: races go first."""
-        self.causes[difference.cause] += 1
-        if key not in self._differences and len(self._differences) >= _MAX_DIFFERENCES:
-            races = (key for key, each in self._differences.items() if each.cause is Cause.RACE)
-            dropped = next(races, None)
-            if dropped is None or difference.cause is Cause.RACE:
-                return
-            del self._differences[dropped]
-        self._differences[key] = difference

@@ -45,9 +45,10 @@ class ShadowReport(JsonStruct, frozen=True, kw_only=True):
     What was compared, and each difference, up to a number of them.
 
     `n_bound`: binds compared, of which `n_alike` went to a node that is among the best here; `n_tied`: those of them
-    where another node is as good. `n_pending`: how often a pod was left pending for new reasons, `n_same_reasons`: how
-    often we would give the same. `n_unseen`: bound pods that are not compared: not seen pending before, or bound
-    while a watch was interrupted. `schedulers_seen`: schedulerNames that pods have, `scheduler` and about ten others.
+    where another node is as good. `n_pending`: how often a pod or a group was left pending for new reasons,
+    `n_same_reasons`: how often we would give the same. `n_unseen`: bound pods that are not compared: not seen pending
+    before, or bound while a watch was interrupted. `schedulers_seen`: schedulerNames that pods have, `scheduler` and
+    about ten others.
     """
 
     api_version: str = API_VERSION

@@ -12,7 +12,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, assert_never
@@ -24,7 +24,7 @@ from scheduler.assembly.profiles import (
     uses_default_spreading,
 )
 from scheduler.assembly.watched_kinds import kinds_asked_by
-from scheduler.enforcing.deletion_costs import COST_PERIOD_S, DeletionCosts, WriteDeletionCost
+from scheduler.enforcing.deletion_costs import DeletionCosts
 from scheduler.enforcing.eviction_limits import EvictionLimits
 from scheduler.enforcing.instructions import (
     EnforcerInstruction,
@@ -46,7 +46,7 @@ from scheduler.serving.status_server import StatusServer
 from scheduler.shell import daemon
 from scheduler.shell.caches import Caches
 from scheduler.shell.connection import NO_PORT, Connection, ConnectionOptions, connect
-from scheduler.shell.cost_writer import write_cost
+from scheduler.shell.cost_writer import CostWriter
 from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import EvictionOutcome, evict, nominate
 from scheduler.shell.grace_record import GraceRecord
@@ -148,9 +148,6 @@ class EnforcerDaemon(daemon.Daemon):
         )
         metrics.register_enforcer(self._enforcer)
         self._rebalancer = None if options.rebalance is None else self._new_rebalancer(options.rebalance)
-        self._costs = None if options.deletion_costs is None else self._new_costs(options.deletion_costs)
-        self._costs_at_s = self._now_s()
-        self._writing_costs: asyncio.Task[None] | None = None
         self._caches = Caches(
             _watched_kinds(options), connection, metrics, on_interrupted=self._on_interrupted, now_s=now_s
         )
@@ -160,6 +157,8 @@ class EnforcerDaemon(daemon.Daemon):
             connection.client, options.namespace, options.name, log=self._log, now_s=now_s
         )
         self._reports = EnforcementReporter(metrics, self._log, None if options.dry_run else self._recorder)
+        costs = options.deletion_costs
+        self._cost_writer = None if costs is None else self._new_cost_writer(costs)
         self._in_flight: asyncio.Task[None] | None = None
         #: True once the record is read; a dry run does not read it.
         self._restored = options.dry_run
@@ -171,13 +170,20 @@ class EnforcerDaemon(daemon.Daemon):
         #: True if anything has changed since the last check.
         self._needs_check = True
 
-    def _new_costs(self, costs: DeletionCostOptions) -> DeletionCosts:
-        return DeletionCosts(
+    def _new_cost_writer(self, costs: DeletionCostOptions) -> CostWriter:
+        deletion_costs = DeletionCosts(
             self._enforcer.state,
             writes_per_minute=costs.per_minute,
             acts=costs.writes and not self._options.dry_run,
             exempt_namespaces=exempt_namespaces(self._options.settings),
             is_protected=lambda pod: pod.namespace in self._options.protected,
+        )
+        return CostWriter(
+            deletion_costs,
+            self._connection.client,
+            self._reports,
+            may_act=lambda: self._is_running() and self._caches.is_synced() and self._may_act(self._now_s()),
+            now_s=self._now_s,
         )
 
     def _new_rebalancer(self, limits: RebalanceLimits) -> Rebalancer:
@@ -247,13 +253,14 @@ class EnforcerDaemon(daemon.Daemon):
                 continue
             self._check()
             self._rebalance()
-            self._write_costs()
+            if self._cost_writer is not None:
+                self._cost_writer.write(self._group)
             await self._inbox.wait(self._idle_s())
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=_STOP_EVICTION_S)
             self._in_flight.cancel()
-        if self._writing_costs is not None:
-            self._writing_costs.cancel()
+        if self._cost_writer is not None:
+            self._cost_writer.stop()
         if self._restored and not self._options.dry_run and self._leads():
             await self._record.save(self._enforcer.lost_since())
         await self._recorder.drain(_STOP_EVENTS_S)
@@ -313,32 +320,6 @@ class EnforcerDaemon(daemon.Daemon):
         self._needs_check = True
         self._inbox.nudge()
 
-    def _write_costs(self) -> None:
-        """Write the costs of deletion that changed, one after the other, or log them."""
-        now_s = self._now_s()
-        if self._costs is None or now_s < self._costs_at_s:
-            return
-        self._costs_at_s = now_s + COST_PERIOD_S
-        if self._writing_costs is not None or not self._caches.is_synced() or not self._may_act(now_s):
-            return
-        writes = self._costs.check(now_s)
-        if not self._costs.acts:
-            for write in writes:
-                self._reports.on_would_write_cost(write)
-        elif writes:
-            self._writing_costs = self._group.create_task(self._write_each(self._costs, writes), name="costs")
-
-    async def _write_each(self, costs: DeletionCosts, writes: Sequence[WriteDeletionCost]) -> None:
-        for write in writes:
-            if not self._may_act(self._now_s()) or not self._is_running():
-                costs.on_failed(write.pod.uid, self._now_s())
-                continue
-            problem = await write_cost(self._connection.client, write)
-            self._reports.on_cost_written(write, problem)
-            if problem:
-                costs.on_failed(write.pod.uid, self._now_s())
-        self._writing_costs = None
-
     def _is_movable(self, pod: Pod) -> bool:
         """Return True if the pod may be evicted and would be placed elsewhere."""
         return not pod.is_bound_to_node and pod.namespace not in self._options.protected
@@ -351,8 +332,8 @@ class EnforcerDaemon(daemon.Daemon):
         wake_times_s = [self._sweeper.next_s]
         if self._rebalancer is not None:
             wake_times_s.append(self._rebalance_at_s)
-        if self._costs is not None:
-            wake_times_s.append(self._costs_at_s)
+        if self._cost_writer is not None:
+            wake_times_s.append(self._cost_writer.next_s)
         wake_s = self._enforcer.next_wake_s()
         if wake_s is not None:
             wake_times_s.append(max(wake_s, self._check_from_s))

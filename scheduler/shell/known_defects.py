@@ -1,4 +1,4 @@
-"""Logs once that a pod met a defect of the emulated version, or has a field or a word without effect."""
+"""Logs once that a pod met a defect of the emulated version, or has a field, label or annotation without effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MENDED_IN: Final = "1.38"
 
 
 class DefectLog:
-    """Looks at each attempt; a defect, and a field or word without effect, has one line in the life of the process."""
+    """Looks at each attempt; each defect, and each key without effect, has one line in its life."""
 
     def __init__(self, log: Logger, state: ClusterState, semantics: Semantics) -> None:
         self._log, self._state, self._semantics = log, state, semantics
@@ -36,10 +36,10 @@ class DefectLog:
                 self._logged.add(gate)
                 reason = reason_without_effect(FIELDS[gate], gate, self._semantics)
                 self._log.info(0, "Field without effect", pod=attempt.pod.key, reason=reason)
-        word = attempt.pod.spec.group_word
-        if word and word not in self._logged:
-            self._logged.add(word)
-            reason = reason_without_group(word)
+        key = attempt.pod.spec.key_without_group
+        if key and key not in self._logged:
+            self._logged.add(key)
+            reason = reason_without_group(key)
             self._log.info(0, "Label or annotation without effect", pod=attempt.pod.key, reason=reason)
         for defect in self._met(attempt):
             if defect not in self._logged:

@@ -172,7 +172,7 @@ class World:
             case PodGone(uid):
                 self.unbound.pop(uid, None)
         instructions = self.machine.handle(stimulus, self.now_s)
-        while self.machine.is_in_cycle:
+        while self.machine.has_backlog:
             instructions += self.machine.step()
         return instructions
 

@@ -138,6 +138,15 @@ class ClusterState:
         self.is_on_trial = False
         self._usage_by_spec: WeakKeyDictionary[PodSpec, Usage] = WeakKeyDictionary()
 
+    @contextmanager
+    def on_trial(self) -> Iterator[None]:
+        """Let `is_on_trial` be true within the block."""
+        self.is_on_trial = True
+        try:
+            yield
+        finally:
+            self.is_on_trial = False
+
     def copy(self) -> ClusterState:
         """Return a copy that changes on its own. O(pods + nodes), about 0.7 s for 50,000 pods."""
         copy = self.empty_copy()

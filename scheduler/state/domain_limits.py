@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler.model.terms import DomainLimit, Shares
+from scheduler.model.terms import Shares
 from scheduler.state.arrays import Amounts
 from scheduler.state.columns import ABSENT, LabelColumn
 
 
-def most_per_domain(limit: DomainLimit, column: LabelColumn, n_selected: int) -> int | Amounts:
+def most_per_domain(shares: Shares, column: LabelColumn, n_selected: int) -> Amounts:
     """
-    Return the most selected pods of a domain: one number for all, or an int64 array of shape (n_ids,).
+    Return the most selected pods of each domain: int64 array of shape (n_ids,).
 
-    A share of `n_selected`, all pods that the term selects, is rounded up: some domain has room for one more pod as
-    long as every domain with a share has a node. Weights of domains without a node do not count. O(weights).
+    A share is of `n_selected`, all pods that the term selects, and is rounded up: some domain has room for one more pod
+    as long as every domain with a share has a node. Weights of domains without a node do not count. O(weights).
     """
-    if not isinstance(limit, Shares):
-        return limit
-    whole = max(n_selected, limit.least_whole)
-    if not limit.weights:
-        return -(-limit.percent * whole // 100)
+    whole = max(n_selected, shares.least_whole)
+    if not shares.weights:
+        return np.full(column.n_ids, -(-shares.percent * whole // 100), dtype=np.int64)
     most = np.zeros(column.n_ids, dtype=np.int64)
-    weights = weights_in_use(limit, column)
+    weights = weights_in_use(shares, column)
     total = sum(weights.values())
     for domain, weight in weights.items():
         most[column.id_by_value[domain]] = -(-weight * whole // total)
     return most
-
-
-def most_at(limit: DomainLimit, column: LabelColumn, domain: int, n_selected: int) -> int:
-    """Return the most selected pods of one domain."""
-    most = most_per_domain(limit, column, n_selected)
-    return most if isinstance(most, int) else most.item(domain)
 
 
 def missing_per_domain(
@@ -46,8 +38,8 @@ def missing_per_domain(
     weights = weights_in_use(shares, column)
     total = max(1, sum(weights.values()))
     missing: Amounts = -present * total
-    for domain, its in weights.items():
-        missing[column.id_by_value[domain]] += its * n_selected
+    for domain, of_domain in weights.items():
+        missing[column.id_by_value[domain]] += of_domain * n_selected
     missing = weight * missing // total
     missing[ABSENT] = 0
     return missing

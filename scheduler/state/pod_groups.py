@@ -26,8 +26,6 @@ class PodGroups:
     def __init__(self) -> None:
         #: PodGroup objects.
         self._objects: dict[GroupKey, PodGroup] = {}
-        #: Groups whose members are evicted all together.
-        self._disrupted_whole: set[GroupKey] = set()
         #: Groups that have, or had, members of another priority than their own.
         self._unequal: set[GroupKey] = set()
         #: Groups that are evicted as a whole, of which a member was evicted and others still run.
@@ -62,7 +60,6 @@ class PodGroups:
         """Return a copy of what is known of the groups, without their members."""
         copy = PodGroups()
         copy._objects, copy._served = dict(self._objects), set(self._served)
-        copy._disrupted_whole = set(self._disrupted_whole)
         copy._whole, copy._released = set(self._whole), set(self._released)
         copy._finished = {key: counts.copy() for key, counts in self._finished.items()}
         return copy
@@ -75,22 +72,18 @@ class PodGroups:
         """Add the PodGroup or update it."""
         self._served.add(group.key.kind)
         self._objects[group.key] = group
-        self._note_disruption(group.key)
+        self._note_priorities(group.key)
         if group.was_scheduled and group.key not in self._released:
             self._whole.add(group.key)
 
     def remove(self, key: GroupKey) -> None:
         """Forget the PodGroup; its members stay."""
         self._objects.pop(key, None)
-        self._note_disruption(key)
+        self._note_priorities(key)
         self._drop_if_empty(key)
 
-    def _note_disruption(self, key: GroupKey) -> None:
-        group = self._objects.get(key)
-        self._disrupted_whole.discard(key)
+    def _note_priorities(self, key: GroupKey) -> None:
         self._unequal.discard(key)
-        if group is not None and group.is_disrupted_whole:
-            self._disrupted_whole.add(key)
         for pod in self.placed(key):
             self._note_priority(key, pod)
 
@@ -138,15 +131,17 @@ class PodGroups:
 
     def is_disrupted_whole(self, pod: Pod) -> bool:
         """Return whether the pod is evicted with all members of its group, or stays with them."""
-        return pod.group is not None and pod.group.key in self._disrupted_whole
+        group = None if pod.group is None else self._objects.get(pod.group.key)
+        return group is not None and group.is_disrupted_whole
 
     def of_unequal_priority(self) -> Iterator[Pod]:
         """Yield the members on nodes of groups with members of another priority than the group's."""
         return (pod for key in self._unequal for pod in self.placed(key))
 
     def evicted_otherwise(self) -> Iterator[Pod]:
-        """Yield the members on nodes that are not evicted one by one and by their own priority."""
-        return (pod for key in self._unequal | self._disrupted_whole for pod in self.placed(key))
+        """Yield the members on nodes that are not evicted one by one and by their own priority. O(PodGroups)."""
+        disrupted_whole = (key for key, group in self._objects.items() if group.is_disrupted_whole)
+        return (pod for key in self._unequal.union(disrupted_whole) for pod in self.placed(key))
 
     def note_evicted(self, pod: Pod) -> None:
         """Note that a member was evicted: if the group is disrupted as a whole, the others have to follow."""

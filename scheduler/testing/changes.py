@@ -73,8 +73,6 @@ def oversleeps(cluster: Cluster, pod: JsonObject, change: Change) -> bool:
     if not fits(cluster, pod):
         world.handle(CycleDue())
     change.apply_to(cluster)
-    while world.machine.has_backlog:
-        world.machine.step()
     still_waits = fits(cluster, pod) and world.queue.depths()["unschedulable"] > 0
     world.handle(PodGone("waits"))
     return still_waits

@@ -25,6 +25,7 @@ helm = pytest.importorskip(
 
 CHART = MANIFESTS / "chart"
 REBALANCE = MANIFESTS / "enforcer" / "rebalance.yaml"
+DELETION_COSTS = MANIFESTS / "enforcer" / "deletion-costs.yaml"
 ENFORCER, WEBHOOK = "affinity-scheduler-enforcer", "affinity-scheduler-webhook"
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 EVERYTHING: Json = {
@@ -254,6 +255,20 @@ def test_to_rebalance_the_enforcer_decides_as_the_scheduler_and_reads_what_it_re
     without = rendered(chart, {"enforcer": {"enabled": True}})
     assert not [each for each in container(named(without, "Deployment")[ENFORCER])["args"] if "rebal" in each]
     assert not [rule for rule in named(without, "ClusterRole")[ENFORCER]["rules"] if rule in more["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("how", "dry_run", "may_write"),
+    [("write", False, True), ("write", True, False), ("log", False, False), ("", False, False)],
+)
+def test_costs_of_deletion_are_written_with_the_right_to_do_so(chart, how, dry_run, may_write):
+    enforcer = {"enabled": True, "dryRun": dry_run, "deletionCosts": how}
+    objects = rendered(chart, {"enforcer": enforcer})
+    arguments = container(named(objects, "Deployment")[ENFORCER])["args"]
+    assert [each for each in arguments if "costs" in each] == ([f"--deletion-costs={how}"] if how else [])
+    (role,) = (each for each in documents(DELETION_COSTS) if each["kind"] == "ClusterRole")
+    rules = named(objects, "ClusterRole")[ENFORCER]["rules"]
+    assert (role["rules"][0] in rules) is may_write
 
 
 def test_rules_of_ones_own_and_rebalancing_do_not_go_together(chart):

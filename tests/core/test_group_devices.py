@@ -12,7 +12,11 @@ import pytest
 
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pods import Pod
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.plugins.dynamic_resources.reserving import ReservedClaims
 from scheduler.settings.resolved import Settings
+from scheduler.state.cluster_view import ClusterView
 from tests.core.claim_cluster import ClaimCluster
 from tests.support import build
 from tests.support.build import Json
@@ -216,18 +220,44 @@ def test_members_with_unlike_requests_are_placed_if_and_only_if_brute_force_plac
     assert 10 < n_placed < 90
 
 
-def test_eight_workers_with_two_unlike_requests_each_get_devices_of_one_fabric_each() -> None:
+def _of_pairs(n_nodes: int, n_workers: int) -> _UnlikeCluster:
     """
-    The first request of a worker may have models 0 and 1, the second model 1 alone.
+    Return nodes with two fabrics of two pairs each, and workers that take a pair.
 
-    A node has two fabrics of two pairs. Model 1 comes first, so that a worker that is alone takes two of it.
+    The first request of a worker may have models 0 and 1, the second model 1 alone. Model 1 comes first, so that a
+    worker that is alone takes two of it.
     """
     pairs = [(fabric, model) for fabric in range(2) for model in (1, 1, 0, 0)]
-    cluster = _UnlikeCluster({"a": pairs, "b": pairs})
-    for number in range(8):
-        cluster.worker(f"w{number}", 8, [(0, 1), (1,)], is_matched=True)
+    cluster = _UnlikeCluster({f"n{number}": pairs for number in range(n_nodes)})
+    for number in range(n_workers):
+        cluster.worker(f"w{number}", n_workers, [(0, 1), (1,)], is_matched=True)
+    return cluster
+
+
+def test_eight_workers_with_two_unlike_requests_each_get_devices_of_one_fabric_each() -> None:
+    cluster = _of_pairs(2, 8)
     assert len(cluster.places()) == 8
     assert len(cluster.state.devices.allocated.dedicated) == 16
+
+
+@pytest.mark.parametrize(("n_workers", "n_most"), [(40, 80), (41, 41 + 500)], ids=["fits", "one too many"])
+def test_the_exchanges_of_a_group_are_bounded(
+    n_workers: int, n_most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exchange that found nothing is not tried again, and each counts as a decision."""
+    exchanges: list[int] = []
+    reserve_together = DynamicResources.reserve_together
+
+    def counted(
+        plugin: DynamicResources, pods: Sequence[Pod], row: int, view: ClusterView
+    ) -> Sequence[ReservedClaims | None] | None:
+        exchanges.append(row)
+        return reserve_together(plugin, pods, row, view)
+
+    monkeypatch.setattr(DynamicResources, "reserve_together", counted)
+    places = _of_pairs(10, n_workers).places()
+    assert len(places) == (40 if n_workers == 40 else 0)
+    assert 0 < len(exchanges) <= n_most
 
 
 def test_eight_workers_with_a_gpu_each_share_a_rack() -> None:

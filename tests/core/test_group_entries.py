@@ -261,9 +261,12 @@ def test_a_member_that_another_scheduler_places_wakes_the_group(cluster: Driver,
     cluster.node("n", allocatable={"cpu": "2"})
     cluster.node("cordoned", allocatable={"cpu": "1"}, unschedulable=True)
     cluster.handle(group_seen("g", 3, version=version))
+    if version == "v1alpha2":
+        show(cluster, "gated", schedulingGates=[{"name": "g"}])
     members(cluster, 3)
     assert not bound(cluster.cycle())
     show(cluster, "m2", node="cordoned")
+    assert cluster.queue.depths()["unschedulable"] == 1, "one of two is woken, whose cycle takes the other"
     cluster.pass_time(3.0)
     assert bound(cluster.cycle()) == {"m0", "m1"}
 

@@ -9,7 +9,9 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
+from scheduler.model.group_topology import PART
 from scheduler.model.pod_decoder import PodDecoder
+from scheduler.model.pod_groups import MOVE_AFTER
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
@@ -27,15 +29,18 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
     assert (text in _notes(document, semantics)) is is_named
 
 
-@pytest.mark.parametrize("where", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    ("where", "word"), [("labels", PART), ("annotations", PART), ("annotations", MOVE_AFTER)]
+)
 @pytest.mark.parametrize(("group", "is_named"), [({}, True), (IN_GROUP, False)], ids=["alone", "in a group"])
-def test_a_part_without_a_group_is_named(where: str, group: dict[str, str], *, is_named: bool) -> None:
-    words = {"affinity-scheduler.io/pod-group-part": "x", **group}
+def test_a_word_about_a_group_is_named_without_one(
+    where: str, word: str, group: dict[str, str], *, is_named: bool
+) -> None:
     document = build.pod("p")
-    document["metadata"][where] = words
+    document["metadata"][where] = {word: "60", **group}
     notes = _notes(document, DEFAULT_SEMANTICS)
-    text = "pod-group-part: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
-    assert (f"affinity-scheduler.io/{text}" in notes) is is_named
+    text = f"{word}: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
+    assert (text in notes) is is_named
 
 
 def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:

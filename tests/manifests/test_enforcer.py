@@ -69,6 +69,16 @@ def test_the_roles_have_exactly_the_rights_that_the_program_uses() -> None:
     assert len(rights) == len(set(rights)), "a right is granted twice"
 
 
+def test_with_the_role_to_rebalance_every_kind_can_be_watched() -> None:
+    """Also for waiting groups, the levels of a machine room too, by which the scheduler places them."""
+    roles = (*named(OBJECTS, "ClusterRole").values(), *documents(FOLDER / "rebalance.yaml")[:1])
+    askers = (Asker.EVERY_CONFIGURATION, Asker.DEFAULT_SPREADING, Asker.POD_GROUPS, Asker.PREEMPTION)
+    watched = [resource_of(each) for each in kinds_asked_by(*askers)]
+    wanted = {needed(requests.list_page(each)) for each in watched}
+    wanted |= {needed(requests.watch(each, resource_version="1", timeout_s=1)) for each in watched}
+    assert {right for right in granted(roles) if right.verb in ("list", "watch")} == wanted
+
+
 def test_the_role_for_costs_of_deletion_is_for_their_request_alone() -> None:
     (role,) = named(documents(FOLDER / "deletion-costs.yaml"), "ClusterRole").values()
     request = enforcer_requests.annotate_pod("n", "p", "u", "1", {})

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace as with_parts
 
 from scheduler.assembly.profiles import build_profiles, default_spreading
+from scheduler.core.group_holes import PodMove, moves_text
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.framework.profile import Profile
@@ -337,7 +339,7 @@ def test_victims_that_the_viewer_may_not_see_have_a_number_and_no_name() -> None
     assert "secret" not in msgspec.json.encode(found).decode()
 
 
-def test_an_explanation_names_no_victim_that_its_reader_may_not_see() -> None:
+def test_an_explanation_names_no_pod_that_its_reader_may_not_see() -> None:
     driver = Driver()
     driver.node("a", allocatable={"cpu": "2", "pods": "9"})
     for namespace in ("default", "secret"):
@@ -350,5 +352,9 @@ def test_an_explanation_names_no_victim_that_its_reader_may_not_see() -> None:
         rng=random.Random(1),
         try_changes=False,
     )
-    (note,) = redacted(explain(request), {"default"}.__contains__).notes
+    explanation = explain(request)
+    (note,) = redacted(explanation, {"default"}.__contains__).notes
     assert note == "preemption makes room on node a: it evicts ... (priority 0), default/low (priority 0)"
+    moves = [PodMove(placed.pod, "b") for placed in driver.state.placed.values()]
+    (note,) = redacted(with_parts(explanation, notes=(moves_text(moves),)), {"default"}.__contains__).notes
+    assert note == "The group would fit after: move default/low from a to b; move ... from a to b."

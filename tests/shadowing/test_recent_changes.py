@@ -108,7 +108,7 @@ def test_only_recent_changes_of_other_pods_are_taken_back() -> None:
     recent.apply(NodeSeen(decode_node(encoded(build.node("n")))), 0.0)
     for name, at_s in (("early", 1.0), ("late", 5.0), ("own", 5.0)):
         recent.apply(PodSeen(decoded(build.pod(name, node="n"))), at_s)
-    found = recent.explains(lambda: len(state.placed) == 2, 6.0, but="uid-default-own")
+    found = recent.explains(lambda: len(state.placed) == 2, 6.0, but=("uid-default-own",))
     assert [[change.what for change in left_out] for left_out in found] == [["default/late"]]
     assert list(recent.explains(lambda: "uid-default-early" not in state.placed, 6.0)) == []
     assert len(state.placed) == 3

@@ -16,7 +16,7 @@ from scheduler.model.nodes import decode_node
 from scheduler.model.stimuli import NodeSeen, ObjectSeen, PodGone, PodSeen
 from scheduler.model.volume_decoder import StorageDecoder
 from scheduler.model.volumes import StorageKind
-from scheduler.shadowing import shadow
+from scheduler.shadowing import races
 from scheduler.shadowing.differences import reasons_of
 from scheduler.shadowing.shadow import INTERRUPTED_S, RACE_S, Shadow
 from scheduler.shadowing.shadow_report import Cause, Difference
@@ -110,7 +110,7 @@ def test_a_race_whose_order_contradicts_another_race_is_not_proven() -> None:
     watched = Watched(zoned("a1 b1"))
     watched.bind(needs("first"), "a1")
     first, second = ("Pod", "uid-default-first"), ("Pod", "uid-default-second")
-    assert watched.shadow._orders.prove(second, [first], [])
+    assert watched.shadow._races._orders.prove(second, [first], [])
     watched.bind(needs("second"), "a1", after_s=RACE_S / 4)
     assert watched.difference.cause is Cause.SCORE
     assert watched.difference.explanation.endswith("no order of the 1 change shortly before explains it")
@@ -176,7 +176,7 @@ def test_every_difference_that_a_later_change_explains_is_counted_as_a_race() ->
     """Also one that has no room among those that are shown."""
     watched = Watched(zoned("a1 b1"))
     watched.bind(needs("first"), "a1")
-    with mock.patch.object(shadow, "_MAX_DIFFERENCES", 0):
+    with mock.patch.object(races, "_MAX_DIFFERENCES", 0):
         watched.bind(needs("second"), "a1")
         assert watched.shadow.report().causes == {Cause.SCORE: 1}
         watched.bind(needs("large", "3"), "b1", after_s=RACE_S / 4)

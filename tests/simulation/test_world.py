@@ -14,9 +14,19 @@ from scheduler.assembly.worlds import new_world
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.fallback import FALLBACK
 from scheduler.model.instructions import Bind, EvictVictim, PatchCondition
+from scheduler.model.nodes import decode_node
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
-from scheduler.model.stimuli import BindDone, CycleDue, EvictionEnded, PodGone, PodSeen, VictimFate
+from scheduler.model.stimuli import (
+    BindDone,
+    CycleDue,
+    EvictionEnded,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    VictimFate,
+)
+from scheduler.queueing.incremental_work import UNITS_PER_STEP
 from scheduler.settings.loading import default_settings
 from scheduler.simulation.replicas import place_replicas
 from scheduler.simulation.world import World
@@ -58,6 +68,20 @@ def test_a_pod_is_bound_and_one_without_a_place_has_a_condition() -> None:
     world.delete(first.uid)
     world.run()
     assert world.node_of(second.uid) == "a1"
+
+
+def test_an_event_that_wakes_more_pods_than_one_step_moves_helps_all_of_them() -> None:
+    """Each cycle binds a pod: none is spent while pods are still to be woken."""
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"})))
+    n_pods = 2 * UNITS_PER_STEP
+    for number in range(n_pods):
+        world.create(pending(f"waits-{number}"))
+    world.run()
+    assert world.queue.depths()["unschedulable"] == n_pods - 1
+    world.process(NodeSeen(decode_node(encoded(build.node("a2", allocatable={"cpu": "900", "pods": "900"})))))
+    assert not world.queue.has_backlog
+    world.run()
+    assert not world.unbound
     assert differences(world.state) == []
 
 

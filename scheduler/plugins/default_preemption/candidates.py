@@ -73,7 +73,8 @@ def candidate_at(
     lower = lower_units(view.placed_on(row), unfit.context.pod.priority, view)
     if not lower:
         return NO_VICTIMS
-    by_importance = _candidate(row, unfit, view, *(ordered := reprieve_order(lower, view)))
+    ordered = reprieve_order(lower, view)
+    by_importance = _candidate(row, unfit, view, *ordered)
     if not prefers_fewer or isinstance(by_importance, Status) or len(lower) == 1:
         return by_importance
     key = partial(_use_key, short=_shortages(row, unfit.context.pod, view), row=row, view=view)

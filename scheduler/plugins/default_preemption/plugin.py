@@ -76,8 +76,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     def _best_of(self, search: Search, unfit: UnfitPod, view: ClusterView) -> Candidate:
         """Return the candidate that does the least harm. Only on the best nodes are victims looked for by use too."""
         fewer = self.args.prefer_fewer_victims
-        nodes = nsmallest(_MOST_BY_USE if fewer else 1, search.candidates, key=lambda found: found.harm)
-        answers = [candidate_at(found.row, unfit, view, prefers_fewer=fewer) for found in nodes]
+        nodes = nsmallest(_MOST_BY_USE if fewer else 1, search.candidates, key=lambda each: each.harm)
+        answers = [candidate_at(each.row, unfit, view, prefers_fewer=fewer) for each in nodes]
         candidates = [answer for answer in answers if not isinstance(answer, Status)]
         if len(candidates) < len(nodes):
             raise InvariantViolation(f"{unfit.context.pod.key}: a node that was a candidate is none")

@@ -70,7 +70,7 @@ class EqualDevices:
         """Return whether the query can use the device while it is free; an error is a use of its own."""
         selected = self._checks.selects(claim.claim, query, candidate)
         if isinstance(selected, SearchError):
-            # What may be evaluated is spent: whether another device is equal cannot be told.
+            # What may be evaluated is spent, so that no other device is known to be equal.
             return candidate if selected.is_limit else selected.text
         return (
             selected

@@ -282,12 +282,12 @@ def _answer(
         return known
     place = _place(node, pools)
     begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
-    found = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)
-    if isinstance(found, Search):
-        answer = Answer.DEVICES, found.score()
+    ended = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)
+    if isinstance(ended, Search):
+        answer = Answer.DEVICES, ended.score()
     else:
-        answer = _OF_REFUSAL[found.kind], 0
-        if isinstance(begun, Search) and begun.n_steps and found.kind is RefusalKind.POSTPONED:
+        answer = _OF_REFUSAL[ended.kind], 0
+        if isinstance(begun, Search) and begun.n_steps and ended.kind is RefusalKind.POSTPONED:
             long[place] = begun
         else:
             long.pop(place, None)

@@ -137,13 +137,12 @@ def _with_share(
     context: ExplainContext, rule: BlockingRule, matcher: PodMatcher, limit: DomainLimit, most: int | Amounts
 ) -> BlockingRule:
     """Return the rule with the numbers of its shares, if it has shares."""
-    if not isinstance(limit, Shares):
+    if isinstance(most, int) or not isinstance(limit, Shares):
         return rule
     weights = weights_in_use(limit, rule.column)
     n_pods = max(limit.least_whole, n_with_incoming(matcher, context.view))
-    per_domain = np.full(rule.column.n_ids, most) if isinstance(most, int) else most
     share = Share(n_pods=n_pods, percent=limit.percent, weights=weights)
-    return replace(rule, share=share, max_per_domain=per_domain)
+    return replace(rule, share=share, max_per_domain=most)
 
 
 def _limit(

@@ -28,7 +28,7 @@ from scheduler.plugins.inter_pod_affinity.filtering import (
 from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT
-from scheduler.state.domain_limits import most_at
+from scheduler.state.domain_limits import most_per_domain
 from scheduler.state.existing_terms import TermKey, TermKind
 from scheduler.state.label_sets import LabelSet
 from scheduler.state.matching import PodMatcher
@@ -181,7 +181,7 @@ class AffinityTrial(CountingExtensions):
         if isinstance(limit, int):
             return limit
         n_selected = n_with_incoming(matcher, self._view) + n_moved
-        return most_at(limit, self._view.column(key), self._domain(key), n_selected)
+        return most_per_domain(limit, self._view.column(key), n_selected).item(self._domain(key))
 
     def _n_forbidding(self) -> dict[str, int]:
         by_key = forbidding_sums(self._context, self._view)

@@ -1,0 +1,70 @@
+"""When a group has its turn in the queue: its priority there, its backoff, and what wakes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from scheduler.model.pod_groups import GroupKey
+from scheduler.model.pods import Pod
+from scheduler.queueing.pod_queue import PodQueue
+from scheduler.queueing.queued_pod import QueuedPod, SubQueue, share_failures
+from scheduler.state.pod_groups import PodGroups
+
+
+class GroupTurns:
+    """Orders the pending members of groups in the queue."""
+
+    def __init__(self, groups: PodGroups, queue: PodQueue, *, queues_as_one: bool) -> None:
+        """`queues_as_one`: whether a group is one entry of the queue, as since kubernetes 1.37."""
+        self._groups, self._queue, self._queues_as_one = groups, queue, queues_as_one
+        #: Groups whose pending members have, or had, unequal priorities, or another one than the group.
+        self._unequal: set[GroupKey] = set()
+
+    def forget(self, key: GroupKey) -> None:
+        """Note that no member is pending."""
+        self._unequal.discard(key)
+
+    def note(self, key: GroupKey, first: Pod, changed: Pod | None, now_s: float) -> None:
+        """Note that this member came or changed, or the group's object did. `first`: the first pending member."""
+        self._rank(key, first, first if changed is None else changed)
+        if self._queues_as_one and changed is not None and not self._has_minimum(key, changed):
+            self._queue.join(changed.uid, first.uid, now_s)
+
+    def put_back_together(self, members: Collection[QueuedPod]) -> None:
+        """Let these members, which are put back next, back off as the group does."""
+        if self._queues_as_one:
+            share_failures(members)
+
+    def wake(self, key: GroupKey, now_s: float) -> None:
+        """
+        Let the group be tried once its backoff is over.
+
+        One member is woken that is not gated, unless it is to be tried already: its cycle takes the others. O(1) unless
+        members are assumed or gated.
+        """
+        for pod in self._groups.pending(key):
+            queued = self._queue.get(pod.uid)
+            if queued is not None and queued.sub_queue is not SubQueue.GATED:
+                self._queue.wake_each((pod.uid,), now_s)
+                return
+
+    def _has_minimum(self, key: GroupKey, member: Pod) -> bool:
+        """Return whether the group has its minimum on nodes. O(1), unlike `has_minimum`."""
+        group = self._groups.known_by(member, key)
+        return group is not None and self._groups.n_placed(key) >= group.min_count
+
+    def _rank(self, key: GroupKey, first: Pod, changed: Pod) -> None:
+        """
+        Give members of unequal priorities the group's place in the queue, else that of the lowest.
+
+        O(members) for such a group.
+        """
+        group = self._groups.known_by(first, key)
+        own = group.priority if group is not None and group.api_version == "v1beta1" else None
+        if changed.priority != (first.priority if own is None else own):
+            self._unequal.add(key)
+        if key in self._unequal:
+            pods = self._groups.pending(key)
+            priority = min(pod.priority for pod in pods) if own is None else own
+            for pod in pods:
+                self._queue.rank(pod.uid, priority)
