@@ -195,8 +195,8 @@ def summary(report: ShadowReport) -> list[str]:
         lines.append(f"{pods} not seen before the bind, or while a watch was interrupted: not compared")
     if report.scheduler not in report.schedulers_seen:
         seen = ", ".join(report.schedulers_seen)
-        others = f"the pods that were seen name {seen}" if seen else "no pod was seen"
-        lines.append(f"no pod names {report.scheduler}: {others}")
+        named = f"the pods that were seen name {seen}" if seen else "no pod was seen"
+        lines.append(f"no pod names {report.scheduler}: {named}")
     return lines
 
 
