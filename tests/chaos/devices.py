@@ -11,11 +11,11 @@ from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.binding import bind
+from tests.chaos.claim_stage import N_NODES, SPACE
 from tests.chaos.device_stage import (
     CARELESS,
     DEVICES_PER_NODE,
     ENOUGH_DEVICES,
-    N_NODES,
     Device,
     DeviceStage,
     Writers,
@@ -27,7 +27,6 @@ from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
 from tests.chaos.virtual import run_virtually
-from tests.chaos.volume_stage import SPACE
 from tests.support.device_documents import DRIVER
 
 CLAIM_PATHS = r"/resourceclaims(/|$)"

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM
+from tests.chaos.claim_stage import SPACE
 from tests.chaos.device_stage import DeviceStage, Writers, device_stage
 from tests.chaos.devices import CLAIM_PATHS, run_devices
 from tests.chaos.instance import RESERVATION_KILL_POINTS
@@ -17,7 +18,6 @@ from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
 from tests.chaos.test_deaths import deaths_at
 from tests.chaos.virtual import after_turns, run_virtually
-from tests.chaos.volume_stage import SPACE
 
 
 def _play(story: Coroutine[Any, Any, None]) -> None:
@@ -141,4 +141,4 @@ def test_no_device_is_given_twice_and_no_pod_lost(seed: int, writers: Writers) -
 
 def test_rivals_collide() -> None:
     """The runs above have claims that two schedulers give one device, or they show nothing."""
-    assert sum(run_devices(seed, Writers.RIVALS).n_collisions for seed in range(2)) > 5
+    assert sum(run_devices(seed, Writers.RIVALS).n_collisions() for seed in range(2)) > 5

@@ -12,12 +12,13 @@ import pytest
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from scheduler.devcluster.status import StatusError
+from tests.chaos.claim_stage import SPACE
 from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
 from tests.chaos.test_deaths import deaths_at
 from tests.chaos.virtual import after_turns, run_virtually
-from tests.chaos.volume_stage import LOCAL, SPACE, VolumeStage, volume_stage
+from tests.chaos.volume_stage import LOCAL, VolumeStage, volume_stage
 
 _VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
 _WATCHED = ("persistentvolumes", "persistentvolumeclaims", "pods")
@@ -73,7 +74,7 @@ def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die() 
             _two_pods(stage)
 
             def die() -> None:
-                if not all(map(node_of, stage.pods())):
+                if not all(map(node_of, stage.objects(POD))):
                     stage.instances[0].kill()
 
             with after_turns(turn, die):
@@ -106,7 +107,7 @@ def test_a_provisioner_that_fails_does_not_keep_the_pod_for_ever() -> None:
             stage.add_claim("c")
             stage.add_pod("p", "c")
             await asyncio.sleep(20.0)
-            (pod,) = stage.pods()
+            (pod,) = stage.objects(POD)
             (condition,) = pod["status"]["conditions"]
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == (
