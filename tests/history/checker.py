@@ -25,7 +25,7 @@ class _Checker:
     def __init__(self) -> None:
         self._cluster = Cluster()
         self._within_s = 0.0
-        self._is_calm = self._has_rivals = False
+        self._is_calm = self._may_collide = False
         self._node_of: dict[str, str] = {}
         #: UID of the claim of a volume, and name of the volume of a claim, by UID.
         self._claim_of: dict[str, str] = {}
@@ -47,7 +47,7 @@ class _Checker:
         match event["type"]:
             case "BEGIN":
                 self._cluster.schedulers = frozenset(event["schedulers"])
-                self._within_s, self._has_rivals = event["within_s"], event.get("rivals", False)
+                self._within_s, self._may_collide = event["within_s"], event.get("may_collide", False)
             case "SENT":
                 yield from self._sent(event)
             case "CALM":
@@ -87,7 +87,7 @@ class _Checker:
         if (
             node
             and not before
-            and self._has_rivals
+            and self._may_collide
             and pod["spec"].get("schedulerName") in self._cluster.schedulers
         ):
             yield from self._used(pod)
@@ -128,7 +128,7 @@ class _Checker:
             self._claims_of_device[device].pop(name, None)
         for device in _devices(allocation):
             claims = self._claims_of_device.setdefault(device, {})
-            if claims and not self._has_rivals:
+            if claims and not self._may_collide:
                 yield f"device {'/'.join(device)} was promised to claim {name} too"
             claims[name] = None
 

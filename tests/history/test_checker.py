@@ -133,9 +133,9 @@ def test_a_device_is_promised_once() -> None:
         {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "d"}}},
     ],
 )
-def test_a_device_that_rivals_promised_twice_is_used_by_the_first(uses: Json) -> None:
+def test_a_device_that_was_promised_twice_is_used_by_the_first(uses: Json) -> None:
     """The API server does not refuse the second allocation, so its pod must not be bound while the first stays."""
-    begin = {"at_s": 0, "type": "BEGIN", "schedulers": [_OURS], "within_s": 9, "rivals": True}
+    begin = {"at_s": 0, "type": "BEGIN", "schedulers": [_OURS], "within_s": 9, "may_collide": True}
     claims = [written(1, "ResourceClaim", devices(name, "x", reserved=True)) for name in "cd"]
     waiting = {**pod(**uses.get("spec", {})), "status": uses.get("status", {})}
     bound = {**waiting, "spec": {**waiting["spec"], "nodeName": "a"}}
