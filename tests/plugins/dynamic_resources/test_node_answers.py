@@ -78,8 +78,11 @@ class _Life:
         assert self.index.same_as(fresh_index)
         view = self.cluster.view()
         fresh = NodeAnswers()
-        for answers, index in ((self.answers, self.index), (fresh, fresh_index)):
-            answers.ask(view.alive, Cycle(self.allocator(index), [self.asked], index, view))
+        first_fit = self.allocator(self.index).first_fit([self.asked])
+        kept = Cycle(self.allocator(self.index), [self.asked], self.index, view, first_fit)
+        self.answers.ask(view.alive, kept)
+        # A search everywhere.
+        fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view))
         assert answers_of(self.answers) == answers_of(fresh)
         assert self.answers.same_as(NodeAnswers())
 
