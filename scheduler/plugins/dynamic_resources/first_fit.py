@@ -1,8 +1,8 @@
 """
-Whether the first devices that requests select are free: where they are, a node needs no search.
+Whether the first devices that requests select can be taken: where they can, a node needs no search.
 
-Requests for numbers of devices, without alternatives and constraints, compete for nothing but the devices: the first
-path of the search takes these. Where it would have to turn back, the search has the answer.
+It is the first path of the search, for requests for numbers of devices without alternatives. Where the search would
+have to turn back, it has the answer.
 """
 
 from __future__ import annotations
@@ -11,58 +11,73 @@ from collections.abc import Sequence
 
 from scheduler.model.device_requests import EXACT_COUNT, DeviceQuery, ResourceClaim
 from scheduler.model.devices import MAX_RESULTS
-from scheduler.plugins.dynamic_resources.inputs import Candidate, Inputs
+from scheduler.plugins.dynamic_resources.constraints import constraints_of
+from scheduler.plugins.dynamic_resources.inputs import Candidate, Inputs, SearchError
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.selection import SelectorResults, all_match
 
 
 class FirstFit:
-    """The plain requests of one form of claims."""
+    """Claims of one form whose requests are all plain."""
 
-    def __init__(self, queries: Sequence[DeviceQuery], inputs: Inputs, results: SelectorResults) -> None:
-        self._requests = [
-            ((*inputs.classes[query.class_name].selectors, *query.selectors), query.count)
-            for query in queries
+    def __init__(self, claims: Sequence[ResourceClaim], inputs: Inputs, results: SelectorResults) -> None:
+        self._claims = [
+            (claim, [_selection(request.exactly, inputs) for request in claim.requests if request.exactly])
+            for claim in claims
         ]
         self._dedicated, self._consumed = inputs.allocated.dedicated, inputs.allocated.consumed
         self._results = results
 
     def succeeds(self, pools: NodePools) -> bool:
-        """Return whether the requests get their devices; False also where it takes a search to know."""
-        if not pools.are_plain:
-            return False
+        """Return whether the claims get their devices; False also where it takes a search to know."""
         taken: set[Candidate] = set()
-        for selectors, n_missing in self._requests:
+        return pools.are_plain and all(
+            self._takes(claim, requests, pools, taken) for claim, requests in self._claims
+        )
+
+    def _takes(
+        self,
+        claim: ResourceClaim,
+        requests: Sequence[tuple[str, int, tuple[str | None, ...]]],
+        pools: NodePools,
+        taken: set[Candidate],
+    ) -> bool:
+        constraints = constraints_of(claim) if claim.constraints else None
+        if isinstance(constraints, SearchError):
+            return False
+        for name, n_missing, selectors in requests:
             for candidate in pools.candidates:
                 if not n_missing:
                     break
                 if candidate in taken or candidate.id in self._dedicated or candidate.id in self._consumed:
                     continue
                 selected = all_match(selectors, candidate, self._results, owner="")
-                if selected is True:
-                    taken.add(candidate)
-                    n_missing -= 1
-                elif selected is not False:
+                if isinstance(selected, SearchError):
                     return False
+                if not selected or (constraints and not constraints.accepts(name, "", candidate)):
+                    continue
+                if constraints:
+                    constraints.add(name, "", candidate)
+                taken.add(candidate)
+                n_missing -= 1
             if n_missing:
                 return False
         return True
 
 
 def first_fit(claims: Sequence[ResourceClaim], inputs: Inputs, results: SelectorResults) -> FirstFit | None:
-    """Return the requests of the claims if all are plain."""
-    queries: list[DeviceQuery] = []
+    """Return the claims if all their requests are plain."""
     for claim in claims:
-        of_claim = [request.exactly for request in claim.requests if request.exactly is not None]
-        if claim.constraints or len(of_claim) < len(claim.requests):
+        queries = [request.exactly for request in claim.requests if request.exactly is not None]
+        if len(queries) < len(claim.requests) or sum(query.count for query in queries) > MAX_RESULTS:
             return None
-        if sum(query.count for query in of_claim) > MAX_RESULTS:
-            return None
-        queries += of_claim
-    is_plain = all(
-        query.mode == EXACT_COUNT
-        and not (query.capacity or query.problem)
-        and query.class_name in inputs.classes
-        for query in queries
-    )
-    return FirstFit(queries, inputs, results) if is_plain else None
+        for query in queries:
+            is_special = query.admin_access or query.capacity or query.problem
+            if query.mode != EXACT_COUNT or is_special or query.class_name not in inputs.classes:
+                return None
+    return FirstFit(claims, inputs, results)
+
+
+def _selection(query: DeviceQuery, inputs: Inputs) -> tuple[str, int, tuple[str | None, ...]]:
+    """Return the name of a request, how many devices it asks for, and all its selectors."""
+    return query.name, query.count, (*inputs.classes[query.class_name].selectors, *query.selectors)

@@ -189,13 +189,12 @@ def cluster(chance: Random) -> Cluster:
 
 
 def _make_plain(slices: list[Json], drawn: list[Json]) -> None:
-    """Leave what most clusters have: devices with attributes, and claims of so many of them."""
+    """Leave what most clusters have: devices with attributes, and claims of numbers of them."""
     for each in slices:
         for device in each["spec"].get("devices", ()):
             for field in ("taints", "capacity", "allowMultipleAllocations", "consumesCounters"):
                 device.pop(field, None)
     for claim in drawn:
-        claim["spec"]["devices"].pop("constraints", None)
         for request in claim["spec"]["devices"]["requests"]:
             query = request["exactly"] = request.get("exactly") or request.pop("firstAvailable")[0]
             query.pop("name", None)
