@@ -73,9 +73,12 @@ def _reserved(pod: Pod, node: Node, turn: int, view: ClusterView) -> ReservedCla
     """Return what is written for the pod's claims, None if it has none, or why one of them is not known."""
     devices, request = view.devices, extended_request(pod)
     of_user, special = resolved(pod, devices.claim), special_claim(pod, request, devices)
-    if isinstance(of_user, str) or not (of_user or special):
-        return of_user or None
-    variant = special and Variants(pod, special, request, devices).at(node, is_only_claim=not of_user)
+    if isinstance(of_user, str):
+        return of_user
+    if not of_user and special is None:
+        return None
+    variants = None if special is None else Variants(pod, special, request, devices)
+    variant = None if variants is None else variants.at(node, is_only_claim=not of_user)
     if isinstance(variant, Status):
         return variant.message
     claims = of_user if variant is None else (*of_user, variant.claim)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, takewhile
+from random import Random
 from typing import ClassVar, Protocol, TypeVar
 
 from scheduler.core.machine import Machine
@@ -18,7 +19,7 @@ from scheduler.devcluster.kinds import POD, JsonObject, Kind
 from scheduler.devcluster.storage.history import Change
 from scheduler.devcluster.storage.store import Store
 from scheduler.state.audit import differences
-from tests.chaos.instance import Instance, living
+from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS, Instance, living
 from tests.chaos.journal import Journal, key_of, node_of
 from tests.chaos.venue import lease_holder, pass_kill_points
 from tests.history.checker import check
@@ -59,6 +60,19 @@ class ClaimStage:
     def objects(self, kind: Kind) -> list[JsonObject]:
         """Return all objects of the kind."""
         return self.store.list(kind)[0]
+
+    def doom_one(self, chance: Random) -> None:
+        """Let an instance die soon, most often between Reserve and Bind."""
+        instance = chance.choice(self.instances)
+        instance.restart_after_s = chance.choice((0.1, 1.0, 8.0))
+        points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS)
+        instance.doom = (chance.choice(points), chance.randrange(3))
+
+    def calm(self) -> None:
+        """Let no fault happen from now on."""
+        self.cluster.faults.clear()
+        for instance in self.instances:
+            instance.doom, instance.restart_after_s = None, 1.0
 
     async def settled(self, within_s: float) -> None:
         """Wait until every pod with its claims is bound and every cache current; note what is wrong after the time."""

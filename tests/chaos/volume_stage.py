@@ -31,6 +31,7 @@ from tests.reference.node_selection import any_term_matches
 from tests.support import build, storage_objects
 
 LOCAL = "local"
+VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
