@@ -2,7 +2,7 @@
 Whether the first devices that requests select can be taken: where they can, a node needs no search.
 
 It is the first path of the search, for requests for numbers of devices without alternatives. Where the search would
-have to turn back, it has the answer.
+have to turn back, it has the answer, unless there is one request and no constraint.
 """
 
 from __future__ import annotations
@@ -27,13 +27,21 @@ class FirstFit:
         ]
         self._dedicated, self._consumed = inputs.allocated.dedicated, inputs.allocated.consumed
         self._results = results
-
-    def succeeds(self, pools: NodePools) -> bool:
-        """Return whether the claims get their devices; False also where it takes a search to know."""
-        taken: set[Candidate] = set()
-        return pools.are_plain and all(
-            self._takes(claim, requests, pools, taken) for claim, requests in self._claims
+        #: Without a second request or a constraint, what the first path lacks no other path has.
+        self._is_single = sum(len(claim.requests) for claim in claims) == 1 and not any(
+            claim.constraints for claim in claims
         )
+
+    def succeeds(self, pools: NodePools) -> bool | None:
+        """Return whether the claims get their devices; None where it takes a search to know."""
+        if not pools.are_plain:
+            return None
+        taken: set[Candidate] = set()
+        for claim, requests in self._claims:
+            takes = self._takes(claim, requests, pools, taken)
+            if not takes:
+                return takes if self._is_single else None
+        return True
 
     def _takes(
         self,
@@ -41,10 +49,11 @@ class FirstFit:
         requests: Sequence[tuple[str, int, tuple[str | None, ...]]],
         pools: NodePools,
         taken: set[Candidate],
-    ) -> bool:
+    ) -> bool | None:
+        """Return whether the first devices do; None if that fails with an error."""
         constraints = constraints_of(claim) if claim.constraints else None
         if isinstance(constraints, SearchError):
-            return False
+            return None
         for name, n_missing, selectors in requests:
             for candidate in pools.candidates:
                 if not n_missing:
@@ -53,7 +62,7 @@ class FirstFit:
                     continue
                 selected = all_match(selectors, candidate, self._results, owner="")
                 if isinstance(selected, SearchError):
-                    return False
+                    return None
                 if not selected or (constraints and not constraints.accepts(name, "", candidate)):
                     continue
                 if constraints:

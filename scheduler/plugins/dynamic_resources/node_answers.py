@@ -287,8 +287,10 @@ def _answer(
     known = by_pools.get(pools)
     if known is not None:
         return known
-    if cycle.first_fit is not None and cycle.first_fit.succeeds(pools):
-        by_pools[pools] = Answer.DEVICES, 0
+    succeeds = None if cycle.first_fit is None else cycle.first_fit.succeeds(pools)
+    if succeeds is not None:
+        refusal = Answer.INVALID_POOLS if pools.has_invalid else Answer.NO_DEVICES
+        by_pools[pools] = (Answer.DEVICES if succeeds else refusal), 0
         return by_pools[pools]
     place = _place(node, pools)
     begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
