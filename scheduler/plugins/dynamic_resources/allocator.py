@@ -105,7 +105,7 @@ class Allocator:
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
 
     def first_fit(self, claims: Sequence[ResourceClaim]) -> FirstFit | None:
-        """Return the requests of the claims if all are plain."""
+        """Return the claims if all their requests are plain."""
         return first_fit(claims, self._inputs, self._results)
 
     def beside(self, allocated: AllocatedView) -> Allocator:

@@ -2,7 +2,7 @@
 Whether the first devices that requests select can be taken: where they can, a node needs no search.
 
 It is the first path of the search, for requests for numbers of devices without alternatives. Where the search would
-have to turn back, it has the answer, unless there is one request and no constraint.
+turn back, only the search has the answer, unless there is one request and no constraint.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def first_fit(claims: Sequence[ResourceClaim], inputs: Inputs, results: Selector
         if len(queries) < len(claim.requests) or sum(query.count for query in queries) > MAX_RESULTS:
             return None
         for query in queries:
-            is_special = query.admin_access or query.capacity or query.problem
+            is_special = query.admin_access or query.capacity or query.problem or None in query.selectors
             if query.mode != EXACT_COUNT or is_special or query.class_name not in inputs.classes:
                 return None
     return FirstFit(claims, inputs, results)

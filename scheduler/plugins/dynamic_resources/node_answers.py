@@ -78,7 +78,7 @@ class Cycle(NamedTuple):
     """
     One cycle: its allocator, the claims of the form, and the cluster as both see it.
 
-    `first_fit`: the requests of the claims, if all are plain and not each node is to be searched.
+    `first_fit`: the claims if all their requests are plain; None also where every node is to be searched.
     """
 
     allocator: Allocator

@@ -148,6 +148,14 @@ def test_devices_behind_the_first_ones_are_found_where_a_constraint_keeps_these_
     assert Answer.DEVICES in life.answers.answers
 
 
+def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_anyway() -> None:
+    """The search looks at the request before it looks at devices."""
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": [{}]}
+    life = _life([], 1, requests=[{"name": "r", "exactly": exactly}])
+    life.check()
+    assert Answer.ERROR in life.answers.answers
+
+
 def test_a_pod_on_a_node_changes_no_answer() -> None:
     """The answer of a row is kept while pods come and go there."""
     life = _life([{"name": "d"}], 1)
