@@ -10,8 +10,6 @@ from tests.support.gathering import N_LEFT_OUT, Gathering, is_last
 
 # No property fails for the speed of the machine, nor for what else it has to do.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `--hypothesis-profile night`: what a night has time for; no test that says itself how many examples it takes.
-settings.register_profile("night", settings.get_profile("any machine"), max_examples=100_000)
 settings.load_profile("any machine")
 # A failure is enough: it is neither kept nor made shorter, which would take minutes for each mutant.
 settings.register_profile(
@@ -36,10 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     Add `--as-whole`, which runs the tests that judge a run of the whole suite in a run of a part of it too.
 
     `--lives`: play more of the lives that are drawn by seed, or fewer. `--minor`: play the contract of the embedded
-    cluster on another version.
+    cluster on another version. `--allocations`: compare more allocations of devices with the reference.
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
+    parser.addoption("--allocations", type=int, metavar="N", help="compare N allocations with the reference")
     parser.addoption("--minor", type=int, metavar="N", help="the embedded cluster of the contract is of 1.N")
 
 

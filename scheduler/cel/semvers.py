@@ -6,6 +6,7 @@ Source: apiserver/pkg/cel/library/semverlib.go (kubernetes 1.36), blang/semver v
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from scheduler.cel.functions import function, traversal
@@ -80,9 +81,10 @@ def _identifier(text: str) -> int | str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def parse_semver(text: str) -> Semver:
     """
-    Return the version of a text.
+    Return the version of a text. Kept, as the devices of a cluster have few.
 
     Raises:
         CelError: the text is no version.

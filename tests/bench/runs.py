@@ -190,7 +190,7 @@ def _run_http(asked: Asked, results: Results, say: Callable[[str], None]) -> Non
                 say(f"http {server} {shape.name}, round {number} of {asked.n_rounds}")
                 scene = asked.scene(shape)
                 # In another order each round: the first one meets a server that has not warmed up.
-                able = [one for one in against if one is not BINDING_ONLY or not shape.is_http_only]
+                able = [one for one in against if one is not BINDING_ONLY or shape.can_be_bound_only]
                 turn = number % len(able)
                 turned = [*able[turn:], *able[:turn]]
                 for result in measure_http(scene, server, turned, asked.controller_manager):

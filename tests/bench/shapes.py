@@ -77,6 +77,11 @@ class Shape:
         return self.evicts or self.arriving is not None or bool(self.measured.devices) or self.has_pod_groups
 
     @property
+    def can_be_bound_only(self) -> bool:
+        """Return whether binding every measured pod somewhere, with any device, is all there is to do."""
+        return not self.is_http_only or bool(self.measured.devices)
+
+    @property
     def has_pod_groups(self) -> bool:
         """Return whether the measured pods are of PodGroups, which a real server serves behind a feature gate."""
         return bool(self.measured.pod_group)

@@ -30,6 +30,7 @@ from tests.chaos.device_stage import Writers
 from tests.chaos.devices import run_devices
 from tests.chaos.exchange import Exchange, exchange
 from tests.chaos.group_world import GROUP_SHAPES, GroupWorld
+from tests.chaos.journal import Journal
 from tests.chaos.real import RealVenue
 from tests.chaos.release import CHECKOUT, release_0_1_0
 from tests.chaos.run import Outcome, Shape, run, run_at
@@ -85,7 +86,8 @@ def main() -> int:
     how = (GROUP_SHAPES, GroupWorld) if args.groups else ((), World)
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     if args.devices:
-        return _play_devices(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
+        until_s = time.monotonic() + args.seconds
+        return _play_devices(seed, until_s=until_s, n_runs=args.runs, histories=args.histories)
     if args.exchange:
         return _exchange(seed, until_s=time.monotonic() + args.seconds, n_runs=args.runs)
     shapes = [Shape(args.shape)] if args.shape else list(Shape)
@@ -143,9 +145,7 @@ def _play(
             if shrink_s > 0:
                 _tell_shortest(outcome, shrink_s)
         if histories is not None and outcome.journal is not None:
-            histories.mkdir(parents=True, exist_ok=True)
-            path = histories / f"{outcome.seed}-{outcome.shape.value}.jsonl"
-            path.write_bytes(b"\n".join(outcome.journal.history_lines()))
+            _keep(outcome.journal, histories, f"{outcome.seed}-{outcome.shape.value}")
         outcome.journal, outcome.script = None, []
         outcomes.append(outcome)
         # Instances freeze their caches, and a finished run leaves reference cycles.
@@ -154,7 +154,13 @@ def _play(
     return outcomes
 
 
-def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
+def _keep(journal: Journal, folder: Path, name: str) -> None:
+    """Write the history of a run to a file of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.jsonl").write_bytes(b"\n".join(journal.history_lines()))
+
+
+def _play_devices(seed: int, *, until_s: float, n_runs: int | None, histories: Path | None) -> int:
     """Play runs with devices, each seed with all kinds of writers; return the exit code."""
     runs = n_binds = n_collisions = n_failed = 0
     drawn = ((number, writers) for number in itertools.count(seed) for writers in Writers)
@@ -162,7 +168,9 @@ def _play_devices(seed: int, *, until_s: float, n_runs: int | None) -> int:
         if time.monotonic() >= until_s or runs == n_runs:
             break
         stage = run_devices(number, writers)
-        n_binds, n_collisions = n_binds + stage.n_binds, n_collisions + stage.n_collisions
+        n_binds, n_collisions = n_binds + stage.n_binds, n_collisions + stage.n_collisions()
+        if histories is not None:
+            _keep(stage.journal, histories, f"{number}-{writers.value}")
         if stage.wrongs:
             n_failed += 1
             print(f"seed {number}, {writers.value}:", *stage.wrongs, sep="\n", flush=True)

@@ -3,20 +3,17 @@ A cluster with devices, several writers of allocations, pods with claims, and th
 
 - A pod is bound only while its claims are allocated on its node and reserved for it.
 - It is not bound while a claim that was allocated before has one of its devices, whoever allocated that. So no device
-  is in two allocations of pods that run, if all schedulers look again as ours do.
+  is in two allocations of pods that run, if all schedulers look again as ours do. The history's checker judges it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from enum import Enum
 from functools import partial
 
-from scheduler.devcluster.cluster import DevCluster
+from scheduler.core.machine import Machine
 from scheduler.devcluster.controllers.device_claims import extended_claim, pod_claims
 from scheduler.devcluster.http.server import user_agent
 from scheduler.devcluster.kinds import (
@@ -28,14 +25,12 @@ from scheduler.devcluster.kinds import (
     JsonObject,
     Kind,
 )
-from scheduler.devcluster.storage.history import Change
-from scheduler.devcluster.storage.store import Store
+from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.devices import DeviceKind
-from scheduler.state.audit import differences
-from tests.chaos.instance import OURS, Instance, few_instances, living
+from tests.chaos.claim_stage import N_NODES, ClaimStage, claim_stage
+from tests.chaos.instance import OURS, Instance, few_instances
 from tests.chaos.journal import Journal, is_terminal, key_of, node_of
-from tests.chaos.venue import lease_holder, pass_kill_points
-from tests.chaos.volume_stage import SPACE, left_after
+from tests.history.checker import check
 from tests.support import build, device_documents
 
 THEIRS = "theirs"
@@ -44,7 +39,7 @@ CARELESS = "careless"
 EXTENDED = "example.com/gpu"
 #: Devices by template of a claim.
 TEMPLATES = {"one": 1, "two": 2}
-N_NODES, DEVICES_PER_NODE = 3, 3
+DEVICES_PER_NODE = 3
 #: Devices of a node at the end.
 ENOUGH_DEVICES = 40
 
@@ -61,21 +56,11 @@ class Writers(Enum):
     CARELESS = "careless"
 
 
-@dataclass
-class DeviceStage:
+class DeviceStage(ClaimStage):
     """The cluster and its instances."""
 
-    store: Store
-    cluster: DevCluster
-    instances: list[Instance]
-    #: The broken promises.
-    wrongs: list[str] = field(default_factory=list)
-    n_binds: int = 0
-    #: Claims that were allocated with a device that another claim had.
-    n_collisions: int = 0
-    #: The version at which each allocated claim got its allocation, by key.
-    _allocated_at: dict[str, int] = field(default_factory=dict)
-    _owners: defaultdict[Device, set[str]] = field(default_factory=lambda: defaultdict(set))
+    claim_kind = RESOURCE_CLAIM
+    cached_kinds = (RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS)
 
     def add_pod(
         self, name: str, scheduler: str = OURS, *, template: str = "", claim: str = "", extended: int = 0
@@ -101,44 +86,27 @@ class DeviceStage:
         """Publish the devices of a node."""
         self.create(RESOURCE_SLICE, device_documents.device_slice(node, n_devices))
 
-    def create(self, kind: Kind, obj: JsonObject) -> None:
-        """Create an object as a builder returns it."""
-        obj["metadata"].pop("uid", None)
-        obj.pop("status", None)
-        self.store.create(kind, SPACE if kind.namespaced else "", obj)
+    def claim_names(self, pod: JsonObject) -> list[str | None]:
+        return list(pod_claims(pod).values())
 
-    def objects(self, kind: Kind) -> list[JsonObject]:
-        """Return all objects of the kind."""
-        return self.store.list(kind)[0]
+    def cached(self, machine: Machine, kind: Kind, key: str) -> DeviceObject | None:
+        return machine.state.devices.get(DeviceKind(kind.kind), key)
 
-    async def settled(self, within_s: float) -> None:
-        """Wait until every pod with its claims is bound and every cache current; note the rest after the time."""
-        self.wrongs += await left_after(within_s, self._unsettled)
+    def n_assumed(self, machine: Machine) -> int:
+        return len(machine.state.devices.assumed)
 
-    def _unsettled(self) -> list[str]:
-        return [
-            *self._left(),
-            *self._reserved_for_nobody(),
-            *(f"{instance.name}: {text}" for instance in self.instances for text in self._caches(instance)),
-        ]
+    def is_judged(self, pod: JsonObject) -> bool:
+        return super().is_judged(pod) and pod["spec"]["schedulerName"] != CARELESS
 
-    def _left(self) -> Iterator[str]:
-        """Yield our pods that are not bound although their claims are there."""
-        for pod in self.objects(POD):
-            if (
-                node_of(pod)
-                or pod["metadata"].get("deletionTimestamp")
-                or pod["spec"]["schedulerName"] == CARELESS
-            ):
-                continue
-            if not self._lacks_claim(pod):
-                yield f"{pod['metadata']['name']} is left over: {(pod.get('status') or {}).get('conditions')}"
+    def n_collisions(self) -> int:
+        """Return how often a claim was allocated with a device that another claim had."""
+        lines = self.journal.history_lines()
+        return sum(
+            "was promised to claim" in text
+            for text in check(line for line in lines if b'"BEGIN"' not in line)
+        )
 
-    def _lacks_claim(self, pod: JsonObject) -> bool:
-        claims = [self._claim(name) for name in pod_claims(pod).values()]
-        return any(not claim or claim["metadata"].get("deletionTimestamp") for claim in claims)
-
-    def _reserved_for_nobody(self) -> Iterator[str]:
+    def faults_of_claims(self) -> Iterator[str]:
         """
         Yield claims that are reserved for a pod that is gone, or that does not run.
 
@@ -148,72 +116,20 @@ class DeviceStage:
         placed = {
             pod["metadata"]["uid"]
             for pod in self.objects(POD)
-            if not is_terminal(pod) and (node_of(pod) or self._lacks_claim(pod))
+            if not is_terminal(pod) and (node_of(pod) or self.lacks_claim(pod))
         }
         for claim in self.objects(RESOURCE_CLAIM):
             for consumer in (claim.get("status") or {}).get("reservedFor") or ():
                 if consumer["uid"] not in placed:
                     yield f"{key_of(claim)} is reserved for {consumer['name']}, which does not run"
 
-    def _caches(self, instance: Instance) -> list[str]:
-        machine = instance.machine
-        if machine is None:
-            return ["is not alive"]
-        devices = machine.state.devices
-        wrong = [*instance.crashes, *differences(machine.state), *machine.differences()]
-        if machine.n_binding or len(machine._reservations) or len(devices.assumed):
-            wrong.append("still assumes or writes claims")
-        for kind in (RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS):
-            for obj in self.objects(kind):
-                known = devices.get(DeviceKind(kind.kind), key_of(obj))
-                if known is None or known.resource_version != obj["metadata"]["resourceVersion"]:
-                    wrong.append(f"{kind.kind} {key_of(obj)} is not as the server has it")
-        return wrong
-
-    def _claim(self, name: str | None) -> JsonObject | None:
-        return self.store.find(RESOURCE_CLAIM, SPACE, name) if name else None
-
-    # The judge of each write of the server.
-
-    def watch(self, kind: Kind, change: Change) -> None:
-        """Judge one write."""
-        obj, before = change.revision.obj, change.previous.obj if change.previous else None
-        if kind is RESOURCE_CLAIM:
-            self._note_allocation(
-                obj, before, is_gone=change.type == "DELETED", version=change.revision.resource_version
-            )
-        elif kind is POD and change.type != "DELETED" and before and node_of(obj) and not node_of(before):
-            self.n_binds += 1
-            if user_agent.get().rpartition("-")[0] in {each.name for each in self.instances}:
-                why = [*self._unready(obj), *self._shared_with_earlier(obj)]
-                self.wrongs += [
-                    f"{obj['metadata']['name']} was bound by {user_agent.get()} although {each}"
-                    for each in why
-                ]
-
-    def _note_allocation(
-        self, obj: JsonObject, before: JsonObject | None, *, is_gone: bool, version: int
-    ) -> None:
-        key = key_of(obj)
-        old, new = set(devices_of(before)), set() if is_gone else set(devices_of(obj))
-        for device in old - new:
-            self._owners[device].discard(key)
-        if not new:
-            self._allocated_at.pop(key, None)
-        elif old != new:
-            self._allocated_at[key] = version
-            self.n_collisions += any(self._owners[device] for device in new)
-            for device in new:
-                self._owners[device].add(key)
-
-    def _claims(self, pod: JsonObject) -> list[tuple[str, JsonObject | None]]:
-        names = [*pod_claims(pod).values(), *filter(None, [extended_claim(pod)])]
-        return [(name or "", self._claim(name)) for name in names]
-
-    def _unready(self, pod: JsonObject) -> Iterator[str]:
+    def unready(self, pod: JsonObject) -> Iterator[str]:
+        if user_agent.get().rpartition("-")[0] not in {each.name for each in self.instances}:
+            return
         if asks_for_extended(pod) and not extended_claim(pod):
             yield "it has no claim for its extended resources"
-        for name, claim in self._claims(pod):
+        for name in (*self.claim_names(pod), *filter(None, [extended_claim(pod)])):
+            claim = self.claim(name)
             status = (claim or {}).get("status") or {}
             if not status.get("allocation"):
                 yield f"claim {name} was not allocated"
@@ -221,14 +137,6 @@ class DeviceStage:
                 yield f"claim {name} was not reserved for it"
             elif any(pool != node_of(pod) for _, pool, _ in devices_of(claim)):
                 yield f"claim {name} has devices of another node"
-
-    def _shared_with_earlier(self, pod: JsonObject) -> Iterator[str]:
-        for name, claim in self._claims(pod):
-            own = self._allocated_at.get(f"{SPACE}/{name}", 0)
-            for device in devices_of(claim):
-                for other in self._owners[device]:
-                    if self._allocated_at[other] < own:
-                        yield f"{device} of claim {name} was allocated to {other} before"
 
 
 def asks_for_extended(pod: JsonObject) -> bool:
@@ -248,25 +156,16 @@ def devices_of(claim: JsonObject | None) -> list[Device]:
 @asynccontextmanager
 async def device_stage(writers: Writers = Writers.ALONE) -> AsyncIterator[DeviceStage]:
     """Yield a cluster whose instances have begun to live."""
-    now_s = asyncio.get_running_loop().time
-    journal = Journal(now_s)
-    async with AsyncExitStack() as stack:
-        # Controllers wait by the clock of the run.
-        made = DevCluster(nodes=N_NODES, zones=N_NODES, controllers=True, now_s=now_s)
-        cluster = await stack.enter_async_context(made)
-        journal.follow(cluster.store)
-        instances = _instances(cluster.port, journal, partial(lease_holder, cluster.store), writers)
-        pass_kill_points(cluster, instances, journal)
-        stage = DeviceStage(cluster.store, cluster, instances)
-        cluster.store.history.listeners.append(stage.watch)
+    async with claim_stage(DeviceStage, partial(_instances, writers=writers)) as stage:
+        # One scheduler collides with itself when a write whose answer was lost has allocated after all.
+        stage.journal.mark("BEGIN", schedulers=[OURS, THEIRS], within_s=0.0, may_collide=True)
         stage.create(DEVICE_CLASS, device_documents.device_class(extended_resource=EXTENDED))
         for name, count in TEMPLATES.items():
             spec = device_documents.resource_claim("any", count)["spec"]
             stage.create(RESOURCE_CLAIM_TEMPLATE, {"metadata": {"name": name}, "spec": {"spec": spec}})
         for node in node_names(N_NODES):
             stage.add_slice(node, DEVICES_PER_NODE)
-        async with living(instances):
-            yield stage
+        yield stage
 
 
 def node_names(n: int) -> list[str]:
@@ -274,7 +173,7 @@ def node_names(n: int) -> list[str]:
     return [f"node-{number:04}" for number in range(1, n + 1)]
 
 
-def _instances(port: int, journal: Journal, holder: Callable[[], str], writers: Writers) -> list[Instance]:
+def _instances(port: int, journal: Journal, holder: Callable[[], str], *, writers: Writers) -> list[Instance]:
     if writers in (Writers.ALONE, Writers.ELECTED):
         return few_instances(port, journal, holder, elected=writers is Writers.ELECTED)
     names = {"left": OURS, "right": THEIRS}

@@ -11,11 +11,11 @@ from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, JsonObject
 from scheduler.devcluster.status import StatusError
 from scheduler.devcluster.storage.binding import bind
+from tests.chaos.claim_stage import N_NODES, SPACE
 from tests.chaos.device_stage import (
     CARELESS,
     DEVICES_PER_NODE,
     ENOUGH_DEVICES,
-    N_NODES,
     Device,
     DeviceStage,
     Writers,
@@ -23,11 +23,9 @@ from tests.chaos.device_stage import (
     devices_of,
     node_names,
 )
-from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
 from tests.chaos.virtual import run_virtually
-from tests.chaos.volume_stage import SPACE
 from tests.support.device_documents import DRIVER
 
 CLAIM_PATHS = r"/resourceclaims(/|$)"
@@ -56,7 +54,7 @@ class _Trouble:
         actions = (
             (30, self._create_pods), (14, self._delete_pod), (6, self._finish_pod), (8, self._change_shared),
             (4, self._delete_claim), (5, self._touch_claim), (4, self._renew_slice), (5, self._set_clock),
-            (12, self._kill), (20, self._add_fault),
+            (12, lambda: stage.doom_one(chance)), (20, self._add_fault),
         )  # fmt: skip
         self._actions = [do for _, do in actions]
         self._weights = [weight * chance.choice((0.3, 1.0, 1.0, 3.0)) for weight, _ in actions]
@@ -146,12 +144,6 @@ class _Trouble:
         self._chance.choice(self._stage.instances).wall_offset_s = self._chance.choice(
             (-3600.0, -10.0, 0.0, 10.0)
         )
-
-    def _kill(self) -> None:
-        instance = self._chance.choice(self._stage.instances)
-        instance.restart_after_s = self._chance.choice((0.1, 1.0, 8.0))
-        points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS)
-        instance.doom = (self._chance.choice(points), self._chance.randrange(3))
 
     def _add_fault(self) -> None:
         chance = self._chance
@@ -252,10 +244,7 @@ def run_devices(seed: int, writers: Writers) -> DeviceStage:
         async with device_stage(writers) as stage:
             await asyncio.sleep(20.0)
             await _Trouble(stage, chance, writers).run()
-            stage.cluster.faults.clear()
-            for instance in stage.instances:
-                instance.doom = None
-                instance.restart_after_s = 1.0
+            stage.calm()
             # For all pods, wherever one of their claims is allocated already.
             for node in node_names(N_NODES):
                 if stage.store.find(RESOURCE_SLICE, "", f"slice-{node}"):

@@ -37,6 +37,7 @@ from tests.chaos.replicas import Replica, Replicas
 from tests.chaos.stage import KINDS, Embedded, Stage
 from tests.chaos.verdicts import Verdict, Wrong
 from tests.chaos.volume_stage import VolumeStage
+from tests.history.checker import check
 from tests.reference.fallback import marked
 from tests.support.waiting import until
 
@@ -129,8 +130,6 @@ class _Run:
         self._volumes = VolumeStage(cluster.store, cluster, [], self._journal)
         self._replicas = Replicas(cluster, self._journal, folder)
         self._users = Users(cluster, self._stage, self._volumes, chance)
-        #: Claims by device, as (pool, name), while they are allocated.
-        self._claim_by_device: dict[tuple[str, str], str] = {}
 
     async def play(self) -> None:
         """Play the run and judge it."""
@@ -196,17 +195,9 @@ class _Run:
     # -- what has to hold --------------------------------------------------------------------------------------
 
     def _watch(self, kind: Kind, change: StoreChange) -> None:
-        """Judge a write of a claim of devices, or the bind of a pod that uses one."""
+        """Judge the bind of a pod that uses devices."""
         obj, before = change.revision.obj, change.previous.obj if change.previous else None
-        if kind is RESOURCE_CLAIM:
-            key = key_of(obj)
-            held = {} if change.type == "DELETED" else dict.fromkeys(_devices(obj), key)
-            for device in _devices(before or {}):
-                self._claim_by_device.pop(device, None)
-            for device in held.keys() & self._claim_by_device.keys():
-                self._break(Verdict.RULE, f"{device} of {self._claim_by_device[device]} was given to {key}")
-            self._claim_by_device |= held
-        elif kind is POD and before is not None and node_of(obj) and not node_of(before):
+        if kind is POD and before is not None and node_of(obj) and not node_of(before):
             for why in self._unallocated(obj):
                 self._break(Verdict.RULE, f"{key_of(obj)} was bound although {why}")
 
@@ -283,7 +274,8 @@ class _Run:
         journal = replace(self._journal, written=[_plain(each) for each in self._journal.written])
         judge = Judge(journal, dict.fromkeys(release_of, OURS), elected=release_of, blind_s=_BLIND_S)
         outcome.wrongs += judge.wrongs()
-        outcome.wrongs += [Wrong(Verdict.RULE, text) for text in self._volumes.wrongs]
+        broken = [*self._volumes.wrongs, *check(self._journal.history_lines())]
+        outcome.wrongs += [Wrong(Verdict.RULE, text) for text in broken]
         for write in self._journal.written:
             release = release_of.get(write.by.rpartition("-")[0])
             if release is None or write.kind != "Pod":

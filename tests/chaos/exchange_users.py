@@ -8,12 +8,13 @@ import random
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.gpu_driver import DRIVER, EXTENDED_RESOURCE
 from scheduler.devcluster.kinds import POD, RESOURCE_CLAIM, JsonObject
+from tests.chaos.claim_stage import SPACE
 from tests.chaos.happenings import AddNamespace, AddPod, AddPriorityClass, Happening, Remove
 from tests.chaos.instance import OURS
 from tests.chaos.journal import key_of
 from tests.chaos.shapes import POLITE, PRIORITY_CLASSES, RANKED_SHAPES, SHAPES
 from tests.chaos.stage import Stage
-from tests.chaos.volume_stage import SPACE, VolumeStage
+from tests.chaos.volume_stage import VolumeStage
 from tests.support.device_documents import using_claims
 
 _NAMESPACES = ("red", "blue")

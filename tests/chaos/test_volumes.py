@@ -1,4 +1,4 @@
-"""Pods with claims while provisioners fail and stall, answers are lost, watches are late and instances die."""
+"""Pods with claims of volumes while provisioners fail and stall, watches are late and instances die."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import pytest
 from scheduler.devcluster.http.faults import Action, Fault
 from scheduler.devcluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from scheduler.devcluster.status import StatusError
-from tests.chaos.instance import KILL_POINTS, RESERVATION_KILL_POINTS
+from tests.chaos.claim_stage import SPACE
 from tests.chaos.journal import node_of
 from tests.chaos.run import repeatable
-from tests.chaos.test_deaths import deaths_at
-from tests.chaos.virtual import after_turns, run_virtually
-from tests.chaos.volume_stage import LOCAL, SPACE, VolumeStage, volume_stage
+from tests.chaos.virtual import run_virtually
+from tests.chaos.volume_stage import LOCAL, VOLUME_PATHS, VolumeStage, volume_stage
 
-_VOLUME_PATHS = r"/persistentvolume(claim)?s/[^/]+$"
 _WATCHED = ("persistentvolumes", "persistentvolumeclaims", "pods")
 
 
@@ -28,74 +26,9 @@ def _play(seed: int, story: Coroutine[Any, Any, None]) -> None:
         run_virtually(story)
 
 
-def _two_pods(stage: VolumeStage) -> None:
-    """Each takes one of two volumes, and has another one made."""
-    for name in ("v1", "v2"):
-        stage.add_volume(name)
-    for name in ("p", "q"):
-        stage.add_claim(f"{name}-local", LOCAL)
-        stage.add_claim(f"{name}-made")
-        stage.add_pod(name, f"{name}-local", f"{name}-made")
-
-
 def _is_right(stage: VolumeStage, n_binds: int) -> None:
     assert stage.wrongs == []
     assert stage.n_binds == n_binds
-
-
-@pytest.mark.parametrize("elected", [False, True], ids=["alone", "standby"])
-@pytest.mark.parametrize("after", [0, 1, 3])
-@pytest.mark.parametrize("point", RESERVATION_KILL_POINTS)
-def test_the_next_life_binds_volumes_and_pods(point: str, after: int, *, elected: bool) -> None:
-    async def story() -> None:
-        async with volume_stage(elected=elected) as stage:
-            await asyncio.sleep(20.0)
-            for instance in stage.instances:
-                instance.doom = (point, after)
-            _two_pods(stage)
-            await asyncio.sleep(40.0)
-            await stage.settled(10.0)
-            if after < 2:
-                assert sum(one.n_lives for one in stage.instances) > len(stage.instances)
-            _is_right(stage, 2)
-
-    _play(1, story())
-
-
-def test_there_is_no_moment_between_reserve_and_bind_at_which_it_must_not_die() -> None:
-    """It is killed between any two turns of the event loop, from the creation of two pods to their end."""
-
-    async def story(turn: int) -> bool:
-        """Returns whether it died."""
-        async with volume_stage() as stage:
-            await asyncio.sleep(5.0)
-            stage.provisioner(after_s=0.5)
-            _two_pods(stage)
-
-            def die() -> None:
-                if not all(map(node_of, stage.pods())):
-                    stage.instances[0].kill()
-
-            with after_turns(turn, die):
-                await asyncio.sleep(3.0)
-            await stage.settled(30.0)
-            _is_right(stage, 2)
-            return stage.instances[0].n_lives > 1
-
-    assert deaths_at(story, range(1, 1000, 3)) > 10
-
-
-@pytest.mark.parametrize("lost", [Action.LOSE_ANSWER, Action.RESPOND_AFTER, Action.DROP, Action.RESPOND])
-def test_writes_without_a_clear_answer_are_settled(lost: Action) -> None:
-    async def story() -> None:
-        async with volume_stage() as stage:
-            await asyncio.sleep(5.0)
-            stage.cluster.faults.add(Fault(action=lost, verb="patch", path=_VOLUME_PATHS, code=503, times=3))
-            _two_pods(stage)
-            await stage.settled(30.0)
-            _is_right(stage, 2)
-
-    _play(1, story())
 
 
 def test_a_provisioner_that_fails_does_not_keep_the_pod_for_ever() -> None:
@@ -106,7 +39,7 @@ def test_a_provisioner_that_fails_does_not_keep_the_pod_for_ever() -> None:
             stage.add_claim("c")
             stage.add_pod("p", "c")
             await asyncio.sleep(20.0)
-            (pod,) = stage.pods()
+            (pod,) = stage.objects(POD)
             (condition,) = pod["status"]["conditions"]
             assert condition["reason"] == "SchedulerError"
             assert condition["message"] == (
@@ -151,7 +84,7 @@ def _fault(chance: random.Random) -> Fault:
     delay_s = chance.choice((0.05, 1.0, 12.0)) if action in (Action.DELAY, Action.LOSE_ANSWER) else 0.0
     verb = chance.choice(("patch", "patch", "get"))
     times = chance.choice((1, 2, 8))
-    return Fault(action=action, verb=verb, path=_VOLUME_PATHS, code=503, delay_s=delay_s, times=times)
+    return Fault(action=action, verb=verb, path=VOLUME_PATHS, code=503, delay_s=delay_s, times=times)
 
 
 async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
@@ -178,10 +111,7 @@ async def _trouble(stage: VolumeStage, chance: random.Random) -> None:
             elif what < 0.5:
                 _remove(stage, chance)
             elif what < 0.65:
-                points = (*RESERVATION_KILL_POINTS, *RESERVATION_KILL_POINTS, *KILL_POINTS)
-                instance = chance.choice(stage.instances)
-                instance.restart_after_s = chance.choice((0.1, 1.0, 8.0))
-                instance.doom = (chance.choice(points), chance.randrange(3))
+                stage.doom_one(chance)
             else:
                 stage.cluster.faults.add(_fault(chance))
         except StatusError:
@@ -204,11 +134,8 @@ def test_no_volume_is_promised_twice_and_no_pod_lost(seed: int, *, elected: bool
         async with volume_stage(elected=elected) as stage:
             await asyncio.sleep(20.0)
             await _trouble(stage, chance)
-            stage.cluster.faults.clear()
+            stage.calm()
             stage.provisioner()
-            for instance in stage.instances:
-                instance.doom = None
-                instance.restart_after_s = 1.0
             # For claims whose volume was deleted, or is out of their pod's reach.
             for number in range(40):
                 stage.add_volume(f"spare-{number}")

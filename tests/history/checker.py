@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.history.fitting import Cluster
+from tests.history.fitting import Cluster, is_over
 
 Json = dict[str, Any]
 #: The driver, the pool and the name of a device.
@@ -25,15 +25,17 @@ class _Checker:
     def __init__(self) -> None:
         self._cluster = Cluster()
         self._within_s = 0.0
-        self._is_calm = False
+        self._is_calm = self._may_collide = False
         self._node_of: dict[str, str] = {}
         #: UID of the claim of a volume, and name of the volume of a claim, by UID.
         self._claim_of: dict[str, str] = {}
         self._volume_of: dict[str, str] = {}
-        #: The claims whose `spec.volumeName` names the volume, and the claims that have the device, by UID.
+        #: The claims whose `spec.volumeName` names the volume, by UID.
         self._claims_of_volume: dict[str, set[str]] = {}
-        self._claims_of_device: dict[Device, set[str]] = {}
-        self._allocations: dict[str, tuple[Json | None, bool]] = {}
+        #: The names of the claims that have the device, the first to get it first.
+        self._claims_of_device: dict[Device, dict[str, None]] = {}
+        #: Their allocation, and the UIDs of the pods that have it reserved.
+        self._allocations: dict[str, tuple[Json | None, list[str]]] = {}
         self._holder = ""
         self._leaders: set[str] = set()
         #: Since when each pod fits somewhere; those that were reported have infinity.
@@ -45,7 +47,7 @@ class _Checker:
         match event["type"]:
             case "BEGIN":
                 self._cluster.schedulers = frozenset(event["schedulers"])
-                self._within_s = event["within_s"]
+                self._within_s, self._may_collide = event["within_s"], event.get("may_collide", False)
             case "SENT":
                 yield from self._sent(event)
             case "CALM":
@@ -71,7 +73,7 @@ class _Checker:
             case "PersistentVolumeClaim":
                 yield from self._claimed(uid, obj, gone=gone)
             case "ResourceClaim":
-                yield from self._allocated(uid, obj, gone=gone)
+                yield from self._allocated(obj, gone=gone)
             case "Lease":
                 self._holder = "" if gone else (obj.get("spec") or {}).get("holderIdentity") or ""
                 self._leaders.add(self._holder)
@@ -82,6 +84,13 @@ class _Checker:
         if before and node != before:
             yield f"{_name(pod)} was bound twice: to {before}, and to {node or 'none'}"
         self._node_of[uid] = node or before
+        if (
+            node
+            and not before
+            and self._may_collide
+            and pod["spec"].get("schedulerName") in self._cluster.schedulers
+        ):
+            yield from self._used(pod)
 
     def _promised(self, uid: str, volume: Json, *, gone: bool) -> Iterator[str]:
         claim = (volume["spec"].get("claimRef") or {}).get("uid") or ""
@@ -103,21 +112,39 @@ class _Checker:
                 yield f"volume {volume} was promised to claim {_name(claim)} too"
             others.add(uid)
 
-    def _allocated(self, uid: str, claim: Json, *, gone: bool) -> Iterator[str]:
-        status = claim.get("status") or {}
+    def _allocated(self, claim: Json, *, gone: bool) -> Iterator[str]:
+        name, status = _name(claim), claim.get("status") or {}
         allocation = None if gone else status.get("allocation")
-        before, was_reserved = self._allocations.pop(uid, (None, False))
-        if before is not None and was_reserved and not gone and allocation != before:
-            yield f"the devices of claim {_name(claim)} changed while it was reserved"
-        for device in _devices(before):
-            self._claims_of_device[device].discard(uid)
-        for device in _devices(allocation):
-            others = self._claims_of_device.setdefault(device, set())
-            if others - {uid}:
-                yield f"device {'/'.join(device)} was promised to claim {_name(claim)} too"
-            others.add(uid)
+        users = [each["uid"] for each in status.get("reservedFor") or ()]
+        before, users_before = self._allocations.pop(name, (None, []))
+        is_changed = before is not None and not gone and allocation != before
+        if is_changed and users_before and (allocation is not None or users or self._run(users_before)):
+            yield f"the devices of claim {name} changed while it was reserved"
         if not gone:
-            self._allocations[uid] = (allocation, bool(status.get("reservedFor")))
+            self._allocations[name] = (allocation, users)
+        if allocation == before:
+            return
+        for device in _devices(before):
+            self._claims_of_device[device].pop(name, None)
+        for device in _devices(allocation):
+            claims = self._claims_of_device.setdefault(device, {})
+            if claims and not self._may_collide:
+                yield f"device {'/'.join(device)} was promised to claim {name} too"
+            claims[name] = None
+
+    def _run(self, uids: list[str]) -> bool:
+        """Return whether one of the pods is on a node and has not ended."""
+        pods = [self._cluster.pods[uid] for uid in uids if uid in self._cluster.pods]
+        return any(pod["spec"].get("nodeName") and not is_over(pod) for pod in pods)
+
+    def _used(self, pod: Json) -> Iterator[str]:
+        """Yield the devices of the pod's claims that other claims had before."""
+        for name in _claims(pod):
+            for device in _devices(self._allocations.get(name, (None, []))[0]):
+                first = next(iter(self._claims_of_device[device]))
+                if first != name:
+                    text = f"device {'/'.join(device)} of claim {name}, which claim {first} had before"
+                    yield f"{_name(pod)} was bound to {text}"
 
     def _sent(self, event: Json) -> Iterator[str]:
         by = event["by"]
@@ -143,6 +170,18 @@ def _devices(allocation: Json | None) -> Iterator[Device]:
     for result in ((allocation or {}).get("devices") or {}).get("results") or ():
         if not result.get("adminAccess") and not result.get("shareID") and not result.get("consumedCapacity"):
             yield result["driver"], result["pool"], result["device"]
+
+
+def _claims(pod: Json) -> Iterator[str]:
+    """Yield namespace/name of the pod's ResourceClaims that are made."""
+    status = pod.get("status") or {}
+    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    names = [
+        each.get("resourceClaimName") or made.get(each["name"])
+        for each in pod["spec"].get("resourceClaims") or ()
+    ]
+    names.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
+    yield from (f"{pod['metadata']['namespace']}/{name}" for name in names if name)
 
 
 def _name(obj: Json) -> str:

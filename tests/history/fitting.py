@@ -56,7 +56,7 @@ class Cluster:
         """Yield the UIDs of the pods that are to be placed and surely fit on a node."""
         waiting = [pod for pod in self.pods.values() if self._is_judged(pod)]
         if waiting:
-            held = [pod for pod in self.pods.values() if _place(pod) and not _is_over(pod)]
+            held = [pod for pod in self.pods.values() if _place(pod) and not is_over(pod)]
             yield from (
                 pod["metadata"]["uid"]
                 for pod in waiting
@@ -70,7 +70,7 @@ class Cluster:
             spec.get("schedulerName") in self.schedulers
             and not spec.get("nodeName")
             and not meta.get("deletionTimestamp")
-            and not _is_over(pod)
+            and not is_over(pod)
             and not any(spec.get(name) for name in _UNKNOWN)
             and not {_AFFINITY, _FALLBACK} & (meta.get("annotations") or {}).keys()
             and _GROUP not in (meta.get("labels") or {})
@@ -112,7 +112,8 @@ def _place(pod: Json) -> str:
     return pod["spec"].get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName") or ""
 
 
-def _is_over(pod: Json) -> bool:
+def is_over(pod: Json) -> bool:
+    """Return whether the pod has ended."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 

@@ -122,11 +122,49 @@ def test_a_device_is_promised_once() -> None:
         assert broken(*first, written(2, kind, devices("d", "y", **shared))) == []
 
 
+@pytest.mark.parametrize(
+    "uses",
+    [
+        {"spec": {"resourceClaims": [{"name": "own", "resourceClaimName": "d"}]}},
+        {
+            "spec": {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]},
+            "status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "d"}]},
+        },
+        {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "d"}}},
+    ],
+)
+def test_a_device_that_was_promised_twice_is_used_by_the_first(uses: Json) -> None:
+    """The API server does not refuse the second allocation, so its pod must not be bound while the first stays."""
+    begin = {"at_s": 0, "type": "BEGIN", "schedulers": [_OURS], "within_s": 9, "may_collide": True}
+    claims = [written(1, "ResourceClaim", devices(name, "x", reserved=True)) for name in "cd"]
+    waiting = {**pod(**uses.get("spec", {})), "status": uses.get("status", {})}
+    bound = {**waiting, "spec": {**waiting["spec"], "nodeName": "a"}}
+    there = [
+        begin,
+        *claims,
+        written(1, "ResourceClaim", claims[1]["object"]),
+        written(2, "Pod", waiting, "ADDED"),
+    ]
+    (text,) = broken(*there, written(3, "Pod", bound))
+    assert (
+        text
+        == "at 3.000: default/p was bound to device d/p/x of claim default/d, which claim default/c had before"
+    )
+    gone = written(2, "ResourceClaim", claims[0]["object"], "DELETED")
+    assert broken(*there, gone, written(3, "Pod", bound)) == []
+    theirs = {**bound, "spec": {**bound["spec"], "schedulerName": "theirs"}}
+    assert broken(*there, written(3, "Pod", theirs)) == []
+
+
 def test_the_devices_of_a_reserved_claim_stay() -> None:
     kind = "ResourceClaim"
     first = [written(1, kind, devices("c", "x", reserved=True))]
     assert broken(*first, written(2, kind, devices("c", "x"))) == []
     (text,) = broken(*first, written(2, kind, devices("c", "y")))
+    assert text == "at 2.000: the devices of claim default/c changed while it was reserved"
+    # Taken back with the reservation, for a pod that waits; not for one that runs.
+    assert broken(written(1, "Pod", pod()), *first, written(2, kind, devices("c"))) == []
+    (text,) = broken(written(1, "Pod", pod(node="a")), *first, written(2, kind, devices("c")))
     assert text == "at 2.000: the devices of claim default/c changed while it was reserved"
 
 

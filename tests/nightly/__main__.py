@@ -1,7 +1,8 @@
 """
 `make nightly`: all kinds of runs, one after the other, each for its share of the time.
 
-    python -m tests.nightly [--hours N | --seconds N] [--seed N] [--kind NAME ...] [--record]
+    python -m tests.nightly [--hours N | --seconds N] [--seed N] [--kind NAME ...] [--allocations N]
+                            [--record]
 
 A failure is printed as one line, and the line that repeats it follows. With `--record` each kind adds a row to
 `runs.json` beside this file, and `speed` its ratios to `ratios.json`; `mended` is filled in by hand. The exit code is 1
@@ -19,12 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.nightly.kinds import BENCH, KINDS, Kind
+from tests.nightly.kinds import ALLOCATIONS, BENCH, KINDS, Kind, reference
 from tests.nightly.speed import declines, measured, remember
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -56,11 +58,22 @@ def main() -> int:
     length.add_argument("--seconds", type=float, help="the same in seconds")
     parser.add_argument("--seed", type=int, default=None, help="the first seed (default: drawn)")
     parser.add_argument("--kind", nargs="+", choices=[kind.name for kind in KINDS], help="default: all")
+    parser.add_argument(
+        "--allocations",
+        type=int,
+        default=ALLOCATIONS,
+        metavar="N",
+        help="of devices that `reference` compares, if its share allows (default %(default)s)",
+    )
     parser.add_argument("--record", action="store_true", help="add a row for each kind to runs.json")
     args = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     seconds = args.hours * 3600 if args.seconds is None else args.seconds
-    asked = [kind for kind in KINDS if args.kind is None or kind.name in args.kind]
+    kinds = (
+        replace(kind, command=reference(args.allocations)) if kind.name == "reference" else kind
+        for kind in KINDS
+    )
+    asked = [kind for kind in kinds if args.kind is None or kind.name in args.kind]
     n_found = 0
     for kind, share_s in shares(asked, seconds, offered=_offered()):
         row = _run(kind, seed, share_s)

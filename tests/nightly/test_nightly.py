@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.nightly.__main__ import _ROOT, _child, _run, shares
-from tests.nightly.kinds import KINDS, Kind
+from tests.nightly.kinds import KINDS, Kind, reference
 from tests.nightly.speed import declines, nights, remember
 
 
@@ -54,6 +54,15 @@ def test_a_slow_decline_is_seen(tmp_path: Path) -> None:
     for _ in range(40):
         remember({}, "2026-11-26", "abd", path)
     assert len(nights(path)) == 30
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds", "n"), [(100_000, 770.0, 100_000), (100_000, 20.0, 3000), (7, 770.0, 7)]
+)
+def test_as_many_allocations_are_compared_as_are_asked_for_and_as_there_is_time(
+    asked: int, seconds: float, n: int
+) -> None:
+    assert reference(asked)(1, seconds)[-2:] == ["--allocations", str(n)]
 
 
 def test_the_commands_of_all_kinds_exist() -> None:

@@ -25,6 +25,14 @@ class AllocationError(Exception):
     """An error that ends the search; the text is upstream's."""
 
 
+#: Tries after which an allocation ends: seconds, for one in some thousand drawn clusters.
+MAX_TRIES = 20_000
+
+
+class TooLongError(Exception):
+    """More than MAX_TRIES devices were tried."""
+
+
 class TooManyError(Exception):
     """The claim would get more than 32 devices."""
 
@@ -112,9 +120,10 @@ class DeviceAllocator:
             entry.index = index
         #: By claim, constraint and request the value that a distinctAttribute remembers.
         self.remembered: dict[tuple[int, int], dict[str, Object]] = {}
+        self.n_tries = 0
 
     def allocate(self) -> list[list[Taken]] | str:
-        """Return what each claim gets, or the message of the node."""
+        """Return what each claim gets, or the message of the node; raises TooLongError."""
         try:
             self._check()
             taken = self._claim(0, [])
@@ -202,6 +211,9 @@ class DeviceAllocator:
         if sum(each.claim == claim for each in taken) + count - number > 32:
             raise TooManyError
         for entry in self.entries[start:] if wanted_devices is None else [wanted_devices[number]]:
+            self.n_tries += 1
+            if self.n_tries > MAX_TRIES:
+                raise TooLongError
             each = self._taken(claim, request, query, entry)
             if not self._can_take(each, taken, must=is_all):
                 continue

@@ -14,6 +14,7 @@ from scheduler.model.allocations import Allocation
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import ResourceSlice
 from scheduler.plugins.dynamic_resources.checks import CheckedClaim, Checks
+from scheduler.plugins.dynamic_resources.first_fit import FirstFit, first_fit
 from scheduler.plugins.dynamic_resources.inputs import (
     AllocatedView,
     Candidate,
@@ -102,6 +103,10 @@ class Allocator:
         if search.pools.has_invalid:
             return Refusal(RefusalKind.INVALID_POOLS, INVALID_POOLS)
         return Refusal(RefusalKind.NO_DEVICES, CANNOT_ALLOCATE)
+
+    def first_fit(self, claims: Sequence[ResourceClaim]) -> FirstFit | None:
+        """Return the claims if all their requests are plain."""
+        return first_fit(claims, self._inputs, self._results)
 
     def beside(self, allocated: AllocatedView) -> Allocator:
         """Return this allocator, its budget and results included, as if other devices were allocated."""

@@ -300,7 +300,9 @@ class DeviceFilter(NodeFilter):
             self._has_devices[rows] = Answer.DEVICES
             return
         answers = self._node_answers(claims)
-        answers.ask(rows, Cycle(self._allocator, claims, self._index, self._view), until_error=until_error)
+        first_fit = self._allocator.first_fit(claims)
+        cycle = Cycle(self._allocator, claims, self._index, self._view, first_fit)
+        answers.ask(rows, cycle, until_error=until_error)
         np.copyto(self._has_devices, answers.answers, where=rows)
         np.copyto(self._scores, answers.scores, where=rows)
 

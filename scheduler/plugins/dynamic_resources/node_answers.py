@@ -18,6 +18,7 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.first_fit import FirstFit
 from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
 from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
@@ -74,12 +75,17 @@ def form_of(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass])
 
 
 class Cycle(NamedTuple):
-    """One cycle: its allocator, the claims of the form, and the cluster as both see it."""
+    """
+    One cycle: its allocator, the claims of the form, and the cluster as both see it.
+
+    `first_fit`: the claims if all their requests are plain; None also where every node is to be searched.
+    """
 
     allocator: Allocator
     claims: Sequence[ResourceClaim]
     pools: PoolIndex
     view: ClusterView
+    first_fit: FirstFit | None = None
 
 
 class NodeAnswers:
@@ -127,7 +133,8 @@ class NodeAnswers:
 
         Cost: 20 µs, and a search for each of these rows whose devices changed.
         """
-        self._cycle = cycle
+        # The audit searches every node.
+        self._cycle = cycle._replace(first_fit=None)
         self._forget_changed(cycle)
         self.answers[self.answers == Answer.POSTPONED] = Answer.UNKNOWN
         by_pools: dict[NodePools, tuple[Answer, int]] = {}
@@ -280,6 +287,11 @@ def _answer(
     known = by_pools.get(pools)
     if known is not None:
         return known
+    succeeds = None if cycle.first_fit is None else cycle.first_fit.succeeds(pools)
+    if succeeds is not None:
+        refusal = Answer.INVALID_POOLS if pools.has_invalid else Answer.NO_DEVICES
+        by_pools[pools] = (Answer.DEVICES if succeeds else refusal), 0
+        return by_pools[pools]
     place = _place(node, pools)
     begun = long.get(place) or cycle.allocator.begin(node, pools, cycle.claims)
     ended = begun if isinstance(begun, Refusal) else cycle.allocator.go_on(node, begun)

@@ -39,6 +39,7 @@ class Pool:
         candidates: its devices, in the order in which they are tried.
         has_binding_conditions: whether a device has some: such pools are tried last.
         selects_per_device: whether a slice selects nodes per device, so that nodes with these slices may differ.
+        is_plain: whether each device can be taken that is free and selected, whatever else is taken.
     """
 
     id: PoolId
@@ -50,6 +51,7 @@ class Pool:
     candidates: tuple[Candidate, ...] = ()
     has_binding_conditions: bool = False
     selects_per_device: bool = False
+    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,10 +61,12 @@ class NodePools:
 
     Attributes:
         candidates: the devices of the usable pools.
+        are_plain: whether all pools are.
     """
 
     pools: tuple[Pool, ...]
     candidates: tuple[Candidate, ...]
+    are_plain: bool
 
     def pool_of(self, candidate: Candidate) -> Pool:
         """Return the pool of a device. O(pools)."""
@@ -112,7 +116,8 @@ def node_pools(
         if pool is not None:
             pools.append(pool)
     pools.sort(key=lambda pool: (pool.has_binding_conditions, _byte_order(pool.id)))
-    return NodePools(tuple(pools), tuple(chain.from_iterable(pool.candidates for pool in pools)))
+    candidates = tuple(chain.from_iterable(pool.candidates for pool in pools))
+    return NodePools(tuple(pools), candidates, all(pool.is_plain for pool in pools))
 
 
 def reaches(
@@ -215,6 +220,18 @@ def _validated(pool_id: PoolId, kept: list[ResourceSlice], elsewhere: list[Resou
             device.binding_conditions is not None for device in _devices(device_slices)
         ),
         selects_per_device=any(each.per_device_node_selection for each in device_slices),
+        is_plain=all(map(_is_plain, device_slices)),
+    )
+
+
+def _is_plain(each: ResourceSlice) -> bool:
+    selects_nodes = each.node_selection is not None and len(each.node_selection.terms) > 1
+    return not (selects_nodes or each.per_device_node_selection) and not any(
+        device.taints
+        or device.consumes_counters
+        or device.allow_multiple_allocations
+        or any(capacity.policy is not None for capacity in device.capacity.values())
+        for device in each.devices
     )
 
 

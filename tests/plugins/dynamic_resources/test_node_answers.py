@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.model.device_requests import ResourceClaim
 from scheduler.plugins.dynamic_resources.allocator import Allocator
 from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNode
-from scheduler.plugins.dynamic_resources.node_answers import Cycle, NodeAnswers
+from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
 from tests.conformance.product import LiveCluster
@@ -78,8 +78,11 @@ class _Life:
         assert self.index.same_as(fresh_index)
         view = self.cluster.view()
         fresh = NodeAnswers()
-        for answers, index in ((self.answers, self.index), (fresh, fresh_index)):
-            answers.ask(view.alive, Cycle(self.allocator(index), [self.asked], index, view))
+        first_fit = self.allocator(self.index).first_fit([self.asked])
+        kept = Cycle(self.allocator(self.index), [self.asked], self.index, view, first_fit)
+        self.answers.ask(view.alive, kept)
+        # A search everywhere.
+        fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view))
         assert answers_of(self.answers) == answers_of(fresh)
         assert self.answers.same_as(NodeAnswers())
 
@@ -117,26 +120,45 @@ def test_kept_answers_equal_fresh_ones(cluster: Cluster, data: st.DataObject) ->
         life.check()
 
 
-def test_a_pod_on_a_node_changes_no_answer() -> None:
-    """The answer of a row is kept while pods come and go there."""
+def _life(devices: list[Json], count: int, **of_claim: Any) -> _Life:
+    """Return a life with the devices on one node, and a claim of so many of them."""
+    name = "a.example.com"
+    pool = {"name": "node-0", "generation": 1, "resourceSliceCount": 1}
     slices = [
         {
             "metadata": {"name": "s"},
-            "spec": {
-                "driver": "a.example.com",
-                "nodeName": "node-0",
-                "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": "d"}],
-            },
+            "spec": {"driver": name, "nodeName": "node-0", "pool": pool, "devices": devices},
         }
     ]
-    request = {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}}
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count}
     claim = {
         "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [request]}},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], **of_claim}},
     }
     life = _Life((slices, [{"metadata": {"name": "any"}, "spec": {}}], [claim]))
     life.apply("ResourceSlice", slices[0])
+    return life
+
+
+def test_devices_behind_the_first_ones_are_found_where_a_constraint_keeps_these_apart() -> None:
+    """The first device has no second one of its NUMA node, the others have."""
+    devices = [{"name": f"d{each}", "attributes": {"numa": {"int": min(each, 1)}}} for each in range(3)]
+    life = _life(devices, 2, constraints=[{"matchAttribute": "a.example.com/numa"}])
+    life.check()
+    assert Answer.DEVICES in life.answers.answers
+
+
+def test_a_selector_of_an_unknown_kind_is_an_error_where_no_device_is_selected_anyway() -> None:
+    """The search looks at the request before it looks at devices."""
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": [{}]}
+    life = _life([], 1, requests=[{"name": "r", "exactly": exactly}])
+    life.check()
+    assert Answer.ERROR in life.answers.answers
+
+
+def test_a_pod_on_a_node_changes_no_answer() -> None:
+    """The answer of a row is kept while pods come and go there."""
+    life = _life([{"name": "d"}], 1)
     life.check()
     pod = {
         "kind": "Pod",
