@@ -1,0 +1,74 @@
+"""Every runbook is tried: the fault is made, the alert fires, a command shows the cause, the remedy ends the alert."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.monitoring.night import night, quick
+from tests.monitoring.rows import ROWS, Row
+from tests.monitoring.runbooks import rule_of
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+#: Rows that are tried at once: most of the time they wait.
+_AT_ONCE = 5
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def trials(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """Try the rows of the chosen tests, some at once."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def in_turn(row: Row) -> None:
+        async with turns:
+            await _try(row, tmp_path_factory.mktemp(row.alert))
+
+    chosen = [
+        item.callspec.params["row"]
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
+    started = {str(row): asyncio.create_task(in_turn(row)) for row in chosen}
+    yield started
+    for task in started.values():
+        task.cancel()
+    await asyncio.gather(*started.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_a_runbook_ends_its_alert(trials: dict[str, asyncio.Task[None]], row: Row) -> None:
+    await trials[str(row)]
+
+
+async def _try(row: Row, folder: Path) -> None:
+    async with night(folder, quick(rule_of(row.alert), row.range_s)) as tried:
+
+        async def firing():
+            return await tried.alerts(row.alert, row.labels)
+
+        if row.begin is not None:
+            await row.begin(tried)
+            await until(lambda: tried.prometheus.numbers("up == 1"), what="a scrape")
+            await until(firing, lambda alerts: not alerts, what="silence")
+        await row.fault(tried)
+        (alert,) = await until(firing, what=row.alert)
+        print(row, alert["annotations"]["description"])
+        for part, shown in row.shows.items():
+            await until(
+                lambda part=part: tried.tried(row.alert, part, **row.names),
+                lambda output, shown=shown: re.search(shown, output),
+                what=f"{shown} in what the command shows",
+                timeout_s=20,
+            )
+        assert await firing(), "it ended before its remedy"
+        await row.remedy(tried)
+        await until(firing, lambda alerts: not alerts, what="the end of the alert")
