@@ -36,10 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     Add `--as-whole`, which runs the tests that judge a run of the whole suite in a run of a part of it too.
 
     `--lives`: play more of the lives that are drawn by seed, or fewer. `--minor`: play the contract of the embedded
-    cluster on another version.
+    cluster on another version. `--slow-runbooks`: try the runbooks too that take long.
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
+    parser.addoption("--slow-runbooks", action="store_true", help="try the runbooks too that take long")
     parser.addoption("--minor", type=int, metavar="N", help="the embedded cluster of the contract is of 1.N")
 
 

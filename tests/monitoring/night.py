@@ -10,7 +10,7 @@ import signal
 import sys
 import tarfile
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ rules:
 - {nonResourceURLs: ["*"], verbs: ["*"]}
 """
 #: Of the page's data: what it shows first.
-_PAGE = ("/api/v1/now", "/api/v1/pending")
+_PAGE = ("/api/v1/now", "/api/v1/decisions")
 _PERIOD = "500ms"
 _COMMAND_S = 60.0
 
@@ -81,12 +81,17 @@ class Night:
     # The programs.
 
     async def start(
-        self, *flags: str, instance: int = 0, waits: bool = True, kubeconfig: Path | None = None
+        self,
+        *flags: str,
+        instance: int = 0,
+        waits: bool = True,
+        kubeconfig: Path | None = None,
+        module: Sequence[str] = ("scheduler",),
     ) -> Daemon:
-        """Start a scheduler, without an election unless a flag asks for it."""
+        """Start a scheduler, without an election unless a flag asks for it. `module` is as in `daemon.started`."""
         chosen = self.kubeconfig_of("scheduler") if kubeconfig is None else kubeconfig
         arguments = ("--bind-address", "0.0.0.0", "--leader-elect", "false", *flags)
-        starting = daemon.started(chosen, *arguments, port=self.ports[instance])
+        starting = daemon.started(chosen, *arguments, port=self.ports[instance], module=module)
         return await self._follow(await self.stack.enter_async_context(starting), waits=waits)
 
     async def enforce(self, *flags: str) -> None:
@@ -107,6 +112,10 @@ class Night:
         if waits:
             await until(started.is_ready, what="readiness")
         return started
+
+    def log(self) -> str:
+        """Return the log of the program that was started last, which may have ended."""
+        return self.daemon.log()
 
     def kubeconfig_of(self, component: str) -> Path:
         """Return a kubeconfig of a program's account. Refused requests are meant, so no record keeps them."""
@@ -166,6 +175,13 @@ class Night:
         del pod["metadata"]["uid"]
         self.cluster.store.create(POD, "default", pod)
 
+    def add_pod_of(self, component: str, namespace: str) -> None:
+        """Create a pod of the enforcer or of the webhook, whose log kubectl finds."""
+        pod = build.pod(component, namespace=namespace, labels={"app.kubernetes.io/name": component})
+        del pod["metadata"]["uid"]
+        pod["spec"]["nodeName"] = "node-0001"
+        self.cluster.store.create(POD, namespace, pod)
+
     def edit_node(self, field_: str, **changes: str) -> None:
         """Write labels or annotations of the node."""
         node = self.cluster.store.get(NODE, "", "node-0001")
@@ -186,16 +202,13 @@ class Night:
 
     # The operator.
 
-    async def alerts(self, alert: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return the firing alerts of this name with these labels."""
-        found = (await self.prometheus.get("alerts"))["alerts"]
-        return [
-            each
-            for each in found
-            if each["state"] == "firing"
-            and each["labels"]["alertname"] == f"{PREFIX}{alert}"
-            and labels.items() <= each["labels"].items()
-        ]
+    async def is_firing(self, alert: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an alert of this name with these labels fires."""
+        wanted = {"alertname": f"{PREFIX}{alert}", **labels}
+        return any(
+            each["state"] == "firing" and wanted.items() <= each["labels"].items()
+            for each in (await self.prometheus.get("alerts"))["alerts"]
+        )
 
     async def tried(self, alert: str, part: str, **names: str) -> str:
         """Run the runbook's only command that contains `part`, with these words replaced, and return what it shows."""
@@ -203,7 +216,9 @@ class Night:
         if words[:2] == ["kubectl", "affinity"]:
             words = [NAME, *words[2:]]
         if words[0] == "kubectl":
-            return await _output(shutil.which("kubectl") or "", "--kubeconfig", str(self.kubeconfig), *words[1:])
+            return await _output(
+                shutil.which("kubectl") or "", "--kubeconfig", str(self.kubeconfig), *words[1:]
+            )
         program = (sys.executable, "-m", "scheduler", *words[1:], "--kubeconfig", str(self.kubeconfig))
         if words[1] == "ui":
             return await _page(*program, "--no-browser")
@@ -232,9 +247,7 @@ async def night(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Night]:
             Target(f"{NAME}-webhook", webhook),
         ]
         rules = {"groups": [{"name": "tried", "rules": [rule]}]}
-        made.prometheus = await stack.enter_async_context(
-            prometheus(folder, targets, rules, period=_PERIOD)
-        )
+        made.prometheus = await stack.enter_async_context(prometheus(folder, targets, rules, period=_PERIOD))
         yield made
 
 
@@ -258,7 +271,7 @@ async def _operator(night: Night) -> Path:
     scheduler = accounts.COMPONENTS["scheduler"]
     tokens = {scheduler.user: night.cluster.token_of(scheduler.namespace, scheduler.account)}
     front = await night.stack.enter_async_context(
-        port_forwarding(night.cluster.url, night.ports[0], lambda: night.daemon.log(), tokens)
+        port_forwarding(night.cluster.url, night.ports[0], night.log, tokens)
     )
     path.write_text(kubeconfig_text(front, token=token))
     return path
