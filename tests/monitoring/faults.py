@@ -1,4 +1,4 @@
-"""The faults that alerts are about, and their remedies, each done to the cluster of a `Night`."""
+"""The faults that alerts are about, and their remedies, each done to the cluster of a `Incident`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.devcluster.kinds import CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, NODE, POD, ROLE, Kind
+from scheduler.devcluster.kinds import CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, LEASE, NODE, POD, ROLE
 from scheduler.model.annotations import AFFINITY
-from tests.monitoring.night import SYSTEM, Night
+from tests.monitoring.incident import SYSTEM, Incident
 from tests.support import build
 from tests.support.cluster import NAME
 from tests.support.custom_kinds import USAGE, usage_definition
@@ -19,74 +19,75 @@ from tests.support.waiting import until
 from tests.testing.test_failing_rule import CONFIG, RULE
 
 
-async def schedule(night: Night) -> None:
+async def schedule(incident: Incident) -> None:
     """Start a scheduler."""
-    await night.start()
+    await incident.start()
 
 
-async def no_more(night: Night) -> None:
+async def no_more(incident: Incident) -> None:
     """Let the API server answer again."""
-    night.cluster.faults.clear()
+    incident.cluster.faults.clear()
 
 
 # Down
 
 
-async def a_wrong_configuration(night: Night) -> None:
+async def a_wrong_configuration(incident: Incident) -> None:
     """Its pod is replaced by one that ends at once, which a kubelet would start again."""
-    await night.daemon.stop()
-    path = night.configuration(parallelism="many")
-    daemon = await night.start("--config", str(path), waits=False)
+    await incident.daemon.stop()
+    path = incident.configuration(parallelism="many")
+    daemon = await incident.start("--config", str(path), waits=False)
     assert await daemon.ended() == 2
-    night.write_status(ready=False, restartCount=3, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    incident.write_status(ready=False, restartCount=3, state={"waiting": {"reason": "CrashLoopBackOff"}})
 
 
-async def a_right_configuration(night: Night) -> None:
-    await night.start("--config", str(night.configuration()))
+async def a_right_configuration(incident: Incident) -> None:
+    await incident.start("--config", str(incident.configuration()))
 
 
 # NoLeader
 
 
-async def elect(night: Night) -> None:
-    await night.start("--config", str(night.configuration()), "--leader-elect", "true")
+async def elect(incident: Incident) -> None:
+    await incident.start("--config", str(incident.configuration()), "--leader-elect", "true")
 
 
-async def another_program_holds_the_lease(night: Night) -> None:
-    await night.daemon.stop()
-    night.write_lease(holderIdentity="another-program", leaseDurationSeconds=3600)
-    await elect(night)
+async def another_program_holds_the_lease(incident: Incident) -> None:
+    spec = {"holderIdentity": "another-program", "leaseDurationSeconds": 3600}
+    incident.cluster.store.create(LEASE, SYSTEM, {"metadata": {"name": NAME}, "spec": spec})
+    await elect(incident)
 
 
-async def the_lease_is_released(night: Night) -> None:
+async def the_lease_is_released(incident: Incident) -> None:
     """As the other program does at its end, once it has a name of its own."""
-    night.write_lease(holderIdentity="", leaseDurationSeconds=1)
+    lease = incident.cluster.store.get(LEASE, SYSTEM, NAME)
+    spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+    incident.cluster.store.rewrite(LEASE, {**lease, "spec": spec})
 
 
-async def the_role_of_the_lease_is_missing(night: Night) -> None:
-    await night.daemon.stop()
-    night.cluster.store.delete(ROLE, SYSTEM, f"{NAME}-leader-election")
-    await elect(night)
+async def the_role_of_the_lease_is_missing(incident: Incident) -> None:
+    incident.cluster.store.delete(ROLE, SYSTEM, f"{NAME}-leader-election")
+    await elect(incident)
 
 
-async def apply_again(night: Night) -> None:
+async def apply_again(incident: Incident) -> None:
     """As the runbook says."""
-    await night.tried("Forbidden", "apply -k")
+    await incident.tried("Forbidden", "apply -k")
 
 
 # TwoLeaders
 
 
-async def two_namespaces_of_leases(night: Night) -> None:
-    night.cluster.write_kubeconfig(night.folder / "second")
+async def two_namespaces_of_leases(incident: Incident) -> None:
+    incident.cluster.write_kubeconfig(incident.folder / "second")
     election = {"resourceName": NAME, "resourceNamespace": "default"}
-    path = night.configuration(leaderElection=election)
+    path = incident.configuration(leaderElection=election)
     flags = ("--config", str(path), "--leader-elect", "true")
-    await night.start(*flags, instance=1, kubeconfig=night.folder / "second")
+    await incident.start(*flags, instance=1, kubeconfig=incident.folder / "second")
 
 
-async def one_is_stopped(night: Night) -> None:
-    await night.daemon.stop()
+async def one_is_stopped(incident: Incident) -> None:
+    await incident.daemon.stop()
 
 
 # Restarting
@@ -99,102 +100,107 @@ _QUICK_LEASE = {
 }
 
 
-async def the_lease_is_lost_again_and_again(night: Night) -> None:
-    path = night.configuration(leaderElection=_QUICK_LEASE)
+async def the_lease_is_lost_again_and_again(incident: Incident) -> None:
+    path = incident.configuration(leaderElection=_QUICK_LEASE)
     flags = ("--config", str(path), "--leader-elect", "true")
-    while not await night.is_firing("Restarting", {}):
-        await night.start(*flags)
-        await until(lambda: night.daemon.metric("leader_election_master_status"), what="a leader")
-        night.respond(500, method="PUT", kind="leases.coordination.k8s.io")
-        assert await night.daemon.ended() == 1
-        night.write_status(lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
-        night.cluster.faults.clear()
+
+    async def has_led() -> bool:
+        is_over = incident.daemon.process.returncode is not None
+        return is_over or await incident.daemon.metric("leader_election_master_status") == 1
+
+    while not await incident.is_firing("Restarting", {}):
+        await incident.start(*flags)
+        await until(has_led, what="a leader")
+        incident.respond(500, method="PUT", kind="leases.coordination.k8s.io")
+        assert await incident.daemon.ended() == 1
+        incident.write_status(lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
+        incident.cluster.faults.clear()
 
 
 # Stuck
 
 
-async def nodes_cannot_be_listed(night: Night) -> None:
-    night.respond(500, kind="nodes")
-    night.add_pod("waits")
-    await night.start(waits=False)
+async def nodes_cannot_be_listed(incident: Incident) -> None:
+    incident.respond(500, kind="nodes")
+    incident.add_pod("waits")
+    await incident.start(waits=False)
 
 
 # Errors, ApiErrors, PendingPodsGrowing, Slow
 
 
-def pods_arrive(night: Night, period_s: float = 0.3, n_pods: int = 1, **settings: Any) -> None:
+def pods_arrive(incident: Incident, period_s: float = 0.3, n_pods: int = 1, **settings: Any) -> None:
     """Create pods all the time, on a node with room for them."""
-    node = night.cluster.store.get(NODE, "", "node-0001")
+    node = incident.cluster.store.get(NODE, "", "node-0001")
     room = {"cpu": "100000", "memory": "1000Gi", "pods": "100000"}
     status = {**node["status"], "allocatable": room, "capacity": room}
-    night.cluster.store.rewrite(NODE, {**node, "status": status})
+    incident.cluster.store.rewrite(NODE, {**node, "status": status})
 
     def create(number: int) -> None:
         for index in range(n_pods):
-            night.add_pod(f"arrives-{number}-{index}", **settings)
+            incident.add_pod(f"arrives-{number}-{index}", **settings)
 
-    night.keep(create, period_s)
-
-
-async def binds_fail(night: Night) -> None:
-    night.respond(500, method="POST", path="/binding$")
-    pods_arrive(night)
+    incident.keep(create, period_s)
 
 
-def _slow_binds(night: Night, delay_s: float) -> None:
+async def binds_fail(incident: Incident) -> None:
+    incident.respond(500, method="POST", path="/binding$")
+    pods_arrive(incident)
+
+
+def _slow_binds(incident: Incident, delay_s: float) -> None:
     slow = Fault(Action.DELAY, method="POST", path="/binding$", delay_s=delay_s, times=1_000_000)
-    night.cluster.faults.add(slow)
+    incident.cluster.faults.add(slow)
 
 
-async def binds_are_slow_for_many_pods(night: Night) -> None:
-    _slow_binds(night, 3.0)
-    pods_arrive(night, 0.1, 10)
+async def binds_are_slow_for_many_pods(incident: Incident) -> None:
+    _slow_binds(incident, 3.0)
+    pods_arrive(incident, 0.1, 10)
 
 
-async def binds_take_seconds(night: Night) -> None:
-    _slow_binds(night, 6.0)
-    pods_arrive(night)
+async def binds_take_seconds(incident: Incident) -> None:
+    _slow_binds(incident, 6.0)
+    pods_arrive(incident)
 
 
 # UnschedulablePods
 
 
-async def a_label_that_no_node_has(night: Night) -> None:
-    night.add_pod("lost", node_selector={"disk": "ssd"})
+async def a_label_that_no_node_has(incident: Incident) -> None:
+    incident.add_pod("lost", node_selector={"disk": "ssd"})
 
 
-async def a_node_gets_the_label(night: Night) -> None:
-    night.edit_node("labels", disk="ssd")
+async def a_node_gets_the_label(incident: Incident) -> None:
+    incident.label(NODE, "", "node-0001", disk="ssd")
 
 
 # PluginSlow, LoopLag
 
 
-async def the_cpu_is_throttled(night: Night) -> None:
-    night.throttle(runs_s=0.25, stops_s=1.5)
-    _serve_usage(night)
+async def the_cpu_is_throttled(incident: Incident) -> None:
+    incident.throttle(runs_s=0.25, stops_s=1.5)
+    _serve_usage(incident)
 
 
-async def a_plugin_has_a_defect(night: Night) -> None:
-    await night.daemon.stop()
-    await night.start(module=("tests.monitoring.slow_plugin",))
+async def a_plugin_has_a_defect(incident: Incident) -> None:
+    await incident.daemon.stop()
+    await incident.start(module=("tests.monitoring.slow_plugin",))
     apart = build.affinity(anti_required=[build.term(build.HOSTNAME, build.selector("app=nobody"))])
-    pods_arrive(night, affinity=apart)
+    pods_arrive(incident, affinity=apart)
 
 
-async def a_version_without_it(night: Night) -> None:
-    await night.daemon.stop()
-    await schedule(night)
+async def a_version_without_it(incident: Incident) -> None:
+    await incident.daemon.stop()
+    await schedule(incident)
 
 
-async def unthrottled(night: Night) -> None:
-    await night.unthrottle()
+async def unthrottled(incident: Incident) -> None:
+    await incident.unthrottle()
 
 
-def _serve_usage(night: Night) -> None:
+def _serve_usage(incident: Incident) -> None:
     """Serve the CPU time that the process really takes, as the metrics server does."""
-    store, process = night.cluster.store, Path(f"/proc/{night.daemon.process.pid}/stat")
+    store, process = incident.cluster.store, Path(f"/proc/{incident.daemon.process.pid}/stat")
     store.create(CUSTOM_RESOURCE_DEFINITION, "", usage_definition())
     kind = store.kinds.of(USAGE, "PodMetrics")
     assert kind is not None
@@ -215,101 +221,94 @@ def _serve_usage(night: Night) -> None:
         stored = store.get(kind, SYSTEM, deployed["name"])
         store.rewrite(kind, {**stored, **moment, "containers": containers})
 
-    night.keep(measure)
+    incident.keep(measure)
 
 
 # PluginShutOff
 
 
-async def own_rule(night: Night) -> None:
-    await _start_with(night, RULE.replace("tem", "team"))
+async def a_rule_with_a_bug(incident: Incident) -> None:
+    """It is switched on; the bug is in what it does with pods of a team."""
+    await _start_with(incident, RULE)
 
 
-async def a_rule_with_a_bug(night: Night) -> None:
-    await night.daemon.stop()
-    await _start_with(night, RULE)
+async def pods_of_a_team(incident: Incident) -> None:
     for number in range(12):
-        night.add_pod(f"team-{number}", labels={"team": "blue"})
+        incident.add_pod(f"team-{number}", labels={"team": "blue"})
 
 
-async def a_corrected_rule(night: Night) -> None:
-    await night.daemon.stop()
-    await own_rule(night)
+async def a_corrected_rule(incident: Incident) -> None:
+    await incident.daemon.stop()
+    await _start_with(incident, RULE.replace("tem", "team"))
 
 
-async def _start_with(night: Night, rule: str) -> None:
-    (night.folder / "broken.py").write_text(rule)
-    (night.folder / "config.yaml").write_text(CONFIG)
-    await night.start(
-        "--plugins", str(night.folder / "broken.py"), "--config", str(night.folder / "config.yaml")
+async def _start_with(incident: Incident, rule: str) -> None:
+    (incident.folder / "broken.py").write_text(rule)
+    (incident.folder / "config.yaml").write_text(CONFIG)
+    await incident.start(
+        "--plugins", str(incident.folder / "broken.py"), "--config", str(incident.folder / "config.yaml")
     )
 
 
 # WatchRestarts
 
 
-async def connections_break(night: Night) -> None:
-    night.cluster.faults.add(Fault(Action.CUT_STREAM, kind="nodes", after_events=2, times=1_000_000))
-    night.keep(lambda number: night.edit_node("annotations", n=str(number)), 0.1)
+async def connections_break(incident: Incident) -> None:
+    incident.cluster.faults.add(Fault(Action.CUT_STREAM, kind="nodes", after_events=2, times=1_000_000))
+    incident.keep(lambda number: incident.label(NODE, "", "node-0001", written=str(number)), 0.1)
 
 
 # MalformedObjects
 
 
-async def a_node_with_a_wrong_quantity(night: Night) -> None:
+async def a_node_with_a_wrong_quantity(incident: Incident) -> None:
     """Whose kubelet writes it again and again."""
     broken = build.node("broken", allocatable={"cpu": "many"})
     broken["metadata"]["uid"] = "uid-broken"
-    night.cluster.store.inject(NODE, broken)
-    night.keep(lambda number: _touch(night, NODE, "", "broken", number))
+    incident.cluster.store.inject(NODE, broken)
+    incident.keep(lambda number: incident.label(NODE, "", "broken", written=str(number)))
 
 
-async def the_quantity_is_corrected(night: Night) -> None:
-    node = night.cluster.store.get(NODE, "", "broken")
+async def the_quantity_is_corrected(incident: Incident) -> None:
+    node = incident.cluster.store.get(NODE, "", "broken")
     status = {**node["status"], "allocatable": {**node["status"]["allocatable"], "cpu": "4"}}
-    night.cluster.store.rewrite(NODE, {**node, "status": status})
+    incident.cluster.store.rewrite(NODE, {**node, "status": status})
 
 
-async def an_annotation_that_is_no_json(night: Night) -> None:
-    night.add_pod("unreadable", annotations={AFFINITY: "no JSON"})
-    night.keep(lambda number: _touch(night, POD, "default", "unreadable", number))
+async def an_annotation_that_is_no_json(incident: Incident) -> None:
+    incident.add_pod("unreadable", annotations={AFFINITY: "no JSON"})
+    incident.keep(lambda number: incident.label(POD, "default", "unreadable", written=str(number)))
 
 
-async def the_annotation_is_removed(night: Night) -> None:
-    pod = night.cluster.store.get(POD, "default", "unreadable")
-    night.cluster.store.rewrite(POD, {**pod, "metadata": {**pod["metadata"], "annotations": {}}})
-
-
-def _touch(night: Night, kind: Kind, namespace: str, name: str, number: int) -> None:
-    obj = night.cluster.store.get(kind, namespace, name)
-    labels = {**(obj["metadata"].get("labels") or {}), "touched": str(number)}
-    night.cluster.store.rewrite(kind, {**obj, "metadata": {**obj["metadata"], "labels": labels}})
+async def the_annotation_is_removed(incident: Incident) -> None:
+    pod = incident.cluster.store.get(POD, "default", "unreadable")
+    incident.cluster.store.rewrite(POD, {**pod, "metadata": {**pod["metadata"], "annotations": {}}})
 
 
 # EventsDropped, Forbidden
 
 
-def _take_right(night: Night, resource: str) -> None:
+def _take_right(incident: Incident, resource: str) -> None:
     """Remove the scheduler's rule on a resource, as roles of another version lack it."""
-    role = night.cluster.store.get(CLUSTER_ROLE, "", NAME)
+    role = incident.cluster.store.get(CLUSTER_ROLE, "", NAME)
     rules = [rule for rule in role["rules"] if resource not in rule["resources"] or rule["verbs"] == ["list"]]
     assert len(rules) < len(role["rules"])
-    night.cluster.store.rewrite(CLUSTER_ROLE, {**role, "rules": rules})
+    incident.cluster.store.rewrite(CLUSTER_ROLE, {**role, "rules": rules})
 
 
-def _refused_pods_arrive(night: Night) -> None:
+def _refused_pods_arrive(incident: Incident) -> None:
     """Create pods that fit nowhere, each of which gets a condition and an event."""
-    night.keep(lambda number: night.add_pod(f"lost-{number}", node_selector={"no": "where"}))
+    incident.keep(lambda number: incident.add_pod(f"lost-{number}", node_selector={"no": "where"}))
 
 
-async def no_right_to_create_events(night: Night) -> None:
-    _take_right(night, "events")
-    _refused_pods_arrive(night)
+async def no_right_to_create_events(incident: Incident) -> None:
+    _take_right(incident, "events")
+    _refused_pods_arrive(incident)
 
 
-async def no_right_to_write_conditions(night: Night) -> None:
-    _take_right(night, "pods/status")
-    _refused_pods_arrive(night)
+async def no_right_to_write_conditions(incident: Incident) -> None:
+    _take_right(incident, "pods/status")
+    _refused_pods_arrive(incident)
 
 
 # EnforcementRefused, RulesStayBroken
@@ -317,45 +316,43 @@ async def no_right_to_write_conditions(night: Night) -> None:
 _APART = rules(far=[build.term(build.ZONE, build.selector("app=web"))])
 
 
-async def enforce_one(night: Night) -> None:
-    await enforce(night, 1)
+async def enforce_one(incident: Incident) -> None:
+    await enforce(incident, 1)
 
 
-async def enforce(night: Night, n_pods: int = 5) -> None:
+async def enforce(incident: Incident, n_pods: int = 5) -> None:
     """Run an enforcer over pods in one zone that keep away from a pod in the other."""
-    await night.shop.nodes()
+    await incident.shop.nodes()
     for number in range(n_pods):
-        await night.shop.pod(f"picky-{number}", "a1", _APART, labels={"app": "picky"})
-    await night.shop.pod("web", "b1", labels={"app": "web"})
-    night.add_pod_of(f"{NAME}-enforcer", SYSTEM)
-    await night.enforce("--max-share", "10%")
+        await incident.shop.pod(f"picky-{number}", "a1", _APART, labels={"app": "picky"})
+    await incident.shop.pod("web", "b1", labels={"app": "web"})
+    incident.add_pod_of(f"{NAME}-enforcer", SYSTEM)
+    await incident.enforce("--max-share", "10%")
 
 
-async def a_node_gets_a_wrong_zone(night: Night) -> None:
-    await night.shop.label_node("b1", "a")
+async def a_node_gets_a_wrong_zone(incident: Incident) -> None:
+    await incident.shop.label_node("b1", "a")
 
 
-async def the_zone_is_corrected(night: Night) -> None:
-    await night.shop.label_node("b1", "b")
+async def the_zone_is_corrected(incident: Incident) -> None:
+    await incident.shop.label_node("b1", "b")
 
 
-async def a_budget_forbids_the_eviction(night: Night) -> None:
+async def a_budget_forbids_the_eviction(incident: Incident) -> None:
     """Without the controller that counts pods, a budget allows no disruption."""
-    budget = {
-        "metadata": {"name": "keep"},
-        "spec": {"minAvailable": 1, "selector": build.selector("app=picky")},
-    }
-    (await night.shop.api.post(night.shop.path("poddisruptionbudgets", group="apis/policy/v1"), budget)).ok  # noqa: B018
-    pod = night.cluster.store.get(POD, "default", "picky-0")
+    shop, spec = incident.shop, {"minAvailable": 1, "selector": build.selector("app=picky")}
+    budgets = shop.path("poddisruptionbudgets", group="apis/policy/v1")
+    assert (await shop.api.post(budgets, {"metadata": {"name": "keep"}, "spec": spec})).ok
+    pod = incident.cluster.store.get(POD, "default", "picky-0")
     ready = [{"type": "Ready", "status": "True"}]
     status = {**pod["status"], "phase": "Running", "conditions": ready}
-    night.cluster.store.rewrite(POD, {**pod, "status": status})
-    await a_node_gets_a_wrong_zone(night)
+    incident.cluster.store.rewrite(POD, {**pod, "status": status})
+    await a_node_gets_a_wrong_zone(incident)
 
 
-async def the_budget_is_deleted(night: Night) -> None:
-    path = night.shop.path("poddisruptionbudgets", group="apis/policy/v1")
-    (await night.shop.api.delete(f"{path}/keep")).ok  # noqa: B018
+async def the_budget_is_deleted(incident: Incident) -> None:
+    path = incident.shop.path("poddisruptionbudgets/keep", group="apis/policy/v1")
+    assert (await incident.shop.api.delete(path)).ok
 
 
 # WebhookCertificateExpires
@@ -363,14 +360,14 @@ async def the_budget_is_deleted(night: Night) -> None:
 _WEBHOOK = f"{NAME}-webhook"
 
 
-async def the_webhook_may_not_write_its_secret(night: Night) -> None:
-    night.kubeconfig_of("webhook")
-    night.add_pod_of(_WEBHOOK, _WEBHOOK)
-    role = night.cluster.store.get(ROLE, _WEBHOOK, _WEBHOOK)
+async def the_webhook_may_not_write_its_secret(incident: Incident) -> None:
+    incident.kubeconfig_of("webhook")
+    incident.add_pod_of(_WEBHOOK, _WEBHOOK)
+    role = incident.cluster.store.get(ROLE, _WEBHOOK, _WEBHOOK)
     (rule,) = role["rules"]
-    night.cluster.store.rewrite(ROLE, {**role, "rules": [{**rule, "verbs": ["get"]}]})
-    await night.admit()
+    incident.cluster.store.rewrite(ROLE, {**role, "rules": [{**rule, "verbs": ["get"]}]})
+    await incident.admit()
 
 
-async def apply_webhook_again(night: Night) -> None:
-    await night.tried("WebhookCertificateExpires", "apply -k")
+async def apply_webhook_again(incident: Incident) -> None:
+    await incident.tried("WebhookCertificateExpires", "apply -k")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.monitoring import faults
-from tests.monitoring.night import SYSTEM, Act
+from tests.monitoring.incident import SYSTEM, Act
 from tests.support.cluster import NAME
 
 
@@ -63,14 +63,14 @@ ROWS = (
         faults.another_program_holds_the_lease,
         {"get lease": "holderIdentity: another-program"},
         faults.the_lease_is_released,
-        begin=faults.elect,
+        begin=None,
     ),
     Row(
         "NoLeader",
         faults.the_role_of_the_lease_is_missing,
         {"auth can-i": "^no"},
         faults.apply_again,
-        begin=faults.elect,
+        begin=None,
     ),
     Row(
         "TwoLeaders",
@@ -123,10 +123,10 @@ ROWS = (
     Row("Slow", faults.binds_take_seconds, {"ui": _SLOW_BINDS}, faults.no_more, is_slow=True),
     Row(
         "PluginShutOff",
-        faults.a_rule_with_a_bug,
+        faults.pods_of_a_team,
         {"get events": r"KeyError: 'tem' \(broken.py, line 10\)"},
         faults.a_corrected_rule,
-        begin=faults.own_rule,
+        begin=faults.a_rule_with_a_bug,
     ),
     Row(
         "WatchRestarts",

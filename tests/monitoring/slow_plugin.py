@@ -19,5 +19,5 @@ def _slow(plugin: InterPodAffinity, context: PodContext, view: ClusterView) -> P
 
 
 if __name__ == "__main__":
-    InterPodAffinity.prefilter = _slow  # type: ignore[method-assign]
+    setattr(InterPodAffinity, "prefilter", _slow)  # noqa: B010 - a method cannot be assigned
     sys.exit(main(sys.argv[1:]))

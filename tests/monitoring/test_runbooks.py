@@ -9,7 +9,7 @@ import pytest
 from scheduler.cli.main import _parse
 from scheduler.devcluster.kinds import kind_of
 from scheduler.settings.loading import default_settings
-from tests.monitoring.night import quick
+from tests.monitoring.incident import quick
 from tests.monitoring.queries import ALERTS, panels
 from tests.monitoring.rows import ROWS
 from tests.monitoring.runbooks import PREFIX, commands, rule_of

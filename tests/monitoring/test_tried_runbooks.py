@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator
 from functools import partial
 from operator import not_
@@ -12,12 +13,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.monitoring.night import night, quick
+from tests.monitoring.incident import incident, quick
 from tests.monitoring.rows import ROWS, Row
 from tests.monitoring.runbooks import rule_of
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 #: Rows that are tried at once: most of the time they wait.
 _AT_ONCE = 5
@@ -60,11 +65,8 @@ async def test_a_runbook_ends_its_alert(trials: dict[str, asyncio.Task[None]], r
 
 
 async def _try(row: Row, folder: Path) -> None:
-    async with night(folder, quick(rule_of(row.alert), row.range_s)) as tried:
-
-        async def firing() -> bool:
-            return await tried.is_firing(row.alert, row.labels)
-
+    async with incident(folder, quick(rule_of(row.alert), row.range_s)) as tried:
+        firing = partial(tried.is_firing, row.alert, row.labels)
         if row.begin is not None:
             await row.begin(tried)
             await until(lambda: tried.prometheus.numbers("up == 1"), period_s=_PERIOD_S, what="a scrape")
@@ -80,4 +82,5 @@ async def _try(row: Row, folder: Path) -> None:
             )
         await until(firing, period_s=_PERIOD_S, what="the alert, before its remedy")
         await row.remedy(tried)
-        await until(firing, not_, period_s=_PERIOD_S, what="the end of the alert")
+        ended = partial(tried.has_ended, row.alert, row.labels)
+        await until(ended, period_s=_PERIOD_S, what="the end of the alert")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import signal
 import sys
 import tarfile
-from asyncio.subprocess import PIPE, STDOUT
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import aiohttp
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.http.faults import Action, Fault
-from scheduler.devcluster.kinds import LEASE, NODE, POD
+from scheduler.devcluster.kinds import POD, Kind
 from tests.monitoring.prometheus import Prometheus, Target, prometheus
 from tests.monitoring.runbooks import PREFIX, command_with
 from tests.support import accounts, build, daemon, enforcer_process, webhook_process
@@ -34,7 +33,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 #: What is done to a cluster, and awaited.
-Act = Callable[["Night"], Awaitable[None]]
+Act = Callable[["Incident"], Awaitable[None]]
 
 SYSTEM = "kube-system"
 _EVERYTHING = """
@@ -48,6 +47,8 @@ rules:
 #: Of the page's data: what it shows first.
 _PAGE = ("/api/v1/now", "/api/v1/decisions")
 _PERIOD = "500ms"
+#: After so long without firing an alert has ended: a rate that lacked a sample for a moment is back by then.
+_ENDED = "2s"
 _COMMAND_S = 60.0
 
 
@@ -60,14 +61,14 @@ def quick(rule: Mapping[str, Any], range_s: float) -> dict[str, Any]:
 
 
 @dataclass
-class Night:
-    """A cluster, the ports of the programs in it, and what was started so far, which ends with the night."""
+class Incident:
+    """A cluster, the ports of the programs in it, and what was started in it so far, which ends with it."""
 
     cluster: DevCluster
     folder: Path
     stack: AsyncExitStack
     #: Of two schedulers, the enforcer and the webhook.
-    ports: tuple[int, int, int, int] = field(default_factory=lambda: tuple(free_port() for _ in range(4)))
+    ports: tuple[int, ...] = field(default_factory=lambda: tuple(free_port() for _ in range(4)))
     prometheus: Prometheus = field(init=False)
     #: The program that was started last.
     daemon: Daemon = field(init=False)
@@ -131,8 +132,8 @@ class Night:
         path.write_text(json.dumps(json.loads(profiles({"schedulerName": NAME})) | settings))
         return path
 
-    def keep(self, act: Callable[[int], Any], period_s: float = 0.3) -> asyncio.Task[None]:
-        """Call `act` with 0, 1, 2 and so on until the night ends."""
+    def keep(self, act: Callable[[int], None], period_s: float = 0.3) -> None:
+        """Call `act` with 0, 1, 2 and so on until the incident ends."""
 
         async def repeat() -> None:
             number = 0
@@ -143,7 +144,6 @@ class Night:
 
         task = asyncio.create_task(repeat())
         self.stack.push_async_callback(_cancelled, task)
-        return task
 
     def throttle(self, runs_s: float, stops_s: float) -> None:
         """Let the program run for a part of the time from now on, as the kernel does with a limit on its CPU."""
@@ -182,16 +182,11 @@ class Night:
         pod["spec"]["nodeName"] = "node-0001"
         self.cluster.store.create(POD, namespace, pod)
 
-    def edit_node(self, field_: str, **changes: str) -> None:
-        """Write labels or annotations of the node."""
-        node = self.cluster.store.get(NODE, "", "node-0001")
-        kept = {**(node["metadata"].get(field_) or {}), **changes}
-        self.cluster.store.rewrite(NODE, {**node, "metadata": {**node["metadata"], field_: kept}})
-
-    def write_lease(self, **spec: Any) -> None:
-        """Write fields of the scheduler's Lease, as its holder would."""
-        lease = self.cluster.store.get(LEASE, SYSTEM, NAME)
-        self.cluster.store.rewrite(LEASE, {**lease, "spec": {**lease["spec"], **spec}})
+    def label(self, kind: Kind, namespace: str, name: str, **labels: str) -> None:
+        """Write labels of an object."""
+        stored = self.cluster.store.get(kind, namespace, name)
+        kept = {**(stored["metadata"].get("labels") or {}), **labels}
+        self.cluster.store.rewrite(kind, {**stored, "metadata": {**stored["metadata"], "labels": kept}})
 
     def write_status(self, **container: Any) -> None:
         """Write the status of the scheduler's container, as a kubelet would."""
@@ -210,15 +205,20 @@ class Night:
             for each in (await self.prometheus.get("alerts"))["alerts"]
         )
 
+    async def has_ended(self, alert: str, labels: Mapping[str, str]) -> bool:
+        """Return whether no such alert has fired for some evaluations, while something is still scraped."""
+        wanted = {"alertname": f"{PREFIX}{alert}", "alertstate": "firing", **labels}
+        selector = ",".join(f'{label}="{value}"' for label, value in wanted.items())
+        lately = await self.prometheus.numbers(f"count_over_time(ALERTS{{{selector}}}[{_ENDED}])")
+        return not lately and bool(await self.prometheus.numbers("up == 1"))
+
     async def tried(self, alert: str, part: str, **names: str) -> str:
         """Run the runbook's only command that contains `part`, with these words replaced, and return what it shows."""
         words = [names.get(word, word) for word in command_with(alert, part)]
         if words[:2] == ["kubectl", "affinity"]:
             words = [NAME, *words[2:]]
         if words[0] == "kubectl":
-            return await _output(
-                shutil.which("kubectl") or "", "--kubeconfig", str(self.kubeconfig), *words[1:]
-            )
+            return await _output(*words, "--kubeconfig", str(self.kubeconfig))
         program = (sys.executable, "-m", "scheduler", *words[1:], "--kubeconfig", str(self.kubeconfig))
         if words[1] == "ui":
             return await _page(*program, "--no-browser")
@@ -230,11 +230,11 @@ class Night:
 
 
 @asynccontextmanager
-async def night(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Night]:
+async def incident(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Incident]:
     """Yield a cluster with one node and the scheduler's Deployment, of which Prometheus evaluates one rule."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(DevCluster(nodes=1, bookmark_interval_s=0.5))
-        made = Night(cluster, folder, stack)
+        made = Incident(cluster, folder, stack)
         _deploy(made)
         made.kubeconfig = await _operator(made)
         api = await stack.enter_async_context(Api(cluster.url, {}))
@@ -251,53 +251,65 @@ async def night(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Night]:
         yield made
 
 
-def _deploy(night: Night) -> None:
+def _deploy(incident: Incident) -> None:
     """Create the scheduler's Deployment and its pod, which kubectl finds."""
     deployment = one(resources(BASE), "Deployment")
     deployment["metadata"]["namespace"] = SYSTEM
-    accounts.create(night.cluster, deployment)
+    accounts.create(incident.cluster, deployment)
     template = deployment["spec"]["template"]
     pod = {"metadata": {**template["metadata"], "name": f"{NAME}-0"}, "spec": template["spec"]}
-    night.cluster.store.create(POD, SYSTEM, {**pod, "spec": {**pod["spec"], "nodeName": "node-0001"}})
-    night.write_status()
+    incident.cluster.store.create(POD, SYSTEM, {**pod, "spec": {**pod["spec"], "nodeName": "node-0001"}})
+    incident.write_status()
 
 
-async def _operator(night: Night) -> Path:
+async def _operator(incident: Incident) -> Path:
     """Return the kubeconfig of an account with all rights, at a front that has logs, ports and other users' names."""
-    role, path = night.folder / "operator.yaml", night.folder / "operator.kubeconfig"
+    role, path = incident.folder / "operator.yaml", incident.folder / "operator.kubeconfig"
     role.write_text(_EVERYTHING)
-    token = accounts.new_account(night.cluster, "operator", role)
-    night.kubeconfig_of("scheduler")
+    token = accounts.new_account(incident.cluster, "operator", role)
+    incident.kubeconfig_of("scheduler")
     scheduler = accounts.COMPONENTS["scheduler"]
-    tokens = {scheduler.user: night.cluster.token_of(scheduler.namespace, scheduler.account)}
-    front = await night.stack.enter_async_context(
-        port_forwarding(night.cluster.url, night.ports[0], night.log, tokens)
+    tokens = {scheduler.user: incident.cluster.token_of(scheduler.namespace, scheduler.account)}
+    front = await incident.stack.enter_async_context(
+        port_forwarding(incident.cluster.url, incident.ports[0], incident.log, tokens)
     )
     path.write_text(kubeconfig_text(front, token=token))
     return path
 
 
+@asynccontextmanager
+async def _process(*command: str) -> AsyncIterator[Process]:
+    """Run a command, which is killed if it still runs at the end, or after a minute."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=ROOT)
+    try:
+        async with asyncio.timeout(_COMMAND_S):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
 async def _output(*command: str) -> str:
     """Return what a command prints; some end with a code of their own, such as `auth can-i` for no."""
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=ROOT)
-    async with asyncio.timeout(_COMMAND_S):
+    async with _process(*command) as process:
         return (await process.communicate())[0].decode()
 
 
 async def _page(*command: str) -> str:
     """Return the data of the page that the command `ui` serves, and end it."""
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode()
-    address = re.search(r"http://127\.0\.0\.1:\d+", line)
-    assert address, line
-    shown = []
-    async with aiohttp.ClientSession(address[0]) as session:
-        for path in _PAGE:
-            async with session.get(path) as answer:
-                shown.append(await answer.text())
-    process.terminate()
-    await process.wait()
+    async with _process(*command) as process:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        address = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert address, line
+        shown = []
+        async with aiohttp.ClientSession(address[0]) as session:
+            for path in _PAGE:
+                async with session.get(path) as answer:
+                    shown.append(await answer.text())
+        process.terminate()
+        await process.wait()
     return "\n".join(shown)
 
 
