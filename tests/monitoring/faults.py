@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -102,19 +104,28 @@ _QUICK_LEASE = {
 
 async def the_lease_is_lost_again_and_again(incident: Incident) -> None:
     path = incident.configuration(leaderElection=_QUICK_LEASE)
-    flags = ("--config", str(path), "--leader-elect", "true")
 
     async def has_led() -> bool:
         is_over = incident.daemon.process.returncode is not None
         return is_over or await incident.daemon.metric("leader_election_master_status") == 1
 
-    while not await incident.is_firing("Restarting", {}):
-        await incident.start(*flags)
-        await until(has_led, what="a leader")
-        incident.respond(500, method="PUT", kind="leases.coordination.k8s.io")
-        assert await incident.daemon.ended() == 1
-        incident.write_status(lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
-        incident.cluster.faults.clear()
+    async def restart() -> None:
+        while True:
+            await incident.start("--config", str(path), "--leader-elect", "true")
+            await until(has_led, what="a leader")
+            incident.respond(500, method="PUT", kind="leases.coordination.k8s.io")
+            assert await incident.daemon.ended() == 1
+            incident.write_status(lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
+            incident.cluster.faults.clear()
+
+    incident.disturb(restart())
+
+
+async def the_lease_can_be_renewed(incident: Incident) -> None:
+    await incident.calm()
+    await incident.daemon.stop()
+    await no_more(incident)
+    await elect(incident)
 
 
 # Stuck
@@ -178,7 +189,17 @@ async def a_node_gets_the_label(incident: Incident) -> None:
 
 
 async def the_cpu_is_throttled(incident: Incident) -> None:
-    incident.throttle(runs_s=0.25, stops_s=1.5)
+    """The kernel lets it run for a part of the time, as with a limit on its CPU, only in longer pieces."""
+    process = incident.daemon.process
+
+    async def throttle() -> None:
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(1.5)
+            process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(0.25)
+
+    incident.disturb(throttle())
     _serve_usage(incident)
 
 
@@ -195,7 +216,8 @@ async def a_version_without_it(incident: Incident) -> None:
 
 
 async def unthrottled(incident: Incident) -> None:
-    await incident.unthrottle()
+    await incident.calm()
+    incident.daemon.process.send_signal(signal.SIGCONT)
 
 
 def _serve_usage(incident: Incident) -> None:

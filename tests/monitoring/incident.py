@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 import sys
 import tarfile
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +76,7 @@ class Incident:
     #: The operator's kubeconfig.
     kubeconfig: Path = field(init=False)
     shop: Shop = field(init=False)
-    throttling: asyncio.Task[None] = field(init=False)
+    _disturbance: asyncio.Task[None] = field(init=False)
 
     # The programs.
 
@@ -145,23 +144,14 @@ class Incident:
         task = asyncio.create_task(repeat())
         self.stack.push_async_callback(_cancelled, task)
 
-    def throttle(self, runs_s: float, stops_s: float) -> None:
-        """Let the program run for a part of the time from now on, as the kernel does with a limit on its CPU."""
+    def disturb(self, disturbance: Coroutine[Any, Any, None]) -> None:
+        """Run it until `calm`, or until the incident ends."""
+        self._disturbance = asyncio.create_task(disturbance)
+        self.stack.push_async_callback(self.calm)
 
-        async def pulse() -> None:
-            while True:
-                self.daemon.process.send_signal(signal.SIGSTOP)
-                await asyncio.sleep(stops_s)
-                self.daemon.process.send_signal(signal.SIGCONT)
-                await asyncio.sleep(runs_s)
-
-        self.throttling = asyncio.create_task(pulse())
-        self.stack.push_async_callback(self.unthrottle)
-
-    async def unthrottle(self) -> None:
-        """Let it run all the time."""
-        await _cancelled(self.throttling)
-        self.daemon.process.send_signal(signal.SIGCONT)
+    async def calm(self) -> None:
+        """End the disturbance. Raises what it raised."""
+        await _cancelled(self._disturbance)
 
     # The cluster's users and machines.
 

@@ -16,7 +16,7 @@ import pytest_asyncio
 from tests.monitoring.incident import incident, quick
 from tests.monitoring.rows import ROWS, Row
 from tests.monitoring.runbooks import rule_of
-from tests.support.waiting import until
+from tests.support.waiting import TIMEOUT_S, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ async def _try(row: Row, folder: Path) -> None:
             await until(lambda: tried.prometheus.numbers("up == 1"), period_s=_PERIOD_S, what="a scrape")
             await until(firing, not_, period_s=_PERIOD_S, what="silence")
         await row.fault(tried)
-        await until(firing, period_s=_PERIOD_S, what="the alert")
+        await until(firing, timeout_s=2 * TIMEOUT_S, period_s=_PERIOD_S, what="the alert")
         for part, shown in row.shows.items():
             await until(
                 partial(tried.tried, row.alert, part, **row.names),
