@@ -74,6 +74,7 @@ async def the_role_of_the_lease_is_missing(incident: Incident) -> None:
 
 async def apply_again(incident: Incident) -> None:
     """As the runbook says."""
+    incident.write_kustomization("manifests")
     await incident.tried("Forbidden", "apply -k")
 
 
@@ -283,28 +284,26 @@ async def connections_break(incident: Incident) -> None:
 # MalformedObjects
 
 
-async def a_node_with_a_wrong_quantity(incident: Incident) -> None:
-    """Whose kubelet writes it again and again."""
+async def a_program_writes_wrong_quantities(incident: Incident) -> None:
+    """Each is a problem of its own: one that stays is counted once."""
     broken = build.node("broken", allocatable={"cpu": "many"})
     broken["metadata"]["uid"] = "uid-broken"
     incident.cluster.store.inject(NODE, broken)
-    incident.keep(lambda number: incident.label(NODE, "", "broken", written=str(number)))
+
+    def write(number: int) -> None:
+        status = {**broken["status"], "allocatable": {"cpu": f"many{number}"}}
+        node = incident.cluster.store.get(NODE, "", "broken")
+        incident.cluster.store.rewrite(NODE, {**node, "status": status})
+
+    incident.keep(write)
 
 
-async def the_quantity_is_corrected(incident: Incident) -> None:
-    node = incident.cluster.store.get(NODE, "", "broken")
-    status = {**node["status"], "allocatable": {**node["status"]["allocatable"], "cpu": "4"}}
-    incident.cluster.store.rewrite(NODE, {**node, "status": status})
+async def a_program_writes_annotations_that_are_no_json(incident: Incident) -> None:
+    incident.keep(lambda number: incident.add_pod(f"unreadable-{number}", annotations={AFFINITY: "no JSON"}))
 
 
-async def an_annotation_that_is_no_json(incident: Incident) -> None:
-    incident.add_pod("unreadable", annotations={AFFINITY: "no JSON"})
-    incident.keep(lambda number: incident.label(POD, "default", "unreadable", written=str(number)))
-
-
-async def the_annotation_is_removed(incident: Incident) -> None:
-    pod = incident.cluster.store.get(POD, "default", "unreadable")
-    incident.cluster.store.rewrite(POD, {**pod, "metadata": {**pod["metadata"], "annotations": {}}})
+async def the_program_is_corrected(incident: Incident) -> None:
+    await incident.calm()
 
 
 # EventsDropped, Forbidden
@@ -392,4 +391,5 @@ async def the_webhook_may_not_write_its_secret(incident: Incident) -> None:
 
 
 async def apply_webhook_again(incident: Incident) -> None:
+    incident.write_kustomization("manifests/webhook")
     await incident.tried("WebhookCertificateExpires", "apply -k")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 import tarfile
@@ -11,6 +12,7 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,7 @@ class Incident:
     #: The operator's kubeconfig.
     kubeconfig: Path = field(init=False)
     shop: Shop = field(init=False)
-    _disturbance: asyncio.Task[None] = field(init=False)
+    _disturbances: list[asyncio.Task[None]] = field(default_factory=list)
 
     # The programs.
 
@@ -132,26 +134,26 @@ class Incident:
         return path
 
     def keep(self, act: Callable[[int], None], period_s: float = 0.3) -> None:
-        """Call `act` with 0, 1, 2 and so on until the incident ends."""
+        """Call `act` with 0, 1, 2 and so on until `calm`, or until the incident ends."""
 
         async def repeat() -> None:
-            number = 0
-            while True:
+            for number in count():
                 act(number)
-                number += 1
                 await asyncio.sleep(period_s)
 
-        task = asyncio.create_task(repeat())
-        self.stack.push_async_callback(_cancelled, task)
+        self.disturb(repeat())
 
     def disturb(self, disturbance: Coroutine[Any, Any, None]) -> None:
         """Run it until `calm`, or until the incident ends."""
-        self._disturbance = asyncio.create_task(disturbance)
-        self.stack.push_async_callback(self.calm)
+        self._disturbances.append(asyncio.create_task(disturbance))
 
     async def calm(self) -> None:
-        """End the disturbance. Raises what it raised."""
-        await _cancelled(self._disturbance)
+        """End what `keep` and `disturb` have begun. Raises what it raised."""
+        while self._disturbances:
+            task = self._disturbances.pop()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     # The cluster's users and machines.
 
@@ -187,6 +189,13 @@ class Incident:
 
     # The operator.
 
+    def write_kustomization(self, *resources: str) -> None:
+        """Write what manifests/README.md lets a user write, with folders of the manifests."""
+        folders = [os.path.relpath(ROOT / each, self.folder.resolve()) for each in resources]
+        head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+        path = self.folder / "kustomization.yaml"
+        path.write_text(json.dumps({**head, "resources": folders}))
+
     async def is_firing(self, alert: str, labels: Mapping[str, str]) -> bool:
         """Return whether an alert of this name with these labels fires."""
         wanted = {"alertname": f"{PREFIX}{alert}", **labels}
@@ -208,7 +217,7 @@ class Incident:
         if words[:2] == ["kubectl", "affinity"]:
             words = [NAME, *words[2:]]
         if words[0] == "kubectl":
-            return await _output(*words, "--kubeconfig", str(self.kubeconfig))
+            return await _output(*words, "--kubeconfig", str(self.kubeconfig), folder=self.folder)
         program = (sys.executable, "-m", "scheduler", *words[1:], "--kubeconfig", str(self.kubeconfig))
         if words[1] == "ui":
             return await _page(*program, "--no-browser")
@@ -237,6 +246,7 @@ async def incident(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Incid
             Target(f"{NAME}-webhook", webhook),
         ]
         rules = {"groups": [{"name": "tried", "rules": [rule]}]}
+        stack.push_async_callback(made.calm)
         made.prometheus = await stack.enter_async_context(prometheus(folder, targets, rules, period=_PERIOD))
         yield made
 
@@ -268,9 +278,9 @@ async def _operator(incident: Incident) -> Path:
 
 
 @asynccontextmanager
-async def _process(*command: str) -> AsyncIterator[Process]:
-    """Run a command, which is killed if it still runs at the end, or after a minute."""
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=ROOT)
+async def _process(*command: str, folder: Path = ROOT) -> AsyncIterator[Process]:
+    """Run a command in the folder; it is killed if it still runs at the end, or after a minute."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=folder)
     try:
         async with asyncio.timeout(_COMMAND_S):
             yield process
@@ -280,9 +290,9 @@ async def _process(*command: str) -> AsyncIterator[Process]:
         await process.wait()
 
 
-async def _output(*command: str) -> str:
+async def _output(*command: str, folder: Path = ROOT) -> str:
     """Return what a command prints; some end with a code of their own, such as `auth can-i` for no."""
-    async with _process(*command) as process:
+    async with _process(*command, folder=folder) as process:
         return (await process.communicate())[0].decode()
 
 
@@ -308,10 +318,3 @@ def _texts(path: Path) -> str:
     with tarfile.open(path) as tar:
         streams = [(member.name, tar.extractfile(member)) for member in tar]
         return "\n".join(f"{name}\n{stream.read().decode()}" for name, stream in streams if stream)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel the task. Raises what it raised before."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
