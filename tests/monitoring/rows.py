@@ -179,7 +179,7 @@ ROWS = (
             r'plugin="InterPodAffinity",status="Success",le="0.0221\d+"} 0\n'
         },
         faults.a_version_without_it,
-        range_s=12,
+        range_s=24,
         is_slow=True,
         note="the defect is the test's own: a cluster that slows the plugin this much takes minutes to make",
     ),
