@@ -246,9 +246,11 @@ async def incident(folder: Path, rule: Mapping[str, Any]) -> AsyncIterator[Incid
             Target(f"{NAME}-webhook", webhook),
         ]
         rules = {"groups": [{"name": "tried", "rules": [rule]}]}
-        stack.push_async_callback(made.calm)
         made.prometheus = await stack.enter_async_context(prometheus(folder, targets, rules, period=_PERIOD))
-        yield made
+        try:
+            yield made
+        finally:
+            await made.calm()  # before the programs that it disturbs end
 
 
 def _deploy(incident: Incident) -> None:
