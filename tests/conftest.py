@@ -35,10 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     `--lives`: play more of the lives that are drawn by seed, or fewer. `--minor`: play the contract of the embedded
     cluster on another version. `--allocations`: compare more allocations of devices with the reference.
+    `--slow-runbooks`: try the runbooks too that take long.
     """
     parser.addoption("--as-whole", action="store_true", help="judge as if the whole suite had run")
     parser.addoption("--lives", type=int, metavar="N", help="play N lives that are drawn by seed")
     parser.addoption("--allocations", type=int, metavar="N", help="compare N allocations with the reference")
+    parser.addoption("--slow-runbooks", action="store_true", help="try the runbooks too that take long")
     parser.addoption("--minor", type=int, metavar="N", help="the embedded cluster of the contract is of 1.N")
 
 

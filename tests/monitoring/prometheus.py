@@ -26,11 +26,16 @@ VARIABLES = {"$__rate_interval": "10s", "$job": "affinity-scheduler", "$instance
 
 @dataclass(frozen=True)
 class Target:
-    """A job with one instance on this machine. It is HTTPS, as the ServiceMonitor says, where there is a token."""
+    """
+    A job with an instance on this machine, and maybe others at `more_ports`.
+
+    It is HTTPS, as the ServiceMonitor says, where there is a token.
+    """
 
     job: str
     port: int
     token: str = ""
+    more_ports: tuple[int, ...] = ()
 
 
 class Prometheus:
@@ -86,15 +91,17 @@ def _with_variables(expression: str) -> str:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, targets: Sequence[Target]) -> AsyncIterator[Prometheus]:
-    """Run a Prometheus that scrapes the targets and evaluates the alerts every second."""
+async def prometheus(
+    folder: Path, targets: Sequence[Target], rules: Any = RULES["spec"], *, period: str = "1s"
+) -> AsyncIterator[Prometheus]:
+    """Run a Prometheus that scrapes the targets and evaluates the rules once in each period."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus has it)")
-    (folder / "rules.yaml").write_text(yaml.safe_dump(RULES["spec"]))
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
     own = free_port()
     configuration = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": period, "scrape_timeout": period, "evaluation_interval": period},
         "rule_files": ["rules.yaml"],
         "scrape_configs": [_scraped(target, folder) for target in targets],
     }
@@ -111,19 +118,19 @@ async def prometheus(folder: Path, targets: Sequence[Target]) -> AsyncIterator[P
     try:
         async with aiohttp.ClientSession() as session:
             started = Prometheus(session, own)
-            await until(started.is_ready, what="Prometheus")
+            await until(started.is_ready, lambda ready: ready or process.returncode is not None)
+            assert process.returncode is None, (folder / "prometheus.log").read_text()
             yield started
     finally:
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
 
 
 def _scraped(target: Target, folder: Path) -> dict[str, Any]:
     """Return the part of Prometheus' configuration for a target."""
-    made: dict[str, Any] = {
-        "job_name": target.job,
-        "static_configs": [{"targets": [f"127.0.0.1:{target.port}"]}],
-    }
+    addresses = [f"127.0.0.1:{port}" for port in (target.port, *target.more_ports)]
+    made: dict[str, Any] = {"job_name": target.job, "static_configs": [{"targets": addresses}]}
     if not target.token:
         return made
     (endpoint,) = documents(MANIFESTS / "monitoring" / "service-monitor.yaml")[0]["spec"]["endpoints"]

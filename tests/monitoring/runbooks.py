@@ -7,6 +7,8 @@ from typing import Any
 from tests.monitoring.queries import ALERTS
 
 PROGRAMS = ("kubectl", "affinity-scheduler")
+#: Of every alert's name.
+PREFIX = "AffinityScheduler"
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -21,5 +23,11 @@ def commands(rule: dict[str, Any]) -> list[list[str]]:
 
 def rule_of(alert: str) -> dict[str, Any]:
     """Return the rule of an alert, whose name lacks the prefix here."""
-    (found,) = (rule for rule in ALERTS if rule["alert"] == f"AffinityScheduler{alert}")
+    (found,) = (rule for rule in ALERTS if rule["alert"] == f"{PREFIX}{alert}")
+    return found
+
+
+def command_with(alert: str, part: str) -> list[str]:
+    """Return the words of the only command of an alert's runbook that contains `part`."""
+    (found,) = (words for words in commands(rule_of(alert)) if part in " ".join(words))
     return found

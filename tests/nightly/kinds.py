@@ -90,6 +90,13 @@ KINDS: Final = (
     Kind("upgrade", 2, _chaos("--exchange"), re.compile(r"^(\d+) exchanges", re.MULTILINE), needs="--exchange"),
     Kind("reference", 3, reference(ALLOCATIONS), repeats=True),
     Kind("world", 1, _tests("tests/simulation/test_live.py"), repeats=True),
+    Kind(
+        "runbooks",
+        1,
+        _tests("--slow-runbooks", "tests/monitoring/test_tried_runbooks.py"),
+        re.compile(r"^(\d+) passed", re.MULTILINE),
+        least_s=180,
+    ),
     Kind("fuzz", 3, _module("tests.fuzz"), re.compile(r"(\d+) inputs")),
     Kind("mutation", 6, _module("tests.mutation"), re.compile(r"^(\d+) mutants", re.MULTILINE)),
     # Its judgement begins once the bounded caches are full.

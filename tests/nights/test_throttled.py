@@ -1,12 +1,15 @@
 """Priority and fairness rejects requests of the scheduler (429 with Retry-After) while others are served."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.monitoring.runbooks import command_with
 from tests.nights.servers import Night, night
 from tests.support.build import Json
 from tests.support.daemon import started
+from tests.support.kubectl import Kubectl
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.asyncio]
@@ -73,6 +76,10 @@ async def test_binds_that_are_throttled_are_sent_again_when_asked(tmp_path: Path
                 await server.cluster.add_pod(f"p{number}")
             await server.cluster.all_bound(_N_PODS)
             assert await daemon.metric("rest_client_requests_total", code="429", method="POST")
+            words = command_with("ApiErrors", "dump_priority_levels")
+            levels = await asyncio.to_thread(Kubectl(server.kubeconfig), *words[1:])
+            (level,) = (line.split(",") for line in levels.splitlines() if line.startswith("night,"))
+            assert len(level) > 3, "the level of the requests, with its load"
             assert (await daemon.get("/readyz"))[0] == 200
             assert not daemon.logged("Traceback"), daemon.log()
 

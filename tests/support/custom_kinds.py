@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of kinds that other projects bring: PodGroups, Kueue's Topology and ResourceFlavor."""
+"""CustomResourceDefinitions of kinds that other projects bring: PodGroups, Kueue's two, and PodMetrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.support.build import Json
 
 KUBERNETES, COSCHEDULING = "scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"
 KUEUE = "kueue.x-k8s.io"
+USAGE = "metrics.k8s.io/v1beta1"
 
 
 def definition(api_version: str) -> Json:
@@ -22,6 +23,12 @@ def topology_definition() -> Json:
 def flavor_definition() -> Json:
     """Return the definition of ResourceFlavor in both versions that Kueue serves."""
     return _definition(KUEUE, "ResourceFlavor", "resourceflavors", "Cluster", "v1beta2", "v1beta1")
+
+
+def usage_definition() -> Json:
+    """Return the definition of PodMetrics, which a metrics server serves."""
+    group, version = USAGE.split("/")
+    return _definition(group, "PodMetrics", "pods", "Namespaced", version)
 
 
 def _definition(group: str, kind: str, plural: str, scope: str, *versions: str) -> Json:

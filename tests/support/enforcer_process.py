@@ -96,9 +96,9 @@ async def shop(folder: Path) -> AsyncIterator[Shop]:
 
 
 @asynccontextmanager
-async def started(kubeconfig: Path, *arguments: str) -> AsyncIterator[Daemon]:
+async def started(kubeconfig: Path, *arguments: str, port: int | None = None) -> AsyncIterator[Daemon]:
     """Start an enforcer without waiting for readiness. It is killed at the end."""
-    port = free_port()
+    port = port or free_port()
     process = await _process(
         "enforce", "--kubeconfig", str(kubeconfig), "--port", str(port), "--max-share", "100%", *arguments
     )

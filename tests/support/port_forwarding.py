@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -27,6 +27,8 @@ _PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 _SYN_STREAM, _SYN_REPLY, _PING = 1, 2, 6
 _CONTROL, _VERSION, _FIN = 0x8000, 3, 1
 _CHUNK = 16 << 10
+#: Headers of a request that the API server gets.
+_SENT_ON = ("Accept", "Content-Type")
 #: Headers that belong to one connection, or to a body as it was sent.
 _HOP_BY_HOP = ("connection", "content-encoding", "content-length", "transfer-encoding")
 
@@ -86,11 +88,14 @@ class _Tunnel:
 
 
 @asynccontextmanager
-async def port_forwarding(api: str, target: int, log: Callable[[], str] = str) -> AsyncGenerator[str, None]:
+async def port_forwarding(
+    api: str, target: int, log: Callable[[], str] = str, tokens: Mapping[str, str] | None = None
+) -> AsyncGenerator[str, None]:
     """
     Yield the address of a proxy of the API server, where every pod's ports lead to the port `target` here.
 
-    `log` returns the log of every container, whose last lines the proxy answers as a kubelet would.
+    `log` returns the log of every container, whose last lines the proxy answers as a kubelet would. A request in the
+    name of another user (`--as`) is sent with that user's token of `tokens`.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -103,10 +108,18 @@ async def port_forwarding(api: str, target: int, log: Callable[[], str] = str) -
             lines = log().splitlines()[-int(request.query.get("tailLines", 1_000_000)) :]
             return web.Response(text="\n".join(lines)[: int(request.query.get("limitBytes", 1 << 30))])
         url = f"{api}{request.raw_path}"
-        accept = {"Accept": request.headers.get("Accept", "*/*")}
-        async with session.request(request.method, url, headers=accept, data=await request.read()) as answer:
+        sent = {name: request.headers[name] for name in _SENT_ON if name in request.headers}
+        if (user := request.headers.get("Impersonate-User")) is not None:
+            sent["Authorization"] = f"Bearer {(tokens or {})[user]}"
+        async with session.request(request.method, url, headers=sent, data=await request.read()) as answer:
             kept = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP_BY_HOP}
-            return web.Response(status=answer.status, headers=kept, body=await answer.read())
+            # In pieces, since a watch does not end.
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            await response.prepare(request)
+            with suppress(ConnectionResetError):  # the client has left
+                async for piece in answer.content.iter_any():
+                    await response.write(piece)
+            return response
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handle)

@@ -20,6 +20,7 @@ async def until(
     holds: Callable[[T], object] = bool,
     *,
     timeout_s: float = TIMEOUT_S,
+    period_s: float = _PERIOD_S,
     what: str = "",
 ) -> T:
     """Return the first value that holds. Fails with the last value after the timeout."""
@@ -29,7 +30,7 @@ async def until(
         assert loop.time() < deadline_s, (
             f"{what or 'it'} did not come true in {timeout_s:g} s; last: {answer!r}"
         )
-        await asyncio.sleep(_PERIOD_S)
+        await asyncio.sleep(period_s)
     return answer
 
 

@@ -18,12 +18,19 @@ _STRICT = ("-W", "error", "-W", "ignore:unclosed:ResourceWarning")
 @asynccontextmanager
 async def webhook(*arguments: str) -> AsyncIterator[tuple[Daemon, int]]:
     """Start a webhook and wait until it is ready. Yield it and its HTTPS port; at the end it must stop orderly."""
-    health, https = free_port(), free_port()
+    async with started(*arguments) as (daemon, https), orderly(daemon):
+        yield daemon, https
+
+
+@asynccontextmanager
+async def started(*arguments: str, port: int | None = None) -> AsyncIterator[tuple[Daemon, int]]:
+    """Start a webhook without waiting for readiness. It is killed at the end."""
+    health, https = port or free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *_STRICT, "-m", "scheduler", "webhook"),
         *("--port", str(health), "--webhook-port", str(https), "-v=4", *arguments),
         stderr=PIPE,
     )
     is_secure = "--bind-address" in arguments
-    async with attended(process, health, is_secure=is_secure) as daemon, orderly(daemon):
+    async with attended(process, health, is_secure=is_secure) as daemon:
         yield daemon, https
