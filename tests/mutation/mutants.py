@@ -34,6 +34,7 @@ _SWAPS: Final[dict[type[ast.AST], tuple[type[ast.AST], ...]]] = {
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
 }
+_OPERATORS: Final = (ast.operator, ast.cmpop, ast.boolop)
 #: What changes the answer at equality alone, by the operator that it replaces.
 _BORDERS: Final = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 #: Fields that are not mutated, by the type of their node; a type without fields is left out as a whole.
@@ -110,7 +111,7 @@ class _Change:
     def __init__(self, node: ast.AST, field: str, index: int | None, new: ast.AST, *, where: str) -> None:
         self._node, self._field, self._index, self._new = node, field, index, new
         old = getattr(node, field) if index is None else getattr(node, field)[index]
-        shown: Any = node if isinstance(old, ast.operator | ast.cmpop | ast.boolop) else old
+        shown: Any = node if isinstance(old, _OPERATORS) or _is_bare(node, old) else old
         self.line, self.where, self.before = shown.lineno, where, _text(shown)
         self.is_of_text = isinstance(old, ast.Constant) and isinstance(old.value, str)
         self.apply()
@@ -126,6 +127,12 @@ class _Change:
             setattr(self._node, self._field, new)
         else:
             getattr(self._node, self._field)[self._index] = new
+
+
+def _is_bare(node: ast.AST, old: ast.AST) -> bool:
+    """Return whether the old value says nothing without the comparison or assignment around it."""
+    around = ast.Compare | ast.Assign | ast.AnnAssign | ast.AugAssign
+    return isinstance(old, ast.Constant) and isinstance(node, around)
 
 
 def _text(node: ast.AST) -> str:
