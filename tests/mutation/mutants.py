@@ -48,6 +48,8 @@ _LEFT_OUT: Final[dict[type[ast.AST], frozenset[str]]] = {
     ast.Assert: frozenset(),
     ast.Raise: frozenset(),
 }
+#: The type checker refuses any other text.
+_TYPES_OF_EVENT: Final = {"Normal": "Warning", "Warning": "Normal"}
 #: Words in the names of constants that are bounds.
 _BOUNDS: Final = frozenset(
     ("BATCH", "CAPACITY", "COST", "ENTRY", "FEW", "MANY", "MAX", "MEMOIZED", "MOST", "ONCE", "PART", "PARTS", "PIECE",
@@ -173,7 +175,7 @@ def _replacements(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AS
         case ast.Constant(int(value) | float(value)):
             yield ast.copy_location(ast.Constant(value + 1), node)
         case ast.Constant(str(value)):
-            yield ast.copy_location(ast.Constant(f"XX{value}"), node)
+            yield ast.copy_location(ast.Constant(_TYPES_OF_EVENT.get(value, f"XX{value}")), node)
         case ast.Break():
             yield ast.copy_location(ast.Continue(), node)
         case ast.Continue():
