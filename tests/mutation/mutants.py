@@ -36,7 +36,12 @@ _SWAPS: Final[dict[type[ast.AST], tuple[type[ast.AST], ...]]] = {
 }
 _OPERATORS: Final = (ast.operator, ast.cmpop, ast.boolop)
 #: What changes the answer at equality alone, by the operator that it replaces.
-_BORDERS: Final = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_BORDERS: Final[dict[type[ast.AST], type[ast.AST]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+}
 #: Fields that are not mutated, by the type of their node; a type without fields is left out as a whole.
 _LEFT_OUT: Final[dict[type[ast.AST], frozenset[str]]] = {
     ast.FunctionDef: frozenset({"decorator_list", "returns"}),
