@@ -176,6 +176,7 @@ def attempted(
     `preemption`: what PostFilter did; `n_victims`: 0 if its victims are all ending already.
     """
     victims = preemption.victims[:_SHOWN_VICTIMS] if preemption is not None and n_victims else ()
+    nominated = preemption.nominated_node_name if preemption is not None and victims else None
     return Attempted(
         pod=queued.pod,
         result=result,
@@ -188,9 +189,7 @@ def attempted(
         message=message,
         tried_preemption=preemption is not None,
         n_victims=n_victims,
-        nominated_node_name=(preemption.nominated_node_name or "")
-        if preemption is not None and victims
-        else "",
+        nominated_node_name=nominated or "",
         victims=tuple((victim.namespace, victim.name) for victim in victims),
         record=record,
         relaxed=relaxed,

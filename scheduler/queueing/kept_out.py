@@ -10,7 +10,7 @@ class KeptOut:
     """The pods of at most this priority, `but` that of this UID: what a nomination may have kept out of its node."""
 
     priority: int
-    but: str = ""
+    but: str
 
     def selects(self, pod: Pod) -> bool:
         """Return whether the pod is one of them."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.model.devices import DeviceKind
+from scheduler.model.devices import NEEDED_KINDS, DeviceKind
 from scheduler.model.instructions import Instruction, WriteObjects, WriteReservation
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
@@ -78,7 +78,8 @@ def test_pods_that_were_rejected_before_devices_were_served_are_tried_once_they_
     cluster.using(name="q", containers=[build.container(requests={"example.com/gpu": "1"})])
     assert "affinity-scheduler reads no resource.k8s.io/v1 here" in attempt_of(cluster.cycle()).message
     assert "Insufficient example.com/gpu" in attempt_of(cluster.cycle()).message
-    cluster.serve_devices()
+    for kind in sorted(NEEDED_KINDS):
+        cluster.handle(DevicesServed(kind))
     assert sorted(cluster.reserve().pod.name for _ in "pq") == ["p", "q"]
 
 

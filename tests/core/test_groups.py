@@ -520,7 +520,8 @@ def test_room_is_held_for_a_bounded_time_and_for_one_group_only(cluster: Driver)
     cluster.node("full", allocatable={"cpu": "0"})
     for pod in ("w-0", "o-0"):
         cluster.queue.activate(f"uid-default-{pod}", cluster.now_s)
-    run(cluster)
+    notes = [one.note for one in run(cluster) if isinstance(one, EmitEvent)]
+    assert any(note.endswith(" Room is held for it meanwhile.") for note in notes), notes
     held = [pod.name for index in range(3) for pod in cluster.state.nominated.on(f"a-{index}")]
     assert sorted(held) in (["w-0", "w-1", "w-2"], ["o-0", "o-1"])
     small = {"containers": [container(requests={"cpu": "500m"})]}
@@ -546,7 +547,9 @@ def _placed(cluster: Driver, n_pods: int, **more: Any) -> list[Pod]:
 
 
 def _told_of_loss(told: list[Instruction]) -> list[str]:
-    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == "PodGroupNotWhole"]
+    events = [one for one in told if isinstance(one, EmitEvent) and one.reason == "PodGroupNotWhole"]
+    assert all(event.type == "Warning" for event in events)
+    return [event.note for event in events]
 
 
 def test_a_group_that_lost_members_is_told_once(cluster: Driver) -> None:

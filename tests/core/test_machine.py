@@ -60,6 +60,9 @@ def test_a_pod_that_fits_nowhere_is_reported_and_waits_for_an_event(cluster: Dri
     text = f"0/1 nodes are available: 1 Insufficient cpu. {not_helpful(1)}"
     assert kinds(told) == ["Attempted", "EmitEvent", "PatchCondition"]
     assert (event_of(told).note, event_of(told).type) == (text, "Warning")
+    attempt = attempt_of(told)
+    assert (attempt.message, attempt.record) == (text, "")
+    assert (attempt.nominated_node_name, attempt.victims) == ("", ())
     condition = condition_of(told)
     assert (condition.reason, condition.message, condition.nominated_node_name) == (
         "Unschedulable",

@@ -326,7 +326,7 @@ def test_a_nomination_counts_before_the_server_has_it(cluster: Driver):
     end_eviction(cluster, high, low)
 
 
-def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver):
+def test_nobody_is_evicted_for_a_pod_that_ends_or_fits_by_now(cluster: Driver):
     low = sized_pod(cluster, "low", 0, cpu="2", node="n")
     high = sized_pod(cluster, "high", 9, cpu="2")
     cluster.cycle()
@@ -338,6 +338,9 @@ def test_nobody_is_evicted_for_a_pod_that_is_gone_or_fits_by_now(cluster: Driver
     show(cluster, low, terminating=True)
     assert not cluster.needs_eviction(high.uid, low.uid)
     show(cluster, low, terminating=False)
+    assert cluster.needs_eviction(high.uid, low.uid)
+    show(cluster, high, terminating=True)
+    assert not cluster.needs_eviction(high.uid, low.uid)
     cluster.lose(high)
     assert not cluster.needs_eviction(high.uid, low.uid)
     end_eviction(cluster, high, low, VictimFate.SPARED)

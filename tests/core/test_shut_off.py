@@ -120,7 +120,9 @@ def _message(told: list[Instruction]) -> str:
 
 
 def _events(told: list[Instruction], reason: str) -> list[str]:
-    return [one.note for one in told if isinstance(one, EmitEvent) and one.reason == reason]
+    events = [one for one in told if isinstance(one, EmitEvent) and one.reason == reason]
+    assert all(event.type == "Warning" for event in events)
+    return [event.note for event in events]
 
 
 def test_a_filter_that_raises_again_and_again_is_shut_off_and_pods_that_need_it_wait(

@@ -117,6 +117,8 @@ def of_pool(name: str, **spec: object) -> Json:
 
 SHARED = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "40Gi"}}}
 MODEL = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "x"'}}
+_ATTRIBUTES = f'device.attributes["{DRIVER}"]'
+MODEL_IF_ANY = {"cel": {"expression": f'has({_ATTRIBUTES}.model) && {_ATTRIBUTES}.model == "x"'}}
 BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("40Gi"))'}}
 
 
@@ -140,6 +142,11 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
             [with_devices("a", attribute("model", "y"))],
             request(selectors=[MODEL]),
             f"{WANTED}, 0 of 1 device free: 1 not selected (model=y)",
+        ),
+        (
+            [with_devices("a", {})],
+            request(selectors=[MODEL_IF_ANY]),
+            f"{WANTED}, 0 of 1 device free: 1 not selected (no model)",
         ),
         (
             [with_devices("a", {"capacity": {"memory": {"value": "40Gi"}}})],
@@ -183,7 +190,7 @@ BIG = {"cel": {"expression": f'device.capacity["{DRIVER}"].memory.isGreaterThan(
         ),
     ],
     ids=[
-        *("no device", "class", "request", "value", "capacity read", "capacity", "no capacity"),
+        *("no device", "class", "request", "value", "no value", "capacity read", "capacity", "no capacity"),
         *("counters", "incomplete", "invalid", "too few", "alternatives"),
     ],
 )

@@ -3,8 +3,9 @@ Mutation: changes one comparison, constant or branch at a time, and runs the tes
 
     python -m tests.mutation [--seed N] [--sample N] [--seconds N] [--room ROOM ...] [--only PATH#NUMBER ...]
 
-Each survivor is one line. The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of
-less than 15 minutes is of one room, drawn by the seed.
+A mutant that the tests of its room do not notice is shown to those of the rooms beside it. Each survivor is one line.
+The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of less than 15 minutes is of
+one room, drawn by the seed, and of its tests alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,7 @@ import msgspec
 from tests.mutation.explained import explanation_of
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.recording import Record
-from tests.mutation.rooms import ROOMS, modules_of, room_of
+from tests.mutation.rooms import BESIDE, ROOMS, modules_of, room_of
 from tests.mutation.running import SAME_EXAMPLES, End, run
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -35,6 +37,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _SHORT_S: Final = 900.0
 #: Seconds of the tests that have to pass in a fork without a mutant.
 _CONTROL_S: Final = 10.0
+#: Seconds of the tests of another room that are asked about a survivor.
+_BESIDE_S: Final = 60.0
 _CACHE: Final = _ROOT / "build" / "mutation"
 
 
@@ -54,7 +58,7 @@ def main() -> int:
         args.room = [random.Random(args.seed).choice(args.room)]
     sample = _named(args.only) if args.only else _drawn(args.room, args.seed, args.sample)
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(_CACHE / "bytecode")
-    return _play(sample, until_s)
+    return _play(sample, until_s, looks_beside=args.seconds >= _SHORT_S)
 
 
 def _named(names: Sequence[str]) -> list[Mutant]:
@@ -76,39 +80,48 @@ def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:
     return every[:n]
 
 
-def _play(sample: Sequence[Mutant], until_s: float) -> int:
+def _play(sample: Sequence[Mutant], until_s: float, *, looks_beside: bool) -> int:
     records: dict[str, Record] = {}
     n_run = n_explained = 0
     survivors: list[Mutant] = []
     for mutant in sample:
         if time.monotonic() > until_s:
             break
-        room = room_of(mutant.path)
-        if room not in records:
-            records[room] = _record(room)
-        tests = records[room].tests_of(mutant)
         n_run += 1
-        if tests:
-            seconds = sum(records[room].seconds[test] for test in tests)
-            end = run(_ROOT, mutant, tests, seconds, _CACHE / "last.log")
-            if end is not End.SURVIVED:
-                continue
+        room = room_of(mutant.path)
+        if _is_noticed(mutant, room, inf, records):
+            continue
         if explanation_of(mutant):
             n_explained += 1
             continue
+        if looks_beside and any(_is_noticed(mutant, beside, _BESIDE_S, records) for beside in BESIDE[room]):
+            continue
         survivors.append(mutant)
-        untested = "" if tests else " (no test of the room runs it)"
+        untested = "" if records[room].tests_of(mutant) else " (no test of the room runs it)"
         print(f"survived{untested}: {mutant}\n  python -m tests.mutation --only {mutant.name}", flush=True)
     print(f"{n_run} mutants, {len(survivors)} survived, {n_explained} more are explained")
     return 1 if survivors else 0
 
 
+def _is_noticed(mutant: Mutant, room: str, most_s: float, records: dict[str, Record]) -> bool:
+    """Return whether one of the room's quickest tests that run the line, which take so many seconds, notices."""
+    if room not in records:
+        records[room] = _record(room)
+    tests = _quickest(records[room], records[room].tests_of(mutant), most_s)
+    seconds = sum(records[room].seconds[test] for test in tests)
+    return bool(tests) and run(_ROOT, mutant, tests, seconds, _CACHE / "last.log") is not End.SURVIVED
+
+
+def _quickest(record: Record, tests: Sequence[str], most_s: float) -> list[str]:
+    """Return the first of the tests, which are sorted, that together take at most this time."""
+    totals_s = accumulate(map(record.seconds.__getitem__, tests))
+    return [test for test, total_s in zip(tests, totals_s, strict=True) if total_s <= most_s]
+
+
 def _check_unchanged(room: str, path: Path) -> None:
     """Raise SystemExit unless quick tests pass where a mutant is run, or all mutants would seem to be noticed."""
     record, log = _read(path), _CACHE / "unchanged.log"
-    quick = sorted(record.seconds, key=record.seconds.__getitem__)
-    tests = [test for test, total_s in zip(quick, accumulate(map(record.seconds.__getitem__, quick)), strict=True)
-             if total_s <= _CONTROL_S]  # fmt: skip
+    tests = _quickest(record, sorted(record.seconds, key=record.seconds.__getitem__), _CONTROL_S)
     if run(_ROOT, None, tests, _CONTROL_S, log) is not End.SURVIVED:
         path.unlink()
         raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {log}")

@@ -2,7 +2,8 @@
 The mutants of a module: each changes one comparison, one constant or one branch of it.
 
 Left out is what no test can or should notice: annotations, decorators, docstrings, asserts, exceptions that are raised,
-branches for type checkers, and the texts of audits, which only a defect brings out.
+branches for type checkers, the texts of audits, which only a defect brings out, and the last unit of bounds: one entry
+more in a cache or one pod more in a piece of work changes no answer.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ _SWAPS: Final[dict[type[ast.AST], tuple[type[ast.AST], ...]]] = {
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
 }
+_OPERATORS: Final = (ast.operator, ast.cmpop, ast.boolop)
+#: What changes the answer at equality alone, by the operator that it replaces.
+_BORDERS: Final[dict[type[ast.AST], type[ast.AST]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+}
 #: Fields that are not mutated, by the type of their node; a type without fields is left out as a whole.
 _LEFT_OUT: Final[dict[type[ast.AST], frozenset[str]]] = {
     ast.FunctionDef: frozenset({"decorator_list", "returns"}),
@@ -44,8 +53,13 @@ _LEFT_OUT: Final[dict[type[ast.AST], frozenset[str]]] = {
     ast.Assert: frozenset(),
     ast.Raise: frozenset(),
 }
-
-
+#: The type checker refuses any other text.
+_TYPES_OF_EVENT: Final = {"Normal": "Warning", "Warning": "Normal"}
+#: Words in the names of constants that are bounds.
+_BOUNDS: Final = frozenset(
+    ("BATCH", "CAPACITY", "COST", "ENTRY", "FEW", "MANY", "MAX", "MEMOIZED", "MOST", "ONCE", "PART", "PARTS", "PIECE",
+     "REMEMBERED", "SIZE", "UNLIMITED")
+)  # fmt: skip
 #: Modules whose texts are left out.
 _WITHOUT_TEXTS: Final = ("audit.py",)
 
@@ -104,7 +118,7 @@ class _Change:
     def __init__(self, node: ast.AST, field: str, index: int | None, new: ast.AST, *, where: str) -> None:
         self._node, self._field, self._index, self._new = node, field, index, new
         old = getattr(node, field) if index is None else getattr(node, field)[index]
-        shown: Any = node if isinstance(old, ast.operator | ast.cmpop | ast.boolop) else old
+        shown: Any = node if isinstance(old, _OPERATORS) or _is_bare(node, old) else old
         self.line, self.where, self.before = shown.lineno, where, _text(shown)
         self.is_of_text = isinstance(old, ast.Constant) and isinstance(old.value, str)
         self.apply()
@@ -120,6 +134,12 @@ class _Change:
             setattr(self._node, self._field, new)
         else:
             getattr(self._node, self._field)[self._index] = new
+
+
+def _is_bare(node: ast.AST, old: ast.AST) -> bool:
+    """Return whether the old value says nothing without the comparison or assignment around it."""
+    around = ast.Compare | ast.Assign | ast.AnnAssign | ast.AugAssign
+    return isinstance(old, ast.Constant) and isinstance(node, around)
 
 
 def _text(node: ast.AST) -> str:
@@ -141,7 +161,7 @@ def _changes(node: ast.AST, where: str) -> Iterator[_Change]:
             continue
         items = list(enumerate(value)) if isinstance(value, list) else [(None, value)]
         for index, child in items:
-            if not isinstance(child, ast.AST) or _is_docstring(child) or _is_slots(child):
+            if not isinstance(child, ast.AST) or _is_docstring(child) or _is_slots(child) or _is_bound(child):
                 continue
             for new in _replacements(node, field, child):
                 yield _Change(node, field, index, new, where=where)
@@ -150,15 +170,17 @@ def _changes(node: ast.AST, where: str) -> Iterator[_Change]:
 
 def _replacements(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
     """Yield what stands in the node's place in a mutant."""
+    border = _BORDERS.get(type(node)) if isinstance(parent, ast.Compare) and _has_bound(parent) else None
     for swap in _SWAPS.get(type(node), ()):
-        yield swap()
+        if swap is not border:
+            yield swap()
     match node:
         case ast.Constant(bool(value)):
             yield ast.copy_location(ast.Constant(not value), node)
         case ast.Constant(int(value) | float(value)):
             yield ast.copy_location(ast.Constant(value + 1), node)
         case ast.Constant(str(value)):
-            yield ast.copy_location(ast.Constant(f"XX{value}"), node)
+            yield ast.copy_location(ast.Constant(_TYPES_OF_EVENT.get(value, f"XX{value}")), node)
         case ast.Break():
             yield ast.copy_location(ast.Continue(), node)
         case ast.Continue():
@@ -193,3 +215,27 @@ def _is_slots(node: ast.AST) -> bool:
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _is_bound(node: ast.AST) -> bool:
+    """Return whether the statement says how large a bound is."""
+    match node:
+        case (
+            ast.AnnAssign(target=ast.Name(name), value=ast.Constant(int() | float()) | ast.BinOp())
+            | ast.Assign(targets=[ast.Name(name)], value=ast.Constant(int() | float()) | ast.BinOp())
+        ):
+            return _is_name_of_bound(name)
+        case ast.keyword("maxlen" | "maxsize"):
+            return True
+        case _:
+            return False
+
+
+def _has_bound(comparison: ast.Compare) -> bool:
+    sides = (comparison.left, *comparison.comparators)
+    return any(isinstance(node, ast.Name) and _is_name_of_bound(node.id) for node in sides)
+
+
+def _is_name_of_bound(name: str) -> bool:
+    """Return whether it is a constant that is a bound; a duration is a rule."""
+    return name.isupper() and not name.endswith("_S") and not _BOUNDS.isdisjoint(name.split("_"))

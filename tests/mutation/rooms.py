@@ -13,6 +13,13 @@ ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "queueing": ("tests/queueing",),
     "state": ("tests/state",),
 }
+#: Rooms whose tests play the room as well. They are asked about a mutant that its own tests do not notice.
+BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "core": ("plugins",),
+    "plugins": ("core",),
+    "queueing": ("core",),
+    "state": ("core", "plugins"),
+}
 
 
 def modules_of(root: Path, room: str) -> list[str]:

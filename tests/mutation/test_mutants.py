@@ -46,7 +46,7 @@ def test_every_comparison_constant_and_branch_is_changed(tmp_path: Path) -> None
         ("b", "not b"),
         ("break", "continue"),
         ("a == ''", "a != ''"),
-        ("''", "'XX'"),
+        ("a == ''", "a == 'XX'"),
         ("' of'", "'XX of'"),
         (
             "f'{a:>4} of' + str(b is None or [x for x in a if x])",
@@ -69,7 +69,7 @@ def test_a_mutant_is_the_module_with_that_change_alone(tmp_path: Path) -> None:
     assert results == [
         (f"{place}a > 2  ->  a >= 2", [3, 1, 1]),
         (f"{place}a > 2  ->  a <= 2", [1, 1, 3]),
-        (f"{place}2  ->  3", [3, 3, 3]),
+        (f"{place}a > 2  ->  a > 3", [3, 3, 3]),
         (f"{place}1  ->  2", [3, 3, 2]),
         (f"{place}3  ->  4", [4, 4, 1]),
     ]
@@ -102,3 +102,24 @@ def test_the_name_of_a_mutant_finds_it_again() -> None:
 def test_the_texts_of_audits_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "audit.py").write_text("def f(a):\n    yield f'{a} differs', 1\n")
     assert [each.before for each in mutants_of(tmp_path, "audit.py")] == ["1"]
+
+
+def test_the_last_unit_of_a_bound_and_what_no_type_allows_are_left_out(tmp_path: Path) -> None:
+    text = """
+_MOST_ROWS: Final = 1 << 10
+MAX_WAIT_S = 5
+TOO_MANY = "many"
+TYPE = "Normal"
+def f(a):
+    return len(a) > _MOST_ROWS or cached(maxsize=3)
+"""
+    assert changes(tmp_path, text) == [
+        ("MAX_WAIT_S = 5", "MAX_WAIT_S = 6"),
+        ("TOO_MANY = 'many'", "TOO_MANY = 'XXmany'"),
+        ("TYPE = 'Normal'", "TYPE = 'Warning'"),
+        (
+            "len(a) > _MOST_ROWS or cached(maxsize=3)",
+            "len(a) > _MOST_ROWS and cached(maxsize=3)",
+        ),
+        ("len(a) > _MOST_ROWS", "len(a) <= _MOST_ROWS"),
+    ]

@@ -6,11 +6,12 @@ The reference finds the rules by comparing names, and a decision in full says wh
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.decide import ScheduleResult, decide
@@ -27,10 +28,11 @@ APPS: Final = ("web", "db")
 
 
 class Rule(NamedTuple):
-    """One required term."""
+    """One required term. With `most`, it keeps out pods from this number in a domain on."""
 
     key: str
     app: str
+    most: int | None = None
 
 
 class Drawn(NamedTuple):
@@ -40,16 +42,31 @@ class Drawn(NamedTuple):
     near: Sequence[Rule]
     apart: Sequence[Rule]
 
-    def affinity(self) -> Json:
-        required, anti = (
-            [term(rule.key, selector(f"app={rule.app}")) for rule in rules] for rules in self[1:]
+    def described(self) -> Json:
+        """Return what the pod's description has of labels, affinity and annotations."""
+        near, apart = (
+            [term(rule.key, selector(f"app={rule.app}")) for rule in rules if rule.most is None]
+            for rules in self[1:]
         )
-        return affinity(required=required, anti_required=anti)
+        limited = [
+            {**term(rule.key, selector(f"app={rule.app}")), "maxPodsPerDomain": rule.most}
+            for rule in self.apart
+            if rule.most is not None
+        ]
+        asked = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": limited}}
+        return {
+            "labels": {"app": self.app},
+            "affinity": affinity(required=near, anti_required=apart),
+            "annotations": {"affinity-scheduler.io/affinity": json.dumps(asked)} if limited else {},
+        }
 
 
 NODE_LABELS: Final = st.dictionaries(st.sampled_from(KEYS), st.sampled_from("12"))
-RULES: Final = st.lists(st.builds(Rule, st.sampled_from(KEYS), st.sampled_from(APPS)), max_size=2)
-PODS: Final = st.builds(Drawn, st.sampled_from(APPS), RULES, RULES)
+RULE: Final = st.builds(Rule, st.sampled_from(KEYS), st.sampled_from(APPS))
+LIMIT: Final = st.builds(Rule, st.sampled_from(KEYS), st.sampled_from(APPS), st.just(2))
+PODS: Final = st.builds(
+    Drawn, st.sampled_from(APPS), st.lists(RULE, max_size=2), st.lists(RULE | LIMIT, max_size=2)
+)
 
 
 def _driver(labels: Sequence[Mapping[str, str]], running: Sequence[Drawn]) -> Driver:
@@ -58,7 +75,7 @@ def _driver(labels: Sequence[Mapping[str, str]], running: Sequence[Drawn]) -> Dr
         driver.node(f"n{number}", labels=dict(each))
     for number, drawn in enumerate(running):
         node_name = f"n{number % len(labels)}"
-        driver.pod(f"r{number}", node=node_name, labels={"app": drawn.app}, affinity=drawn.affinity())
+        driver.pod(f"r{number}", node=node_name, **drawn.described())
     return driver
 
 
@@ -73,7 +90,20 @@ def _fits(driver: Driver, pod: Pod) -> bool:
     return isinstance(result, ScheduleResult)
 
 
+def _left(rule: Rule) -> dict[str, Any]:
+    """A node leaves the domain in which a rule of running pods keeps out another one."""
+    return {
+        "labels": [{rule.key: "1"}],
+        "running": [Drawn(rule.app, (), [rule])] * (rule.most or 1),
+        "waiting": [Drawn(rule.app, (), ())],
+        "changed": 0,
+        "new_labels": {},
+    }
+
+
 @settings(max_examples=300, deadline=None)
+@example(**_left(Rule("zone", "web")))
+@example(**_left(Rule("zone", "web", 2)))
 @given(
     labels=st.lists(NODE_LABELS, min_size=1, max_size=3),
     running=st.lists(PODS, max_size=4),
@@ -89,10 +119,7 @@ def test_new_labels_wake_whom_they_may_help(
     new_labels: dict[str, str],
 ) -> None:
     driver = _driver(labels, running)
-    pods = {
-        driver.pod(f"p{number}", labels={"app": drawn.app}, affinity=drawn.affinity()): drawn
-        for number, drawn in enumerate(waiting)
-    }
+    pods = {driver.pod(f"p{number}", **drawn.described()): drawn for number, drawn in enumerate(waiting)}
     for _ in waiting:
         driver.cycle()
     asleep = {pod: drawn for pod, drawn in pods.items() if _is_asleep(driver, pod)}

@@ -335,6 +335,22 @@ def test_a_member_that_is_given_back_was_not_tried():
     assert popped(queue).attempts == 1
 
 
+def test_a_new_member_waits_as_its_sibling_does():
+    gated = set()
+    check = PreEnqueueCheck("Gates", lambda pod: pod.name not in gated)
+    queue = PodQueue({PROFILE: {**REGISTRATIONS, "Gates": []}}, pre_enqueue={PROFILE: [check]})
+    queue.add(pod("sibling"), 0.0)
+    reject(queue, "NodeName")
+    gated.add("new")
+    queue.add(pod("new"), 0.0)
+    gated.clear()
+    queue.let_through_each(("new",), 0.0)
+    assert queue.depths() == {"active": 1, "backoff": 0, "unschedulable": 1, "gated": 0}
+    queue.join("new", "sibling", 0.0)
+    assert queue.depths() == {"active": 0, "backoff": 1, "unschedulable": 1, "gated": 0}
+    assert queue.unschedulable_by_plugin == {("NodeName", PROFILE): 2, ("Gates", PROFILE): 1}
+
+
 def test_a_pod_waits_for_one_plugin_only_if_no_other_rejected_it():
     queue = queue_of(pod("p"), pod("q"))
     alone, with_another = reject(queue, "NodeName"), reject(queue, "NodeName", "Tolerations")
@@ -352,6 +368,7 @@ def test_a_pod_that_the_queue_does_not_hold_is_left_alone(order):
     tried = popped(queue)
     incoming = dict(queue.incoming)
     order(queue, ("gone", "tried", "active"), 1.0)
+    queue.rank("gone", 9)
     assert dict(queue.incoming) == incoming
     assert drained(queue, 1.0) == ["active"]
     assert tried.attempts == 1

@@ -211,6 +211,11 @@ def test_the_next_look_is_at_the_second_at_which_a_rule_is_due() -> None:
     clocks.take_unsaved(POD.uid)
     lived(clocks, 0.0, TIMES_S["a"] - 2.0)
     assert clocks.next_wake_s(TIMES_S["a"] - 2.0) == TIMES_S["a"]
+    lived(clocks, TIMES_S["a"] - 2.0, TIMES_S["a"])
+    assert clocks.due(POD.uid) == (RULES["a"],)
+    assert clocks.next_wake_s(TIMES_S["a"]) is None, "until the next attempt"
+    clocks.stop(POD.uid, TIMES_S["a"])
+    assert clocks.next_wake_s(TIMES_S["a"]) is None, "no clock runs"
 
 
 def test_an_autoscaler_s_word_is_news_only_where_it_makes_rules_due() -> None:
