@@ -12,7 +12,7 @@ from scheduler.model.changes import LabelNamespace, RemovePod, RunPod
 from scheduler.overview.pending import Visible
 
 #: How the notes begin that name other pods.
-_NAMING: Final = ("preemption makes room", "room is kept", "nominated to node")
+_NAMING: Final = ("preemption makes room", "room is kept", "nominated to node", "PodDisruptionBudget")
 _POD: Final = re.compile(r"([a-z0-9-]+)/[a-z0-9.-]+")
 
 

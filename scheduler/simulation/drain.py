@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 from scheduler.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
-from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.disruption_budgets import DisruptionBudget, guarding, refusing
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ObjectGone, ObjectSeen
@@ -186,15 +186,7 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
-    # The Eviction API lets pods that have not started go at once.
-    guards = {
-        pod.uid: [
-            budget
-            for budget in of_namespace.get(pod.namespace, ())
-            if pod.phase != "Pending" and budget.selector.matches(pod.labels)
-        ]
-        for pod in leaving
-    }
+    guards = {pod.uid: guarding(pod, of_namespace.get(pod.namespace, ())) for pod in leaving}
     held: Sequence[Pod] = leaving
     while True:
         let_go, held = _let_go(held, guards, moves)
@@ -250,17 +242,12 @@ def _let_go(
     let_go: list[Pod] = []
     still_held: list[Pod] = []
     for pod in held:
-        budgets = guards[pod.uid]
-        full = [b.key for b in budgets if used[b.key] >= b.disruptions_allowed]
-        if len(budgets) > 1:
-            # The Eviction API refuses such a pod for good.
-            full = [" and ".join(sorted(b.key for b in budgets))]
-        if full:
-            moves.held_by[pod.uid] = full[0]
+        if held_by := refusing(guards[pod.uid], used):
+            moves.held_by[pod.uid] = held_by
             still_held.append(pod)
             continue
         moves.held_by.pop(pod.uid, None)
-        used.update(b.key for b in budgets)
+        used.update(budget.key for budget in guards[pod.uid])
         let_go.append(pod)
     return let_go, still_held
 

@@ -66,7 +66,7 @@ def _make_room(context: ExplainContext, request: Request, row: int) -> list[Chan
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
     removals = tuple(
-        removal(pod, node_name) for pod in pods_to_remove(context.pods_on(row), short, _freed_by)
+        removal(pod, node_name) for pod in pods_to_remove(context, context.pods_on(row), short, _freed_by)
     )
     additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
     return [changes for changes in (removals, additions) if changes]
