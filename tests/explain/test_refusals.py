@@ -128,9 +128,37 @@ CASES = [
             [build.pod("proxy", node="a", containers=[build.container(host_ports=["80"])])],
         ),
         build.pod(containers=[build.container(host_ports=["80"])]),
-        [(1, "NodePorts", "")],
+        [(1, "NodePorts", "host port 80/TCP in use")],
         [(leaves("proxy", "a"),)],
         id="a host port",
+    ),
+    pytest.param(
+        Cluster(
+            [build.node("a"), build.node("b")],
+            [
+                build.pod(
+                    "dns", node="a", containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53"])]
+                ),
+                build.pod("web", node="b", containers=[build.container(host_ports=["53/UDP"])]),
+            ],
+        ),
+        build.pod(containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53", "80"])]),
+        [
+            (1, "NodePorts", "host port 53/UDP in use"),
+            (1, "NodePorts", "host port 53/UDP, 10.0.0.1:53/TCP in use"),
+        ],
+        [(leaves("dns", "a"),), (leaves("web", "b"),)],
+        id="two host ports, of which a node has one in use",
+    ),
+    pytest.param(
+        Cluster([build.node(name, allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"}) for name in "ab"]),
+        build.pod("p", containers=[build.container(requests={"cpu": "5", "memory": "100Gi"})]),
+        [(2, "NodeResourcesFit", "needs 5 cpu, at most 4 free; needs 100Gi memory, at most 8Gi free")],
+        [
+            (AddRoom("a", "cpu", 1000), AddRoom("a", "memory", 92 << 30)),
+            (AddRoom("b", "cpu", 1000), AddRoom("b", "memory", 92 << 30)),
+        ],
+        id="two resources",
     ),
     pytest.param(
         Cluster(zoned("a1 a2 b1"), [web("one", "a1", affinity=alone_per_zone()), web("two", "b1")]),
