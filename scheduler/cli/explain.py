@@ -183,9 +183,10 @@ def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:
     condition = pod.scheduled_condition
     if answer.state != "schedulable" or condition is None or condition.status != "False":
         return ()
+    message = condition.message.rstrip(".")
     return (
-        f"the scheduler last said of it: {condition.message} If nothing has changed since, the scheduler has a "
-        "configuration or plugins that this command was not given with --config and --plugins",
+        f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "
+        "plugins that this command was not given with --config and --plugins",
     )
 
 

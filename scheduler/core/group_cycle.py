@@ -298,8 +298,8 @@ class GroupCycles:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
 
-        A member that no plugin rejects, as after an error, is tried again after its backoff. GangScheduling rejects a
-        group for which no node has the levels.
+        A member that no plugin rejects, as after an error, is tried again after its backoff. A group whose
+        levels no node has is rejected by GangScheduling.
         """
         unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
