@@ -172,9 +172,23 @@ def explain_pod(
         on_step=lambda step: progress.show(f"{pod.key}: {step}"),
     )
     try:
-        return explain(request)
+        answer = explain(request)
     finally:
         progress.clear()
+    contradicting = _contradicting_notes(answer, pod) if profile.scheduler_name == pod.scheduler_name else ()
+    return msgspec.structs.replace(answer, notes=(*contradicting, *answer.notes))
+
+
+def _contradicting_notes(answer: Explanation, pod: Pod) -> tuple[str, ...]:
+    """Return a note if the pod's scheduler last found no node where the answer has one."""
+    condition = pod.scheduled_condition
+    if answer.state != "schedulable" or condition is None or condition.status != "False":
+        return ()
+    message = condition.message.rstrip(".")
+    return (
+        f"the scheduler last said of it: {message}. If nothing has changed since, the scheduler has a configuration or "
+        "plugins that this command was not given with --config and --plugins",
+    )
 
 
 def _bare(name: str) -> str:

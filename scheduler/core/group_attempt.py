@@ -121,6 +121,11 @@ class Outcome:
     n_decisions: int = 0
     part_room: list[PartRoom] = field(default_factory=list)
 
+    @property
+    def lacks_domain(self) -> bool:
+        """Return whether no node is in a domain that the members may take, so that no plugin was asked of any."""
+        return self.stuck is not None and not self.stuck.rows.any()
+
 
 class Attempt:
     """

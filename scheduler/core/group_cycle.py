@@ -297,7 +297,8 @@ class GroupCycles:
         """
         Put every member back; one event and one attempt for all, and a condition for each that changes.
 
-        A member that no plugin rejects, as after an error, is tried again after its backoff.
+        A member that no plugin rejects, as after an error, is tried again after its backoff. A group whose
+        levels no node has is rejected by GangScheduling.
         """
         unschedulable = outcome.error is None or outcome.error.unschedulable
         reason: Final = "Unschedulable" if unschedulable else "SchedulerError"
@@ -313,7 +314,7 @@ class GroupCycles:
         self._turns.put_back_together(entries.values())
         for index, queued in enumerate(entries.values()):
             plugins = outcome.rejecting.get(queued.uid) or of_group
-            is_rejected = plugins and outcome.error is None
+            is_rejected = outcome.error is None and (plugins or outcome.lacks_domain)
             self._queue.put_back(queued, plugins | _BY_GANG_SCHEDULING if is_rejected else frozenset(), now_s)
             nominated = None if shown is None else shown.get(queued.uid, "")
             reported = report_failure(queued.pod, text, unschedulable=unschedulable, nominated=nominated)

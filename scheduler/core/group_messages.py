@@ -103,7 +103,7 @@ def unplaced_message(
         if not outcome.key and stuck.n_placed:
             text += f": {stuck.n_placed} found"
         reason = stuck.error.message()
-        if not stuck.rows.any():
+        if outcome.lacks_domain:
             of_part = _level_of(stuck.pod)
             level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
             reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."

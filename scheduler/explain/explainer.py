@@ -25,7 +25,7 @@ from scheduler.explain.inspection import Inspection, inspect_pod
 from scheduler.explain.node_groups import node_groups
 from scheduler.explain.preemption import preemption_notes
 from scheduler.explain.sentences import SUCH_MEMBERS
-from scheduler.explain.suggestions import find_suggestions, proposals
+from scheduler.explain.suggestions import find_suggestions, held_notes, proposals
 from scheduler.formats.explanation import Explanation, NodeGroup, State
 from scheduler.framework.diagnosis import FitError
 from scheduler.framework.explaining import ExplainContext
@@ -243,9 +243,10 @@ def _with_refused_member(
         explanation = _with_refusals(explanation, request, inspection, stuck.error)
         proposed = trial.proposed(stuck, request.avoided_nodes) if request.try_changes else []
     suggestions = find_suggestions(
-        proposed, trial, request.on_step, request.avoided_nodes, pod_text=SUCH_MEMBERS
+        inspection.context, proposed, trial, request.on_step, request.avoided_nodes, pod_text=SUCH_MEMBERS
     )
-    return with_parts(explanation, suggestions=suggestions)
+    notes = (*explanation.notes, *held_notes(suggestions, inspection.context))
+    return with_parts(explanation, suggestions=suggestions, notes=notes)
 
 
 def _copied_world(request: ExplainRequest, members: Iterable[Pod]) -> World:
@@ -293,8 +294,11 @@ def _explain_unschedulable(request: ExplainRequest, error: FitError) -> Explanat
                 for changes in proposed
                 if not any(isinstance(change, AddMatchLabelKey) for change in changes)
             ]
-        suggestions = find_suggestions(proposed, trial, request.on_step, request.avoided_nodes)
-        explanation = with_parts(explanation, suggestions=suggestions)
+        suggestions = find_suggestions(
+            inspection.context, proposed, trial, request.on_step, request.avoided_nodes
+        )
+        notes = (*explanation.notes, *held_notes(suggestions, inspection.context))
+        explanation = with_parts(explanation, suggestions=suggestions, notes=notes)
     return explanation
 
 

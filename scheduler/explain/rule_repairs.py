@@ -83,7 +83,7 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
     """
     Return the removal of as many pods from the row's domain as the rule demands; None if one of them must stay.
 
-    Pods on the node itself come first, then pods of the lowest priority.
+    Pods that no budget holds come first, of these the ones on the node itself, then pods of the lowest priority.
     """
     name_of, ids = context.view.nodes.name_of, rule.column.ids
     near = sorted(
@@ -91,6 +91,7 @@ def _remove_pods(context: ExplainContext, row: int, rule: BlockingRule) -> Chang
         key=lambda entry: (
             not entry[0].terminating,
             must_stay(entry[0]),
+            bool(context.held_by(entry[0])),
             entry[1] != row,
             entry[0].priority,
             entry[0].key,

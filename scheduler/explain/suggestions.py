@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, product
 from typing import Final, Protocol
 
@@ -19,7 +20,7 @@ from scheduler.explain.inspection import Inspection
 from scheduler.explain.rule_repairs import rule_repair
 from scheduler.explain.sentences import change_text
 from scheduler.formats.explanation import Suggestion
-from scheduler.framework.explaining import Repair
+from scheduler.framework.explaining import ExplainContext, Repair
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
@@ -49,6 +50,8 @@ _MAX_COMBINATIONS: Final = 6
 _MAX_TRIALS: Final = 60
 #: Size of a proposal up to which each change is tried without.
 _MAX_PRUNED: Final = 12
+#: Pods that a note names.
+_NAMED: Final = 3
 
 #: Among suggestions of one size, the changes that are easiest to make come first.
 _RANK: Final[dict[type[Change], int]] = {
@@ -87,12 +90,14 @@ def proposals(
     None is made for a node of `avoided_nodes`, which a question takes away, nor for one outside `within`, if given.
     """
     # Proposals for all nodes are few; without this order those for single nodes could use up the trials.
-    for_all = sorted(set(_for_all_nodes(inspection)), key=_size)
-    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=_size)
+    size = partial(_size, inspection.context)
+    for_all = sorted(set(_for_all_nodes(inspection)), key=size)
+    for_nodes = sorted(set(_for_nodes(inspection, avoided_nodes, within)), key=size)
     return [*for_all, *for_nodes][:_MAX_TRIALS]
 
 
 def find_suggestions(
+    context: ExplainContext,
     proposed: Sequence[Changes],
     trial: Trial,
     on_step: Callable[[str], None],
@@ -102,6 +107,7 @@ def find_suggestions(
     """
     Return up to five suggestions, each confirmed by a decision, of different kinds if possible, smallest first.
 
+    Those that a PodDisruptionBudget refuses are the last.
     None of them leads to a node of `avoided_nodes`. `pod_text`: see `change_text`.
     """
     confirmed: list[Suggestion] = []
@@ -118,29 +124,52 @@ def find_suggestions(
         if frozenset(suggestion.changes) not in known:
             confirmed.append(suggestion)
             n_confirmed[frozenset(map(type, suggestion.changes))] += 1
-    return tuple(_vary(confirmed))
+    return tuple(_vary(confirmed, context))
 
 
-def _size(changes: Changes) -> tuple[int, int, str]:
-    return len(changes), sum(_RANK[type(change)] for change in changes), repr(changes)
+def held_notes(suggestions: Iterable[Suggestion], context: ExplainContext) -> Iterator[str]:
+    """Yield a note for each PodDisruptionBudget that refuses the eviction of pods which the suggestions take away."""
+    by_budget: dict[str, set[str]] = {}
+    for change in (change for suggestion in suggestions for change in suggestion.changes):
+        if isinstance(change, RemovePod) and (held_by := _held_by(context, change)):
+            by_budget.setdefault(held_by, set()).add(f"{change.namespace}/{change.pod}")
+    for held_by, pods in by_budget.items():
+        named = ", ".join(sorted(pods)[:_NAMED]) + (", ..." if len(pods) > _NAMED else "")
+        yield f"PodDisruptionBudget {held_by} refuses the eviction of {named} now"
 
 
-def _vary(confirmed: Iterable[Suggestion]) -> list[Suggestion]:
+def _held_by(context: ExplainContext, change: Change) -> str:
+    """Return the budget that refuses the eviction which the change is; empty for another change."""
+    placed = context.placed(change.uid) if isinstance(change, RemovePod) else None
+    return "" if placed is None else context.held_by(placed[0])
+
+
+def _size(context: ExplainContext, changes: Changes) -> tuple[bool, int, int, str]:
+    """Return the order of changes: those that a budget refuses are the last."""
+    is_held = any(_held_by(context, change) for change in changes)
+    return is_held, len(changes), sum(_RANK[type(change)] for change in changes), repr(changes)
+
+
+def _vary(confirmed: Iterable[Suggestion], context: ExplainContext) -> list[Suggestion]:
     """
     Return the suggestions to show, by size: the smallest of each combination of change types, then further ones.
 
     A suggestion is dropped if it has all change types of a smaller one and more: it is the same remedy elsewhere.
     """
+
+    def size(suggestion: Suggestion) -> tuple[bool, int, int, str]:
+        return _size(context, suggestion.changes)
+
     first: list[Suggestion] = []
     more: list[Suggestion] = []
     seen: list[frozenset[type[Change]]] = []
-    for suggestion in sorted(confirmed, key=lambda suggestion: _size(suggestion.changes)):
+    for suggestion in sorted(confirmed, key=size):
         shape = frozenset(map(type, suggestion.changes))
         if any(smaller < shape for smaller in seen):
             continue
         (more if shape in seen else first).append(suggestion)
         seen.append(shape)
-    return sorted((first + more)[:_MAX_SUGGESTIONS], key=lambda suggestion: _size(suggestion.changes))
+    return sorted((first + more)[:_MAX_SUGGESTIONS], key=size)
 
 
 def _confirm(trial: Trial, proposed: Changes, pod_text: str) -> Suggestion | None:

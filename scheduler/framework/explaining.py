@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from scheduler.model.changes import Changes, RemovePod
+from scheduler.model.disruption_budgets import guarding, refusing
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Fractions, Mask, Rows
 from scheduler.state.cluster import ClusterState
@@ -39,6 +40,7 @@ class ExplainContext:
         self.pod = pod
         self.view: ClusterView = ClusterView(state)
         self._state = state
+        self._held_by: dict[str, str] = {}
 
     def read_only(self, owner: Hashable) -> ExplainContext:
         """Return the context for an out-of-tree plugin. `owner`: see `OutOfTreeKey`."""
@@ -59,6 +61,13 @@ class ExplainContext:
         """Return a placed pod and the name of its node; None if no node has it."""
         placed = self._state.placed.get(uid)
         return None if placed is None else (placed.pod, self._state.nodes.name_of(placed.row))
+
+    def held_by(self, pod: Pod) -> str:
+        """Return the PodDisruptionBudget that refuses the placed pod's eviction now; empty if there is none."""
+        if pod.uid not in self._held_by:
+            budgets = () if pod.terminating else self._state.budgets.within(pod.namespace)
+            self._held_by[pod.uid] = refusing(guarding(pod, budgets), {})
+        return self._held_by[pod.uid]
 
     def pods_on(self, row: int) -> Iterable[Pod]:
         """Return the pods on the row."""
@@ -231,23 +240,32 @@ def removal_of_all(context: ExplainContext, blocks: Callable[[Pod], bool]) -> Ca
 
 
 def pods_to_remove(
-    pods: Iterable[Pod], short: Mapping[str, int], freed_by: Callable[[Pod], Mapping[str, int]]
+    context: ExplainContext,
+    pods: Iterable[Pod],
+    short: Mapping[str, int],
+    freed_by: Callable[[Pod], Mapping[str, int]],
 ) -> list[Pod]:
     """
     Return few pods that together free the short amounts, chosen greedily; empty if no set of pods does.
 
-    `freed_by`: returns what a pod frees, as `short` is keyed.
+    Pods that a budget holds are the last. `freed_by`: returns what a pod frees, as `short` is keyed.
     """
     still_short = dict(short)
     candidates = {pod.uid: (pod, freed_by(pod)) for pod in pods if not must_stay(pod)}
     chosen: list[Pod] = []
     while still_short and candidates and len(chosen) < MOST_REMOVED:
-        pod, freed = min(
-            candidates.values(),
-            key=lambda entry: (-_share_freed(entry[1], still_short), entry[0].priority, entry[0].key),
-        )
-        if not _share_freed(freed, still_short):
+        helpful = [entry for entry in candidates.values() if _share_freed(entry[1], still_short)]
+        if not helpful:
             return []
+        pod, freed = min(
+            helpful,
+            key=lambda entry: (
+                bool(context.held_by(entry[0])),
+                -_share_freed(entry[1], still_short),
+                entry[0].priority,
+                entry[0].key,
+            ),
+        )
         del candidates[pod.uid]
         chosen.append(pod)
         still_short = {

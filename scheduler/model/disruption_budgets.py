@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from scheduler.model import wire
 from scheduler.model.affinity import label_selector
+from scheduler.model.pods import Pod
 from scheduler.syntax.selectors import NOTHING, Selector, SelectorError
 
 _DECODER = msgspec.json.Decoder(wire.DisruptionBudget)
@@ -36,6 +38,26 @@ class DisruptionBudget:
     def key(self) -> str:
         """Return `namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+
+def guarding(pod: Pod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
+    """
+    Return those of the budgets, all of its namespace, that the Eviction API asks about the pod.
+
+    It lets pods that have not started go at once. Source: eviction.go (kubernetes 1.36).
+    """
+    return [budget for budget in budgets if pod.phase != "Pending" and budget.selector.matches(pod.labels)]
+
+
+def refusing(guards: Sequence[DisruptionBudget], used: Mapping[str, int]) -> str:
+    """
+    Return the key of the budget that refuses the eviction of a pod with these guards; empty if none does.
+
+    `used`: disruptions by key that the budgets do not count yet. The Eviction API refuses a pod with several for good.
+    """
+    if len(guards) > 1:
+        return " and ".join(sorted(budget.key for budget in guards))
+    return next((each.key for each in guards if used.get(each.key, 0) >= each.disruptions_allowed), "")
 
 
 def decode_disruption_budget(data: bytes | msgspec.Raw) -> DisruptionBudget:

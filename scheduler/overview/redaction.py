@@ -12,7 +12,13 @@ from scheduler.model.changes import LabelNamespace, RemovePod, RunPod
 from scheduler.overview.pending import Visible
 
 #: How the notes begin that name other pods.
-_NAMING: Final = ("preemption makes room", "room is kept", "nominated to node", "The group would fit after")
+_NAMING: Final = (
+    "preemption makes room",
+    "room is kept",
+    "nominated to node",
+    "The group would fit after",
+    "PodDisruptionBudget",
+)
 _POD: Final = re.compile(r"([a-z0-9-]+)/[a-z0-9.-]+")
 
 

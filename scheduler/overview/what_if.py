@@ -24,7 +24,7 @@ from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import NodeGone
 from scheduler.overview.pending import Visible, without_names
 from scheduler.overview.redaction import redacted
-from scheduler.simulation.drain import cordoned, move_pods, unbound
+from scheduler.simulation.drain import cordoned, move_pods, relaxed_notes, unbound
 from scheduler.simulation.replicas import (
     NodeShare,
     Simulation,
@@ -157,7 +157,8 @@ class Rehearsal:
         rows = [self.state.nodes.row_by_name[name] for name in lost]
         pods = [placed.pod for row in rows for placed in self.state.placed_on(row)]
         world = self._world({*names, *(pod.scheduler_name for pod in pods)}, is_changed=True)
-        displaced = self._displace(lost, pods, world) if request.without else None
+        displaced, relaxed = self._displace(lost, pods, world) if request.without else (None, ())
+        notes = (*notes, *relaxed)
         if world.evictions:
             n_evicted = counted(len(world.evictions), "pod")
             notes = (*notes, f"{n_evicted} of lower priority would be evicted for pods of the lost nodes")
@@ -220,8 +221,10 @@ class Rehearsal:
             raise SettingsError("without", "", f"{key}={value}", "a label of a node")
         return lost
 
-    def _displace(self, lost: Sequence[str], pods: Sequence[Pod], world: World) -> Displaced:
-        """Remove the nodes and place their pods again, by descending priority."""
+    def _displace(
+        self, lost: Sequence[str], pods: Sequence[Pod], world: World
+    ) -> tuple[Displaced, tuple[str, ...]]:
+        """Remove the nodes and place their pods again, by descending priority. Return notes about relaxed rules too."""
         for pod in pods:
             world.delete(pod.uid)
         for name in lost:
@@ -236,7 +239,7 @@ class Rehearsal:
                 shown = message if self.may_see(pod.namespace) else without_names(message)
                 refused.setdefault(shown, []).append(pod)
         shares, n_more = node_shares(self.state, node_names)
-        return Displaced(
+        displaced = Displaced(
             n_nodes=len(lost),
             n_pods=len(pods),
             n_stay=len(pods) - len(moving),
@@ -247,6 +250,7 @@ class Rehearsal:
             n_more_nodes=n_more,
             refused=self._refusals(refused),
         )
+        return displaced, tuple(relaxed_notes(moves, world))
 
     def _refusals(self, refused: Mapping[str, Sequence[Pod]]) -> tuple[Refused, ...]:
         most_first = Counter({message: len(pods) for message, pods in refused.items()}).most_common(

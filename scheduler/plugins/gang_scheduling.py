@@ -47,14 +47,15 @@ class GangScheduling(PreEnqueuePlugin):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """
-        Return changes of the machine room's levels: other domains may hold the group.
+        Return changes of the machine room's levels, and of the nodes in its domains: other domains may hold the group.
 
         The machine itself activates the members of a group that became complete.
         """
         changes = Action.ADD | Action.UPDATE | Action.DELETE
         return [
-            ClusterEventWithHint(resource, changes)
-            for resource in (Resource.TOPOLOGY, Resource.RESOURCE_FLAVOR)
+            ClusterEventWithHint(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+            ClusterEventWithHint(Resource.TOPOLOGY, changes),
+            ClusterEventWithHint(Resource.RESOURCE_FLAVOR, changes),
         ]
 
     def admits(self, pod: Pod) -> bool:

@@ -60,16 +60,25 @@ class NodePorts(FilterPlugin):
             return SKIP
         mask = np.ones(view.n_rows, dtype=np.bool_)
         for port in wanted:
-            held = view.nodes.ports.get((port.protocol, port.port))
-            if held:
-                mask[conflicting_rows(port.ip, held)] = False
+            mask[_rows_taken(port, view)] = False
         return RuleFilter(
             view.n_rows, (mask, PORT_TAKEN), trial=partial(_PortTrial, wanted, view), needs_pods=False
         )
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
-        """Propose to remove the pods that hold a port of the pod."""
-        return PluginExplanation(repair=Repair(removal_of_all(context, partial(_conflict, context.pod))))
+        """Name the ports of the pod that are taken; propose to remove the pods that hold them."""
+        rows_by_port = {
+            _port_text(port): frozenset(_rows_taken(port, context.view))
+            for port in self._wanted.of(context.pod)
+        }
+
+        def taken(row: int) -> str:
+            return ", ".join(text for text, rows in rows_by_port.items() if row in rows)
+
+        return PluginExplanation(
+            where=lambda rows: [f"host port {taken(row)} in use" for row in rows.tolist()],
+            repair=Repair(removal_of_all(context, partial(_conflict, context.pod))),
+        )
 
 
 class _PortTrial(CountingExtensions):
@@ -106,6 +115,17 @@ class _PortTrial(CountingExtensions):
         return {
             held for held in host_ports(pod.spec) if any(_overlap(wanted, held) for wanted in self._wanted)
         }
+
+
+def _port_text(port: HostPort) -> str:
+    address = "" if port.ip == ANY_ADDRESS else f"{port.ip}:"
+    return f"{address}{port.port}/{port.protocol}"
+
+
+def _rows_taken(port: HostPort, view: ClusterView) -> list[int]:
+    """Return the rows on which a port is held that conflicts with this one."""
+    held = view.nodes.ports.get((port.protocol, port.port))
+    return conflicting_rows(port.ip, held) if held else []
 
 
 def conflicting_rows(wanted_ip: str, held: Mapping[int, Collection[str]]) -> list[int]:

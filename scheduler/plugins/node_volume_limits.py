@@ -234,7 +234,7 @@ def _detach(context: ExplainContext, wanted: Mapping[str, set[AttachedVolume]], 
         )
 
     short = {driver: n for driver, n in missing.items() if n > 0}
-    leaving = pods_to_remove(context.pods_on(row), short, freed_by)
+    leaving = pods_to_remove(context, context.pods_on(row), short, freed_by)
     return [tuple(removal(pod, view.nodes.name_of(row)) for pod in leaving)] if leaving else []
 
 

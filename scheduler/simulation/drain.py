@@ -6,20 +6,21 @@ Takes nodes out of a world, in which the replacements of their pods find new pla
     end     when a round moves nothing
 
 A replacement is the pod without its node, with its labels and its claims: the volume plugins decide where bound
-volumes let it go. Claims of ephemeral volumes are made anew. Source for pods that stay or go: `kubectl drain`
-(drain/filters.go) and the Eviction API (eviction.go), kubernetes 1.36. All running pods count as ready.
+volumes let it go. Claims of ephemeral volumes are made anew, and rules with fallbacks are relaxed as for new replicas.
+Source for pods that stay or go: `kubectl drain` (drain/filters.go) and the Eviction API (eviction.go), kubernetes 1.36.
+All running pods count as ready.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from scheduler.formats.explanation import Document, Explanation, JsonStruct, PodRef, Pods
-from scheduler.model.disruption_budgets import DisruptionBudget
+from scheduler.model.disruption_budgets import DisruptionBudget, guarding, refusing
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ObjectGone, ObjectSeen
@@ -27,9 +28,18 @@ from scheduler.model.terms import CORDON_TAINT_KEY, Taint
 from scheduler.model.volumes import StorageKind
 from scheduler.simulation.claim_changes import renewed_claims
 from scheduler.simulation.new_claims import new_claim
-from scheduler.simulation.replicas import why_unplaced
+from scheduler.simulation.replicas import (
+    longest_wait_s,
+    relaxed_note,
+    relaxed_text,
+    waited,
+    why_unplaced,
+)
 from scheduler.simulation.world import World
 from scheduler.state.cluster import ClusterState
+
+#: Pods that a note names.
+_NAMED: Final = 3
 
 _CORDON: Final = Taint(CORDON_TAINT_KEY, "", "NoSchedule")
 
@@ -176,15 +186,7 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
     of_namespace: dict[str, list[DisruptionBudget]] = {}
     for budget in budgets:
         of_namespace.setdefault(budget.namespace, []).append(budget)
-    # The Eviction API lets pods that have not started go at once.
-    guards = {
-        pod.uid: [
-            budget
-            for budget in of_namespace.get(pod.namespace, ())
-            if pod.phase != "Pending" and budget.selector.matches(pod.labels)
-        ]
-        for pod in leaving
-    }
+    guards = {pod.uid: guarding(pod, of_namespace.get(pod.namespace, ())) for pod in leaving}
     held: Sequence[Pod] = leaving
     while True:
         let_go, held = _let_go(held, guards, moves)
@@ -205,10 +207,11 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
 
 def _replace(pods: Iterable[Pod], world: World) -> None:
     """Create the replacements of the pods, and of those that are evicted for them, as their controllers do."""
-    for pod in sorted(pods, key=lambda pod: -pod.priority):
-        world.create(unbound(pod))
+    replacements = [waited(unbound(pod)) for pod in sorted(pods, key=lambda pod: -pod.priority)]
+    for pod in replacements:
+        world.create(pod)
     n_evicted = len(world.evictions)
-    world.run()
+    world.run(longest_wait_s(replacements))
     evicted = [eviction.victim for eviction in world.evictions[n_evicted:]]
     if evicted:
         _replace([pod for pod in evicted if _stay(pod) is None], world)
@@ -239,28 +242,24 @@ def _let_go(
     let_go: list[Pod] = []
     still_held: list[Pod] = []
     for pod in held:
-        budgets = guards[pod.uid]
-        full = [b.key for b in budgets if used[b.key] >= b.disruptions_allowed]
-        if len(budgets) > 1:
-            # The Eviction API refuses such a pod for good.
-            full = [" and ".join(sorted(b.key for b in budgets))]
-        if full:
-            moves.held_by[pod.uid] = full[0]
+        if held_by := refusing(guards[pod.uid], used):
+            moves.held_by[pod.uid] = held_by
             still_held.append(pod)
             continue
         moves.held_by.pop(pod.uid, None)
-        used.update(b.key for b in budgets)
+        used.update(budget.key for budget in guards[pod.uid])
         let_go.append(pod)
     return let_go, still_held
 
 
 def unbound(pod: Pod) -> Pod:
-    """Return the pod as its replacement is created: without a node, a nomination or a resize."""
+    """Return the pod as its replacement is created: without a node, a nomination, a resize or time that counts."""
     return replace(
         pod,
         # A new pod begins with all of its rules.
         spec=pod.spec.unrelaxed or pod.spec,
         relaxed=(),
+        fallback_waited_s=(),
         node_name="",
         nominated_node_name="",
         phase="Pending",
@@ -283,6 +282,19 @@ def _renew_ephemeral_claims(pod: Pod, world: World) -> None:
         world.process(ObjectSeen(made.claim))
         if made.volume is not None:
             world.process(ObjectSeen(made.volume))
+
+
+def relaxed_notes(moves: Moves, world: World, leaving: Iterable[Pod] = ()) -> Iterator[str]:
+    """Yield a sentence for each set of rules relaxed for replacements, with the names of those in `leaving`."""
+    by_text: dict[str, list[str]] = {}
+    for uid in moves.node_by_uid:
+        if text := relaxed_text(uid, world):
+            by_text.setdefault(text, []).append(uid)
+    key_of = {pod.uid: pod.key for pod in leaving}
+    for text, uids in by_text.items():
+        keys = [key_of[uid] for uid in uids if uid in key_of]
+        named = f": {', '.join(keys[:_NAMED])}" if keys else ""
+        yield relaxed_note(len(uids), "pod", text) + named + (", ..." if len(keys) > _NAMED else "")
 
 
 def leaving_pods(leaving: Iterable[Pod], moves: Moves) -> tuple[LeavingPod, ...]:

@@ -145,10 +145,7 @@ class PlacedReplicas:
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each set of relaxed rules."""
-        return tuple(
-            f"{counted(n, 'replica')} {'fits' if n == 1 else 'fit'} only once {text}"
-            for text, n in self.relaxed.items()
-        )
+        return tuple(relaxed_note(n, "replica", text) for text, n in self.relaxed.items())
 
 
 def place_replicas(pods: Sequence[Pod], world: World, *, go_on: bool = False) -> PlacedReplicas:
@@ -165,13 +162,13 @@ def place_replicas(pods: Sequence[Pod], world: World, *, go_on: bool = False) ->
     message, n_evicted = "", len(world.evictions)
     for together in _together(pods, world):
         for pod in together:
-            world.create(_waited(pod))
-        world.run(_longest_wait_s(together))
+            world.create(waited(pod))
+        world.run(longest_wait_s(together))
         for pod in together:
             if node_name := world.node_of(pod.uid):
                 placed.append((pod, node_name))
-                if rules := world.state.placed[pod.uid].pod.spec.relaxed:
-                    relaxed[" and ".join(rule.text for rule in rules)] += 1
+                if text := relaxed_text(pod.uid, world):
+                    relaxed[text] += 1
             elif first_unplaced is None:
                 first_unplaced, message = pod, why_unplaced(pod, world)
         for pod in together:
@@ -197,14 +194,24 @@ def _together(pods: Sequence[Pod], world: World) -> Iterator[Sequence[Pod]]:
         yield list(members)
 
 
-def _waited(pod: Pod) -> Pod:
+def relaxed_text(uid: str, world: World) -> str:
+    """Return what the relaxed rules of the placed pod count as, and since when; empty if none is relaxed."""
+    return " and ".join(rule.text for rule in world.state.placed[uid].pod.spec.relaxed)
+
+
+def relaxed_note(n: int, what: str, text: str) -> str:
+    """Return a sentence about so many pods, named `what`. `text`: as of `relaxed_text`."""
+    return f"{counted(n, what)} {'fits' if n == 1 else 'fit'} only once {text}"
+
+
+def waited(pod: Pod) -> Pod:
     """Return the pod without gates, and as if its rules with fallbacks had kept it pending until the first is due."""
     times_s = [rule.after_s for rule in pod.spec.fallbacks if rule.after_s is not None]
     waited_s = tuple((rule.name, min(times_s)) for rule in pod.spec.fallbacks) if times_s else ()
     return replace(pod, gates=(), fallback_waited_s=waited_s)
 
 
-def _longest_wait_s(pods: Iterable[Pod]) -> float:
+def longest_wait_s(pods: Iterable[Pod]) -> float:
     """Return how long the pods wait for a place: until every rule with a fallback may be relaxed."""
     waits_s = [0.0]
     for pod in pods:

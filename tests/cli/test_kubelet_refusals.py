@@ -1,4 +1,9 @@
-"""`explain` notes kubelets that rejected pods with the same spec, and nodes that failed under the pod's group."""
+"""
+`explain` notes what the cluster says beside the decision.
+
+Kubelets that rejected pods with the same spec, from failed pods; nodes that failed under the pod's group; a condition
+that contradicts the answer.
+"""
 
 from __future__ import annotations
 
@@ -65,3 +70,26 @@ def test_the_note_names_nodes_that_failed_under_the_group() -> None:
         "last attempt (deleted: a, b; not ready: c): it avoids such a node for 600 s" in note
         for note in answer.notes
     )
+
+
+def test_a_condition_that_contradicts_the_answer_is_noted() -> None:
+    """The running scheduler has a plugin that the command was not given."""
+    message = "0/1 nodes are available: 1 node(s) had enough pods of the team in their zone."
+    pod = build.pod("p", containers=ONE_CPU, spec=SPEC)
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    pod["status"]["conditions"] = [condition]
+    answer = explain_named_pod(_cluster(build.node("a"), pod), PodQuery("default", "p"))
+    assert answer is not None
+    (note,) = answer.notes
+    assert note.startswith(f"the scheduler last said of it: {message} If nothing has changed since, ")
+    assert note.endswith("was not given with --config and --plugins")
+    answer = explain_named_pod(
+        _cluster(build.node("a", taints=["t=:NoSchedule"]), pod), PodQuery("default", "p")
+    )
+    assert answer is not None
+    assert answer.notes == (), "both say that it fits nowhere"

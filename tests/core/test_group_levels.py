@@ -271,3 +271,28 @@ def test_a_large_group_is_in_few_racks_too(driver: Driver) -> None:
     while driver.queue.has_backlog:
         driver.machine.step()
     assert by_rack(placed(driver)) == {"r0": 350, "r1": 350}
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["a node gets labels", "nodes come"])
+def test_a_group_whose_level_no_node_has_waits_for_nodes_alone(driver: Driver, *, is_new: bool) -> None:
+    driver.node("h0", allocatable={"cpu": "2", "pods": "10"})
+    first = members(driver, 2, required=BLOCK)[0]
+    assert f"no node is in a domain of {BLOCK} that it may take" in message(driver)
+    queued = driver.queue.get(first.uid)
+    assert queued is not None
+    assert queued.unschedulable_plugins == {"GangScheduling"}
+    driver.pass_time(60)
+    assert not driver.cycle()
+    assert driver.queue.depths() == {"active": 0, "backoff": 0, "unschedulable": 2, "gated": 0}
+    driver.node("h1" if is_new else "h0", labels={BLOCK: "a"}, allocatable={"cpu": "2", "pods": "10"})
+    assert set(placed(driver).values()) == {"h1" if is_new else "h0"}
+
+
+def test_a_group_is_tried_again_once_a_node_moves_to_a_block_that_was_too_small(driver: Driver) -> None:
+    for name, block in (("h0", "a"), ("h1", "b")):
+        driver.node(name, labels={BLOCK: block}, allocatable={"cpu": "1", "pods": "10"})
+    members(driver, 2, required=BLOCK)
+    assert not placed(driver)
+    driver.pass_time(60)
+    driver.node("h1", labels={BLOCK: "a"}, allocatable={"cpu": "1", "pods": "10"})
+    assert len(placed(driver)) == 2

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from scheduler.explain.explainer import explain
 from scheduler.explain.sentences import change_text, rule_text
+from scheduler.formats.explanation import Explanation
 from scheduler.model.changes import (
     AddMatchLabelKey,
     AddRoom,
@@ -21,10 +23,11 @@ from scheduler.model.changes import (
     TolerateTaint,
     Uncordon,
 )
+from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.stimuli import PodSeen
 from tests.support import build
 from tests.support.driving import NAME, condition_of
-from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded, groups, web, zoned
+from tests.support.json_cluster import Cluster, alone_per_zone, changes, decoded, encoded, groups, web, zoned
 
 GPU = "dedicated=gpu:NoSchedule"
 CORDONED = "node.kubernetes.io/unschedulable:NoSchedule"
@@ -125,9 +128,37 @@ CASES = [
             [build.pod("proxy", node="a", containers=[build.container(host_ports=["80"])])],
         ),
         build.pod(containers=[build.container(host_ports=["80"])]),
-        [(1, "NodePorts", "")],
+        [(1, "NodePorts", "host port 80/TCP in use")],
         [(leaves("proxy", "a"),)],
         id="a host port",
+    ),
+    pytest.param(
+        Cluster(
+            [build.node("a"), build.node("b")],
+            [
+                build.pod(
+                    "dns", node="a", containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53"])]
+                ),
+                build.pod("web", node="b", containers=[build.container(host_ports=["53/UDP"])]),
+            ],
+        ),
+        build.pod(containers=[build.container(host_ports=["53/UDP", "10.0.0.1:53", "80"])]),
+        [
+            (1, "NodePorts", "host port 53/UDP in use"),
+            (1, "NodePorts", "host port 53/UDP, 10.0.0.1:53/TCP in use"),
+        ],
+        [(leaves("dns", "a"),), (leaves("web", "b"),)],
+        id="two host ports, of which a node has one in use",
+    ),
+    pytest.param(
+        Cluster([build.node(name, allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"}) for name in "ab"]),
+        build.pod("p", containers=[build.container(requests={"cpu": "5", "memory": "100Gi"})]),
+        [(2, "NodeResourcesFit", "needs 5 cpu, at most 4 free; needs 100Gi memory, at most 8Gi free")],
+        [
+            (AddRoom("a", "cpu", 1000), AddRoom("a", "memory", 92 << 30)),
+            (AddRoom("b", "cpu", 1000), AddRoom("b", "memory", 92 << 30)),
+        ],
+        id="two resources",
     ),
     pytest.param(
         Cluster(zoned("a1 a2 b1"), [web("one", "a1", affinity=alone_per_zone()), web("two", "b1")]),
@@ -470,3 +501,36 @@ def test_a_cluster_without_nodes_has_the_schedulers_message() -> None:
         "no nodes available to schedule pods",
         0,
     )
+
+
+def _held(*pods: build.Json, allowed: int = 0) -> Explanation:
+    """Return the explanation of a pod that needs 2 cpus of nodes with 4; a budget selects the pods of app=archive."""
+    nodes = [build.node(name, allocatable={"cpu": "4", "pods": "9"}) for name in ("a", "b")]
+    cluster = Cluster(nodes, list(pods))
+    state, budget = (
+        cluster.state(),
+        build.disruption_budget("archive", build.selector("app=archive"), allowed),
+    )
+    state.upsert_budget(decode_disruption_budget(encoded(budget)))
+    return explain(cluster.request(asks("2"), state))
+
+
+def _archive(name: str, node: str, cpu: str, phase: str = "Running") -> build.Json:
+    return holds(name, node, cpu, labels={"app": "archive"}, phase=phase)
+
+
+def test_pods_that_a_budget_does_not_let_go_are_proposed_last() -> None:
+    """Of one node's pods the others are to leave, although these are smaller; and a whole node's come last."""
+    pods = (_archive("a0", "a", "3"), holds("a1", "a", "1"), _archive("b0", "b", "2"), holds("b1", "b", "2"))
+    answer = _held(*pods)
+    (first, *_, last) = answer.suggestions
+    assert first.changes == (leaves("b1", "b"),)
+    assert leaves("a0", "a") in last.changes
+    assert "PodDisruptionBudget default/archive refuses the eviction of default/a0 now" in answer.notes
+
+
+@pytest.mark.parametrize(("allowed", "phase"), [(1, "Running"), (0, "Pending")])
+def test_a_budget_that_lets_a_pod_go_holds_nobody(allowed: int, phase: str) -> None:
+    answer = _held(_archive("a0", "a", "3", phase), _archive("b0", "b", "4", phase), allowed=allowed)
+    assert answer.suggestions[0].changes == (leaves("a0", "a"),)
+    assert not any("PodDisruptionBudget" in note for note in answer.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -13,6 +14,7 @@ from scheduler.assembly.loaded_cluster import LoadedCluster
 from scheduler.assembly.worlds import new_world
 from scheduler.cli.query.drain import simulate_drain
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
+from scheduler.model.fallback import CONDITION, FALLBACK, RELAXED
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.model.terms import CORDON_TAINT_KEY
 from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
@@ -268,3 +270,39 @@ def test_the_devices_of_a_pod_are_free_and_its_replacement_takes_others(is_templ
     found, _, _ = drained(state, "a1")
     assert found == {"w": (1, "b1", "")}
     assert [str(device) for device in state.devices.allocated.dedicated] == [f"{DRIVER}/b1/gpu-0"]
+
+
+def quorum(name: str, node: str, **annotations: str) -> build.Json:
+    """Return a replica with a zone of its own, unless that keeps it pending for 15 s."""
+    rule = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 15}
+    annotations = {FALLBACK: json.dumps([rule])} | annotations
+    apart = build.affinity(anti_required=[build.term(build.ZONE, build.selector("app=web"))])
+    return web(name, node, affinity=apart, annotations=annotations)
+
+
+@pytest.mark.parametrize("was_relaxed", [False, True])
+def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waited(
+    *, was_relaxed: bool
+) -> None:
+    pods = [quorum("w0", "a1"), quorum("w1", "b1")]
+    if was_relaxed:
+        name = f"podAntiAffinity by {build.ZONE}"
+        pods[0]["metadata"]["annotations"][RELAXED] = json.dumps([{"rule": name, "why": "it waited"}])
+        waited = {"type": CONDITION, "status": "False", "message": json.dumps({name: 15})}
+        pods[0]["status"]["conditions"] = [waited]
+    cluster = Cluster(zoned("a1 b1 b2"), pods)
+    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    assert (answer.n_placed, answer.leaving[0].to, answer.next) == (1, "b2", None)
+    assert answer.notes[-1] == (
+        f"1 pod fits only once podAntiAffinity by {build.ZONE} counts as preferred with weight 100, after 15 s: "
+        "default/w0"
+    )
+    (placed,) = (each.pod for each in cluster.state().placed.values() if each.pod.name == "w0")
+    assert unbound(placed).fallback_waited_s == ()
+
+
+def test_a_replacement_keeps_a_rule_with_a_fallback_where_it_can() -> None:
+    cluster = Cluster(zoned("a1 b1 c1"), [quorum("w0", "a1"), quorum("w1", "b1")])
+    answer = simulate_drain(LoadedCluster(SETTINGS, cluster.state()), ["a1"], None, random.Random(1))
+    assert answer.leaving[0].to == "c1"
+    assert not any("only once" in note for note in answer.notes)

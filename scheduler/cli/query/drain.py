@@ -23,6 +23,7 @@ from scheduler.simulation.drain import (
     empty_nodes,
     leaving_pods,
     move_pods,
+    relaxed_notes,
     staying_pods,
     unbound,
 )
@@ -71,6 +72,7 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
             f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
             for name, count in sorted(stand_ins.items())
         )
+        + tuple(relaxed_notes(moves, world, departures.leaving))
         + _eviction_notes(moves, world),
     )
 

@@ -83,7 +83,8 @@ class _Repairs:
                         freed.setdefault(holder[0].uid, Counter())[request] += 1
         if not short:
             return ()
-        chosen = pods_to_remove((pod for pod, _ in holders.values()), short, lambda pod: freed[pod.uid])
+        pods = (pod for pod, _ in holders.values())
+        chosen = pods_to_remove(self._nodes.context, pods, short, lambda pod: freed[pod.uid])
         return tuple(removal(pod, holders[pod.uid][1]) for pod in chosen)
 
     def _holder(self, device: DeviceId) -> tuple[Pod, str] | None:

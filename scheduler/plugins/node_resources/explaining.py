@@ -35,15 +35,16 @@ def explain_shortages(context: ExplainContext, request: Request) -> PluginExplan
 
 
 def _shortage_text(context: ExplainContext, request: Request, rows: Rows) -> str:
-    """Return as text the first resource short on all rows: the request, and the most that any row has left."""
-    nodes = context.view.nodes
+    """Return as text each resource short on all rows: the request, and the most that any row has left."""
+    nodes, texts = context.view.nodes, list[str]()
     for name, amount in sorted(request):
         if nodes.allocatable(name) is None:
             continue
         most = int(np.max(nodes.left(name, rows)))
         if most < amount:
-            return f"needs {amount_text(name, amount)} {name}, at most {amount_text(name, max(0, most))} free"
-    return ""
+            free = amount_text(name, max(0, most))
+            texts.append(f"needs {amount_text(name, amount)} {name}, at most {free} free")
+    return "; ".join(texts)
 
 
 def _effort(context: ExplainContext, request: Request, rows: Rows) -> Fractions:
@@ -66,7 +67,7 @@ def _make_room(context: ExplainContext, request: Request, row: int) -> list[Chan
     short = {name: amount for name, amount in missing.items() if amount > 0}
     node_name = nodes.name_of(row)
     removals = tuple(
-        removal(pod, node_name) for pod in pods_to_remove(context.pods_on(row), short, _freed_by)
+        removal(pod, node_name) for pod in pods_to_remove(context, context.pods_on(row), short, _freed_by)
     )
     additions = tuple(AddRoom(node_name, name, amount) for name, amount in short.items())
     return [changes for changes in (removals, additions) if changes]
