@@ -142,8 +142,6 @@ class PodSpec:
     uses_user_namespace: bool
     #: The gates that are off of fields that the spec has.
     without_effect: tuple[Gate, ...] = ()
-    #: The label or annotation about a group of a pod that names none; empty if there is none. See `pod_groups`.
-    group_word: str = ""
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
     #: Required rules that may become preferences.

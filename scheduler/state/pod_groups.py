@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
+from scheduler.model.group_agreement import disagreement, of_newest_template
 from scheduler.model.group_topology import ANYWHERE, Topology
-from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
+from scheduler.model.pod_groups import GroupKey, GroupKind, GroupReference, PodGroup
 from scheduler.model.pods import Pod
 
 _NONE: Final[Mapping[str, Pod]] = {}
@@ -103,24 +103,29 @@ class PodGroups:
         """
         Return the group: its object, or what its members say; None if it is not known how many it needs.
 
-        Its topology is what its first member says, if the object asks for none.
+        Its topology is what its members say, if the object asks for none. The pending members count, of a workload
+        with several templates those of the newest; without any, the members on nodes.
         """
         known = self._objects.get(key)
         if key.kind is not GroupKind.OWN:
             if known is None or known.topology:
                 return known
-            return replace(known, topology=topology) if (topology := self._topology(key)) else known
-        counts = [
-            pod.group.min_count
-            for pod in (*self.pending(key), *self.placed(key))
-            if pod.group is not None and not pod.group.problem
-        ]
-        return PodGroup(key, max(counts), self._topology(key)) if counts else None
+            topology = _topology(self._describing(key))
+            return replace(known, topology=topology) if topology else known
+        groups = list(self._describing(key))
+        return PodGroup(key, max(group.min_count for group in groups), _topology(groups)) if groups else None
 
-    def _topology(self, key: GroupKey) -> Topology:
-        """Return the topology of the first member; members agree on it. O(1)."""
-        first = next(chain(self.placed(key), self.pending(key)), None)
-        return ANYWHERE if first is None or first.group is None else first.group.topology
+    def _describing(self, key: GroupKey) -> Iterator[GroupReference]:
+        """Yield what members say that describe the group, without malformed ones. O(members)."""
+        pods = of_newest_template(self._pending[key].values()) if key in self._pending else self.placed(key)
+        return (pod.group for pod in pods if pod.group is not None and not pod.group.problem)
+
+    def disagreement(self, key: GroupKey) -> str:
+        """Return which setting of the group its members without a node say differently; empty if they agree."""
+        placed = self._placed.get(key, _NONE)
+        waiting = (pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating)
+        problem = disagreement(waiting)
+        return problem and f"pod group {key.text}: {problem}"
 
     # Preemption.
 
@@ -313,6 +318,11 @@ class PodGroups:
             self._whole.discard(key)
             self._released.discard(key)
             self._finished.pop(key, None)
+
+
+def _topology(groups: Iterable[GroupReference]) -> Topology:
+    """Return the levels that the first member names that names any; members agree on them."""
+    return next((group.topology for group in groups if group.topology), ANYWHERE)
 
 
 def _is_ready(pod: Pod) -> bool:

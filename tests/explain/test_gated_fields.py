@@ -1,4 +1,4 @@
-"""A field, label or annotation without effect is named in the pod's explanation."""
+"""A field without effect is named in the pod's explanation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from tests.support import build
 
-IN_GROUP = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
-
 
 @pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
 @pytest.mark.parametrize("node", [None, "n"], ids=["pending", "bound"])
@@ -25,17 +23,6 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
     document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
     text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
     assert (text in _notes(document, semantics)) is is_named
-
-
-@pytest.mark.parametrize("where", ["labels", "annotations"])
-@pytest.mark.parametrize(("group", "is_named"), [({}, True), (IN_GROUP, False)], ids=["alone", "in a group"])
-def test_a_part_without_a_group_is_named(where: str, group: dict[str, str], *, is_named: bool) -> None:
-    words = {"affinity-scheduler.io/pod-group-part": "x", **group}
-    document = build.pod("p")
-    document["metadata"][where] = words
-    notes = _notes(document, DEFAULT_SEMANTICS)
-    text = "pod-group-part: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
-    assert (f"affinity-scheduler.io/{text}" in notes) is is_named
 
 
 def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:
