@@ -29,7 +29,7 @@ class DefectLog:
         self._logged: set[str] = set()
 
     def write(self, attempt: Attempted) -> None:
-        """Log each defect that the pod is the first to meet, and each field that it is the first to have without effect."""
+        """Log each defect that the pod is the first to meet, and each new field without effect."""
         for gate in attempt.pod.spec.without_effect:
             if gate not in self._logged:
                 self._logged.add(gate)

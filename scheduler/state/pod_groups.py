@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
 from scheduler.model.group_agreement import disagreement, of_newest_template
 from scheduler.model.group_topology import ANYWHERE, Topology
-from scheduler.model.pod_groups import GroupKey, GroupKind, GroupReference, PodGroup
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 
 _NONE: Final[Mapping[str, Pod]] = {}
@@ -112,18 +112,19 @@ class PodGroups:
                 return known
             topology = _topology(self._describing(key))
             return replace(known, topology=topology) if topology else known
-        groups = list(self._describing(key))
-        return PodGroup(key, max(group.min_count for group in groups), _topology(groups)) if groups else None
+        pods = self._describing(key)
+        counts = [pod.group.min_count for pod in pods if pod.group is not None and not pod.group.problem]
+        return PodGroup(key, max(counts), _topology(pods)) if counts else None
 
-    def _describing(self, key: GroupKey) -> Iterator[GroupReference]:
-        """Yield what members say that describe the group, without malformed ones. O(members)."""
-        pods = of_newest_template(self._pending[key].values()) if key in self._pending else self.placed(key)
-        return (pod.group for pod in pods if pod.group is not None and not pod.group.problem)
+    def _describing(self, key: GroupKey) -> Collection[Pod]:
+        """Return the members that describe the group. O(members)."""
+        pending = self._pending.get(key)
+        return of_newest_template(pending.values()) if pending else self._placed.get(key, _NONE).values()
 
     def disagreement(self, key: GroupKey) -> str:
         """Return which setting of the group its members without a node say differently; empty if they agree."""
         placed = self._placed.get(key, _NONE)
-        waiting = (pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating)
+        waiting = [pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating]
         problem = disagreement(waiting)
         return problem and f"pod group {key.text}: {problem}"
 
@@ -320,9 +321,10 @@ class PodGroups:
             self._finished.pop(key, None)
 
 
-def _topology(groups: Iterable[GroupReference]) -> Topology:
+def _topology(pods: Iterable[Pod]) -> Topology:
     """Return the levels that the first member names that names any; members agree on them."""
-    return next((group.topology for group in groups if group.topology), ANYWHERE)
+    topologies = (pod.group.topology for pod in pods if pod.group is not None)
+    return next((topology for topology in topologies if topology is not ANYWHERE), ANYWHERE)
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
+from scheduler.model.semantics import Semantics, Version, semantics_of
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from tests.support import build

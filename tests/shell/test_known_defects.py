@@ -12,7 +12,7 @@ from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.gated_fields import reason_without_effect
 from scheduler.model.instructions import Attempted
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
+from scheduler.model.semantics import Gate, Version, semantics_of
 from scheduler.observe.logs import configure
 from scheduler.shell.known_defects import DefectLog
 from scheduler.state.cluster import ClusterState
