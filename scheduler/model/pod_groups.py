@@ -298,8 +298,8 @@ def _key(
         return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
     if name := labels.get(COSCHEDULING_GROUP, ""):
         return GroupKey(GroupKind.COSCHEDULING, namespace, name)
-    name = said(GROUP, labels, annotations)
-    return GroupKey(GroupKind.OWN, namespace, name) if name else None
+    own = said(GROUP, labels, annotations)
+    return GroupKey(GroupKind.OWN, namespace, own) if own else None
 
 
 def _number(text: str | None, most: int) -> int:

@@ -35,6 +35,8 @@ class PodGroups:
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
         self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
         self._pending: dict[GroupKey, dict[str, Pod]] = {}
+        #: Groups that have, or had, pending members that describe the group differently.
+        self._unlike: set[GroupKey] = set()
         #: Members on nodes that are not terminating.
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
         #: The UIDs of the members that are placed or could be.
@@ -117,9 +119,13 @@ class PodGroups:
         return PodGroup(key, max(counts), _topology(pods)) if counts else None
 
     def _describing(self, key: GroupKey) -> Collection[Pod]:
-        """Return the members that describe the group. O(members)."""
+        """Return members that describe the group as all do. O(1) while pending ones agree, otherwise O(members)."""
         pending = self._pending.get(key)
-        return of_newest_template(pending.values()) if pending else self._placed.get(key, _NONE).values()
+        if not pending:
+            return self._placed.get(key, _NONE).values()
+        if key not in self._unlike:
+            return [next(iter(pending.values()))]
+        return of_newest_template(pending.values())
 
     def disagreement(self, key: GroupKey) -> str:
         """Return which setting of the group its members without a node say differently; empty if they agree."""
@@ -263,7 +269,11 @@ class PodGroups:
     def add_pending(self, pod: Pod) -> None:
         """Add or update a member that is not bound."""
         if pod.group is not None:
-            self._pending.setdefault(pod.group.key, {})[pod.uid] = pod
+            members = self._pending.setdefault(pod.group.key, {})
+            other = next((member for member in members.values() if member.uid != pod.uid), None)
+            if other is not None and _described_by(other) != _described_by(pod):
+                self._unlike.add(pod.group.key)
+            members[pod.uid] = pod
             self._note_ready(pod.group.key, pod.uid)
 
     def remove_pending(self, pod: Pod) -> None:
@@ -294,6 +304,8 @@ class PodGroups:
                 del members[key]
                 if members is self._placed:
                     self._being_evicted.discard(key)
+                else:
+                    self._unlike.discard(key)
         self._note_ready(key, pod.uid)
         self._drop_if_empty(key)
 
@@ -319,6 +331,10 @@ class PodGroups:
             self._whole.discard(key)
             self._released.discard(key)
             self._finished.pop(key, None)
+
+
+def _described_by(pod: Pod) -> tuple[int, Topology] | None:
+    return None if pod.group is None else (pod.group.min_count, pod.group.topology)
 
 
 def _topology(pods: Iterable[Pod]) -> Topology:
