@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -143,3 +144,18 @@ def test_moves_that_would_make_room_are_named() -> None:
     alone = build.pod("s", node="a", **copy.deepcopy(small))
     answer = _explained(Cluster(nodes, [alone]), _template("4"), 2)
     assert not any("move" in note for note in answer.notes)
+
+
+def test_a_percentage_of_the_group_is_told_as_one() -> None:
+    """Two of ten members in each of three zones."""
+    term = {**build.term(build.ZONE, build.selector("app=n")), "maxPodsPerDomain": "20%"}
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    template = _template("0")
+    template["metadata"]["labels"] = {"app": "n"}
+    template["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(own)}
+    nodes = [
+        build.node(name, labels={build.ZONE: name}, allocatable={"cpu": "4", "pods": "20"}) for name in "abc"
+    ]
+    texts = [rule.text for rule in _explained(Cluster(nodes), template, 10).rules]
+    assert f"per {build.ZONE} 20% of the pods with app=n" in texts[0]
+    assert "a has 2 of 10 pods, 20% allows 2" in texts[0]
