@@ -159,3 +159,13 @@ def test_a_percentage_of_the_group_is_told_as_one() -> None:
     texts = [rule.text for rule in _explained(Cluster(nodes), template, 10).rules]
     assert f"per {build.ZONE} 20% of the pods with app=n" in texts[0]
     assert "a has 2 of 10 pods, 20% allows 2" in texts[0]
+
+
+def test_members_that_disagree_are_told_so_without_suggestions() -> None:
+    members = [_member(number, 2, _template("1")) for number in range(2)]
+    for member, level in zip(members, ("block", "rack"), strict=True):
+        member["metadata"]["annotations"] = {"affinity-scheduler.io/pod-group-required-topology": level}
+    answer = Cluster(_nodes("a b"), members, []).explain(members[1])
+    assert answer.state == "unschedulable"
+    assert 'pod-group-required-topology: m0 says "block", m1 says "rack"' in answer.message
+    assert not answer.suggestions
