@@ -239,8 +239,17 @@ def _simulation(
 
 
 def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str:
-    """Return the report on each manifest; of several, at last a table of all and the total."""
-    reports = ["\n".join(_lines(simulation, style, wide=wide)) for simulation in simulations]
+    """
+    Return the report on each manifest; of several, at last a table of all and the total.
+
+    Why a group has no places is in the report on its first manifest alone.
+    """
+    explained = _explained_before(simulations)
+    reports = [
+        "\n".join(_lines(simulation, style, wide=wide))
+        for index, simulation in enumerate(simulations)
+        if simulation.n_placed or index not in explained
+    ]
     if len(simulations) > 1:
         n_placed = sum(simulation.n_placed for simulation in simulations)
         n_replicas = sum(simulation.n_replicas for simulation in simulations)
@@ -251,18 +260,37 @@ def _text(simulations: Sequence[Simulation], style: Style, *, wide: bool) -> str
 
 def _summary_lines(simulations: Sequence[Simulation], style: Style) -> list[str]:
     """Return a table of all manifests; the reason is the first of the first replica that does not fit."""
+    explained = _explained_before(simulations)
     rows = [
         (
-            f"{each.manifest_kind} {each.namespace}/{each.name}",
+            _subject(each),
             each.n_running,
             each.n_replicas,
             each.n_placed,
-            "" if each.n_placed == each.n_replicas else _first_reason(each),
+            "" if each.n_placed == each.n_replicas else explained.get(index) or _first_reason(each),
         )
-        for each in simulations
+        for index, each in enumerate(simulations)
     ]
     head = ("WORKLOAD", "RUN", "NEW", "FIT", "WHY NOT MORE")
     return [style.heading("ALL MANIFESTS"), *table_lines(head, rows, columns=style.columns)]
+
+
+def _explained_before(simulations: Sequence[Simulation]) -> dict[int, str]:
+    """Return the manifests whose group an earlier manifest explains, by index; the values are such as `as Pod ns/a`."""
+    first: dict[str, str] = {}
+    explained: dict[int, str] = {}
+    for index, each in enumerate(simulations):
+        if each.n_placed == each.n_replicas:
+            continue
+        if each.next is None and each.notes and each.notes[-1] in first:
+            explained[index] = f"as {first[each.notes[-1]]}"
+        for note in each.notes:
+            first.setdefault(note, _subject(each))
+    return explained
+
+
+def _subject(simulation: Simulation) -> str:
+    return f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
 
 
 def _first_reason(simulation: Simulation) -> str:
@@ -282,8 +310,7 @@ def _count_line(subject: str, n_placed: int, n_replicas: int, style: Style) -> s
 
 
 def _lines(simulation: Simulation, style: Style, *, wide: bool) -> list[str]:
-    subject = f"{simulation.manifest_kind} {simulation.namespace}/{simulation.name}"
-    lines = [_count_line(subject, simulation.n_placed, simulation.n_replicas, style)]
+    lines = [_count_line(_subject(simulation), simulation.n_placed, simulation.n_replicas, style)]
     lines += [style.faint(f"  note: {escape_control_characters(note)}") for note in simulation.notes]
     zones = table_lines(("ZONE", "NODES", "PODS"), [(z.zone, z.n_nodes, z.n_pods) for z in simulation.zones])
     shown = simulation.nodes if wide else simulation.nodes[:_NODES]

@@ -157,6 +157,7 @@ class GroupCycles:
             return (yield from self._put_back_all(entries, key, unlike, now_s, outcome))
         if group is None or text:
             self._incomplete.note(key, now_s)
+            yield from self._nominate(entries, _NO_NOMINATIONS, now_s)
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
         request = search_request(self._state, key, group, pods, profile)
@@ -275,7 +276,7 @@ class GroupCycles:
         if len(members) > _MOST_ASKED_AGAIN:
             return True
         request = search_request(self._state, key, group, members, profile)
-        if request.n_needed > len(request.members):
+        if request.n_needed > len(request.members) or self._groups.disagreement(key):
             return False
         trial = self._trial(f"{key.text} needs room", profile, 2 * len(members)).anew()
         with self._state.without_nominations({pod.uid for pod in members}):

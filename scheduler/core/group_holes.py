@@ -100,7 +100,8 @@ class HoleSearch:
         leaving = [each.pod for each in placed.values() if each.pod.terminating and not each.assumed]
         uids = {pod.uid for pod in self._members}
         with self._state.without_nominations(uids), self._without(leaving):
-            if not self._state.groups.is_complete(self._members[0]):
+            groups = self._state.groups
+            if not groups.is_complete(self._members[0]) or groups.disagreement(self._key):
                 return _NO_MOVES
             outcome, trial = self._search()
             finished(trial.take_all_back())

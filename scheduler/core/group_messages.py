@@ -26,13 +26,17 @@ def waiting_for(groups: PodGroups, key: GroupKey, members: Collection[Pod]) -> s
     """Return why these pending members are not placed before more come; empty if the group has enough of them."""
     group = groups.get(key)
     problem = next((pod.group.problem for pod in members if pod.group is not None), "")
-    if groups.is_held_by_gate(key):
-        problem = GATED
+    problem = problem or whole_group_problem(groups, key)
     if group is not None and group.min_count > LIMIT_MEMBERS:
         problem = f"pod group {key.text} needs {group.min_count} members, expected 1 to {LIMIT_MEMBERS}"
     if group is None or problem or n_needed(groups, key) > len(members):
         return waiting_message(key, group, problem)
     return ""
+
+
+def whole_group_problem(groups: PodGroups, key: GroupKey) -> str:
+    """Return why no member of the group is placed, whichever come: one is gated, or they disagree; empty if neither."""
+    return GATED if groups.is_held_by_gate(key) else groups.disagreement(key)
 
 
 def waiting_for_part(groups: PodGroups, key: GroupKey, members: Iterable[Pod], request: SearchRequest) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scheduler.core.group_messages import GATED, waiting_message
+from scheduler.core.group_messages import waiting_message, whole_group_problem
 from scheduler.core.outcomes import report_failure, report_group
 from scheduler.framework.pod_groups import GANG_SCHEDULING
 from scheduler.model.instructions import Instruction
@@ -56,12 +56,12 @@ class IncompleteGroups:
             del self._since_s[key]
             self._reported.add(key)
             group = self._groups.get(key)
-            gated = GATED if self._groups.is_held_by_gate(key) else ""
-            instructions += report_group(group, "Unschedulable", waiting_message(key, group, gated))
+            of_group = whole_group_problem(self._groups, key)
+            instructions += report_group(group, "Unschedulable", waiting_message(key, group, of_group))
             for pod in self._groups.pending(key):
                 if self._waits_for_group(pod):
                     problem = pod.group.problem if pod.group is not None else ""
-                    text = waiting_message(key, group, problem or gated)
+                    text = waiting_message(key, group, problem or of_group)
                     reported = report_failure(pod, text, unschedulable=True)
                     instructions += reported if len(reported) > 1 else []
         return instructions

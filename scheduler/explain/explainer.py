@@ -35,7 +35,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code
 from scheduler.model.changes import AddMatchLabelKey
 from scheduler.model.gated_fields import FIELDS, reason_without_effect
-from scheduler.model.pod_groups import GroupKey, reason_without_group
+from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.queueing.rule_clocks import RuleClocks
@@ -111,9 +111,7 @@ def explain(request: ExplainRequest) -> Explanation:
         reason_without_effect(FIELDS[gate], gate, request.semantics)
         for gate in request.pod.spec.without_effect
     )
-    key = request.pod.spec.key_without_group
-    ignored_keys = (reason_without_group(key),) if key else ()
-    request = replace(request, notes=(*request.notes, *ignored_fields, *ignored_keys))
+    request = replace(request, notes=(*request.notes, *ignored_fields))
     if request.pod.is_terminal:
         return _explanation(request, "finished", f"the pod has finished ({request.pod.phase})")
     if request.pod.node_name:
@@ -220,7 +218,7 @@ def _with_refused_member(
     explanation: Explanation, request: ExplainRequest, key: GroupKey, members: Sequence[Pod], world: World
 ) -> Explanation:
     """Return the explanation with the nodes that refuse the next member of the group, and with what would help."""
-    if request.pod.gates:
+    if request.pod.gates or world.state.groups.disagreement(key):
         return explanation
     if request.try_changes:
         request.on_step("looking for pods whose move makes room")

@@ -339,16 +339,19 @@ class _TermParser:
         if faults := label_key_faults(raw.topology_key):
             raise _MalformedError(f"{path}.topologyKey: {'; '.join(faults)}")
         namespaces = self._namespaces(raw)
+        max_pods = _max_pods(path, raw, self.group_minimum, is_anti=is_anti, is_required=not weight)
+        is_of_minimum = isinstance(max_pods, int) and isinstance(raw.max_pods_per_domain, str)
         return AffinityTerm(
             selector=self._selector(path, raw),
             namespaces=namespaces,
             namespace_selector=_parsed_selector(f"{path}.namespaceSelector", raw.namespace_selector),
             topology_key=raw.topology_key,
             weight=weight,
-            max_pods=_max_pods(path, raw, self.group_minimum, is_anti=is_anti, is_required=not weight),
+            max_pods=max_pods,
             enforced=enforced,
             crosses_by_annotation=raw.namespace_selector is not None or namespaces != {self.namespace},
             by_annotation=True,
+            percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
     def _namespaces(self, raw: _Term) -> frozenset[str]:

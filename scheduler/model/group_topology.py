@@ -80,15 +80,22 @@ def parse_topology(
     required_name: str, preferred_name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> tuple[Topology, str]:
     """Return the levels that a pod names under these two names, and why they do not parse; empty if they do."""
-    required, preferred = (
-        labels.get(name) or annotations.get(name, "") for name in (required_name, preferred_name)
-    )
-    if not required and not preferred:
+    required, preferred = (said(name, labels, annotations) for name in (required_name, preferred_name))
+    if required is None and preferred is None:
         return ANYWHERE, ""
-    levels = tuple(key.strip() for key in preferred.split(",", _LIMIT_LEVELS)) if preferred else ()
-    for name, text, keys in ((required_name, required, (required,)), (preferred_name, preferred, levels)):
-        if text and (len(keys) > _LIMIT_LEVELS or any(label_key_faults(key) for key in keys)):
+    levels = () if preferred is None else tuple(key.strip() for key in preferred.split(",", _LIMIT_LEVELS))
+    keys_required = () if required is None else (required,)
+    for name, text, keys in (
+        (required_name, required, keys_required),
+        (preferred_name, preferred, levels),
+    ):
+        if text is not None and (len(keys) > _LIMIT_LEVELS or any(label_key_faults(key) for key in keys)):
             expected = f"1 to {_LIMIT_LEVELS} keys" if name == preferred_name else "one key"
             found = escaped(text[:64])
             return ANYWHERE, f'{name} of the pod: found "{found}", expected {expected} of node labels'
-    return Topology((required,) if required else (), tuple(dict.fromkeys(levels))), ""
+    return Topology(keys_required, tuple(dict.fromkeys(levels))), ""
+
+
+def said(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
+    """Return the value of the label, else of the annotation with this name; None without both."""
+    return labels.get(name, annotations.get(name))

@@ -48,7 +48,7 @@ from scheduler.model.frozen_dict import FrozenDict
 from scheduler.model.gated_fields import without_effect
 from scheduler.model.kubelet import rejection_reason
 from scheduler.model.limits import within_limits
-from scheduler.model.pod_groups import group_minimum, group_reference, key_without_group
+from scheduler.model.pod_groups import group_minimum, group_reference
 from scheduler.model.pod_wire import decode_part
 from scheduler.model.pods import (
     DEFAULT_SCHEDULER_NAME,
@@ -105,8 +105,7 @@ class PodDecoder:
         labels, annotations = meta.labels or _NO_TEXTS, meta.annotations or _NO_TEXTS
         named = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group else ""
         group = group_reference(namespace, named, labels, annotations)
-        group_key = key_without_group(labels, annotations) if group is None else ""
-        parsed = self._spec(meta, namespace, spec, group_key)
+        parsed = self._spec(meta, namespace, spec)
         return Pod(
             uid=meta.uid or f"{namespace}/{name}",
             namespace=namespace,
@@ -142,7 +141,7 @@ class PodDecoder:
             ),
         )
 
-    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec, group_key: str) -> PodSpec:
+    def _spec(self, meta: wire.Metadata, namespace: str, raw: pod_wire.PodSpec) -> PodSpec:
         key = _spec_key(namespace, raw)
         annotations = meta.annotations or {}
         if AFFINITY in annotations:
@@ -155,12 +154,9 @@ class PodDecoder:
             key = (*key, text, mode and mode[: SHOWN_OF_MODE + 1], merged, labels, minimum)
         if FALLBACK in annotations:
             key = (*key, FALLBACK, _within(annotations[FALLBACK], LIMIT_CHARACTERS))
-        if group_key:
-            key = (*key, group_key)
         spec = self._specs.get(key)
         if spec is None:
-            spec = _new_spec(meta, namespace, raw, self._semantics)
-            self._specs[key] = spec = replace(spec, key_without_group=group_key) if group_key else spec
+            self._specs[key] = spec = _new_spec(meta, namespace, raw, self._semantics)
         if raw.node_name and spec.fallbacks and RELAXED in annotations:
             return self._relaxed(key, spec, annotations)
         return spec

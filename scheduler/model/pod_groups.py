@@ -34,6 +34,7 @@ from scheduler.model.group_topology import (
     Part,
     Topology,
     parse_topology,
+    said,
 )
 from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
@@ -54,13 +55,11 @@ COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 #: The condition that says whether a PodGroup of scheduling.k8s.io was placed, by the version of its API.
 CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled"}
 
-#: Labels and annotations that have no effect without a group.
-_GROUP_KEYS: Final = frozenset(
-    {
-        *(MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY),
-        *(PART, PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY),
-    }
-)
+#: Labels and annotations that need a part, and a group.
+_PART_WORDS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
+_GROUP_WORDS: Final = _PART_WORDS | {
+    *(GROUP, PART, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
+}
 
 #: Most members that a group may ask for.
 LIMIT_MEMBERS: Final = 5_000
@@ -98,6 +97,7 @@ class GroupReference:
     `min_count`: given for a group of our own alone; 0 otherwise. `problem`: why name or a number do not parse, in which
     case the pod is in no group of other pods, and is not placed. `release_after_s`, `move_after_s`: 0 for never.
     `topology`: of the group; counts unless its object asks for one. `part`: None in a group without parts.
+    `is_min_count_derived`: whether `min_count` follows from the pod's workload, so that others' may differ.
     """
 
     key: GroupKey
@@ -107,6 +107,7 @@ class GroupReference:
     move_after_s: int = 0
     topology: Topology = ANYWHERE
     part: Part | None = None
+    is_min_count_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +193,8 @@ def _is_disrupted_whole(mode: str | wire.DisruptionMode | None) -> bool:
 def group_reference(
     namespace: str, scheduling_group: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> GroupReference | None:
-    """Return the group that a pod names, None if it names none. 0.2 µs for a pod without a group."""
-    source, fault = annotations.get(GROUP_FROM), ""
+    """Return the group that a pod names, None if it names none. 0.3 µs for a pod without a group."""
+    own_annotations, source, fault = annotations, annotations.get(GROUP_FROM), ""
     if source in (LEADER_WORKER_SET, JOB_SET):
         annotations = workload_group(GROUP, MIN_COUNT, labels, annotations)
     elif source is not None:
@@ -202,6 +203,7 @@ def group_reference(
     if key is None and source is not None:
         fault = fault or f'{GROUP_FROM} of the pod: found "{source}", expected a label with the name of one'
     if key is None:
+        fault = fault or _word_without_group(labels, annotations)
         return (
             GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)
             if fault
@@ -214,14 +216,16 @@ def group_reference(
         if not seconds and name in annotations:
             problem = _problem(name, annotations[name], _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
-        text = labels.get(MIN_COUNT) or annotations.get(MIN_COUNT)
+        text = said(MIN_COUNT, labels, annotations)
         min_count = _number(text, LIMIT_MEMBERS)
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
             problem = f'{GROUP} of the pod: found "{escaped(key.name[:64])}", expected a valid label value'
     topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
     part, part_fault = _part(labels, annotations)
-    problem = problem or fault or level_fault or part_fault
+    if part is None and not part_fault:
+        part_fault = _word_without_part(labels, own_annotations)
+    problem = _word_said_twice(labels, own_annotations) or problem or fault or level_fault or part_fault
     if not problem:
         return GroupReference(
             key,
@@ -230,22 +234,39 @@ def group_reference(
             move_after_s=after_s[MOVE_AFTER],
             topology=topology,
             part=part,
+            is_min_count_derived=said(MIN_COUNT, labels, own_annotations) is None,
         )
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)
 
 
-def key_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Return the first key about a group among the labels and annotations of a pod without one, or empty. 0.3 µs."""
-    if _GROUP_KEYS.isdisjoint(labels) and _GROUP_KEYS.isdisjoint(annotations):
+def _word_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return the problem of the first label or annotation about a group of a pod that names none; empty without one."""
+    if _GROUP_WORDS.isdisjoint(labels) and _GROUP_WORDS.isdisjoint(annotations):
         return ""
-    return min(_GROUP_KEYS.intersection((*labels, *annotations)))
+    word = min(_GROUP_WORDS.intersection((*labels, *annotations)))
+    if word == GROUP:
+        return f'{GROUP} of the pod: found "", expected the name of a group'
+    return f"{GROUP} of the pod: found none, expected the name of a group beside {word}"
 
 
-def reason_without_group(key: str) -> str:
-    """Return why the label or annotation has no effect."""
-    return f"{key}: no effect, the pod names no group ({GROUP})"
+def _word_without_part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return the problem of the first label or annotation about a part of a pod that names none; empty without one."""
+    words = _PART_WORDS.intersection((*labels, *annotations))
+    return f"{PART} of the pod: found none, expected the name of a part beside {min(words)}" if words else ""
+
+
+def _word_said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return the problem of the first word that label and annotation say differently; empty without one."""
+    for word in sorted(_GROUP_WORDS.intersection(labels)):
+        label, annotation = labels[word], annotations.get(word, labels[word])
+        if label != annotation:
+            return (
+                f'{word} of the pod: found "{escaped(label[:64])}" as label and "{escaped(annotation[:64])}" as'
+                " annotation, expected one value"
+            )
+    return ""
 
 
 def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int:
@@ -256,12 +277,12 @@ def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mappin
 
 def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
     """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
-    name = labels.get(PART) or annotations.get(PART, "")
-    if not name:
+    name = said(PART, labels, annotations)
+    if name is None:
         return None, ""
-    if label_value_faults(name):
+    if not name or label_value_faults(name):
         return None, f'{PART} of the pod: found "{escaped(name[:64])}", expected a valid label value'
-    text = labels.get(PART_MIN_COUNT) or annotations.get(PART_MIN_COUNT)
+    text = said(PART_MIN_COUNT, labels, annotations)
     min_count = 1 if text is None else _number(text, LIMIT_MEMBERS)
     if not min_count:
         return None, _problem(PART_MIN_COUNT, text, LIMIT_MEMBERS)
@@ -276,8 +297,8 @@ def _key(
         return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
     if name := labels.get(COSCHEDULING_GROUP, ""):
         return GroupKey(GroupKind.COSCHEDULING, namespace, name)
-    name = labels.get(GROUP) or annotations.get(GROUP, "")
-    return GroupKey(GroupKind.OWN, namespace, name) if name else None
+    own = said(GROUP, labels, annotations)
+    return GroupKey(GroupKind.OWN, namespace, own) if own else None
 
 
 def _number(text: str | None, most: int) -> int:

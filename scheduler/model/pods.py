@@ -142,8 +142,6 @@ class PodSpec:
     uses_user_namespace: bool
     #: The gates that are off of fields that the spec has.
     without_effect: tuple[Gate, ...] = ()
-    #: Of a pod without a group: the key of a label or annotation about one, empty if it has none. See `pod_groups`.
-    key_without_group: str = ""
     #: The parts of the spec that exceed a limit and count as absent; None if no part does. See `limits`.
     exceeded_limits: str | None = None
     #: Required rules that may become preferences.

@@ -21,7 +21,7 @@ from scheduler.model.group_topology import (
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
 )
-from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER
 from scheduler.model.volumes import (
     BIND_COMPLETED,
     CLASS_ANNOTATION,
@@ -97,6 +97,8 @@ POD: Final[FieldTree] = {
             RELAXED: True,
             GROUP: True,
             MIN_COUNT: True,
+            RELEASE_AFTER: True,
+            MOVE_AFTER: True,
             REQUIRED_TOPOLOGY: True,
             PREFERRED_TOPOLOGY: True,
             GROUP_FROM: True,

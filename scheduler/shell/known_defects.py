@@ -1,4 +1,4 @@
-"""Logs once that a pod met a defect of the emulated version, or has a field, label or annotation without effect."""
+"""Logs once that a pod met a defect of the emulated version, or has a field without effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 from scheduler.model.gated_fields import FIELDS, reason_without_effect
 from scheduler.model.instructions import Attempted
-from scheduler.model.pod_groups import reason_without_group
 from scheduler.model.semantics import Semantics
 from scheduler.model.terms import Problem
 from scheduler.observe.logs import Logger
@@ -22,7 +21,7 @@ _MENDED_IN: Final = "1.38"
 
 
 class DefectLog:
-    """Looks at each attempt; each defect, and each key without effect, has one line in its life."""
+    """Looks at each attempt; a defect, and a field without effect, has one line in the life of the process."""
 
     def __init__(self, log: Logger, state: ClusterState, semantics: Semantics) -> None:
         self._log, self._state, self._semantics = log, state, semantics
@@ -30,17 +29,12 @@ class DefectLog:
         self._logged: set[str] = set()
 
     def write(self, attempt: Attempted) -> None:
-        """Log each defect that the pod is the first to meet, and what it is the first to have without effect."""
+        """Log each defect that the pod is the first to meet, and each new field without effect."""
         for gate in attempt.pod.spec.without_effect:
             if gate not in self._logged:
                 self._logged.add(gate)
                 reason = reason_without_effect(FIELDS[gate], gate, self._semantics)
                 self._log.info(0, "Field without effect", pod=attempt.pod.key, reason=reason)
-        key = attempt.pod.spec.key_without_group
-        if key and key not in self._logged:
-            self._logged.add(key)
-            reason = reason_without_group(key)
-            self._log.info(0, "Label or annotation without effect", pod=attempt.pod.key, reason=reason)
         for defect in self._met(attempt):
             if defect not in self._logged:
                 self._logged.add(defect)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
+from scheduler.model.group_agreement import disagreement, of_newest_template
 from scheduler.model.group_topology import ANYWHERE, Topology
 from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
@@ -33,6 +33,8 @@ class PodGroups:
         #: The kinds of groups that the cluster has; without its kind, a label of a pod means nothing.
         self._served: set[GroupKind] = {GroupKind.OWN, GroupKind.KUBERNETES}
         self._pending: dict[GroupKey, dict[str, Pod]] = {}
+        #: Groups that have, or had, pending members that describe the group differently.
+        self._unlike: set[GroupKey] = set()
         #: Members on nodes that are not terminating.
         self._placed: dict[GroupKey, dict[str, Pod]] = {}
         #: The UIDs of the members that are placed or could be.
@@ -96,24 +98,34 @@ class PodGroups:
         """
         Return the group: its object, or what its members say; None if it is not known how many it needs.
 
-        Its topology is what its first member says, if the object asks for none.
+        Its topology is what its members say, if the object asks for none. The pending members count, of a workload
+        with several templates those of the newest; without any, the members on nodes.
         """
         known = self._objects.get(key)
         if key.kind is not GroupKind.OWN:
             if known is None or known.topology:
                 return known
-            return replace(known, topology=topology) if (topology := self._topology(key)) else known
-        counts = [
-            pod.group.min_count
-            for pod in (*self.pending(key), *self.placed(key))
-            if pod.group is not None and not pod.group.problem
-        ]
-        return PodGroup(key, max(counts), self._topology(key)) if counts else None
+            topology = _topology(self._describing(key))
+            return replace(known, topology=topology) if topology else known
+        pods = self._describing(key)
+        counts = [pod.group.min_count for pod in pods if pod.group is not None and not pod.group.problem]
+        return PodGroup(key, max(counts), _topology(pods)) if counts else None
 
-    def _topology(self, key: GroupKey) -> Topology:
-        """Return the topology of the first member; members agree on it. O(1)."""
-        first = next(chain(self.placed(key), self.pending(key)), None)
-        return ANYWHERE if first is None or first.group is None else first.group.topology
+    def _describing(self, key: GroupKey) -> Collection[Pod]:
+        """Return members that describe the group as all do. O(1) while pending ones agree, otherwise O(members)."""
+        pending = self._pending.get(key)
+        if not pending:
+            return self._placed.get(key, _NONE).values()
+        if key not in self._unlike:
+            return [next(iter(pending.values()))]
+        return of_newest_template(pending.values())
+
+    def disagreement(self, key: GroupKey) -> str:
+        """Return which setting of the group its members without a node say differently; empty if they agree."""
+        placed = self._placed.get(key, _NONE)
+        waiting = [pod for pod in self.pending(key) if pod.uid not in placed and not pod.terminating]
+        problem = disagreement(waiting)
+        return problem and f"pod group {key.text}: {problem}"
 
     # Preemption.
 
@@ -252,7 +264,11 @@ class PodGroups:
     def add_pending(self, pod: Pod) -> None:
         """Add or update a member that is not bound."""
         if pod.group is not None:
-            self._pending.setdefault(pod.group.key, {})[pod.uid] = pod
+            members = self._pending.setdefault(pod.group.key, {})
+            other = next((member for member in members.values() if member.uid != pod.uid), None)
+            if other is not None and _described_by(other) != _described_by(pod):
+                self._unlike.add(pod.group.key)
+            members[pod.uid] = pod
             self._note_ready(pod.group.key, pod.uid)
 
     def remove_pending(self, pod: Pod) -> None:
@@ -283,6 +299,8 @@ class PodGroups:
                 del members[key]
                 if members is self._placed:
                     self._being_evicted.discard(key)
+                else:
+                    self._unlike.discard(key)
         self._note_ready(key, pod.uid)
         self._drop_if_empty(key)
 
@@ -308,6 +326,16 @@ class PodGroups:
             self._whole.discard(key)
             self._released.discard(key)
             self._finished.pop(key, None)
+
+
+def _described_by(pod: Pod) -> tuple[int, Topology] | None:
+    return None if pod.group is None else (pod.group.min_count, pod.group.topology)
+
+
+def _topology(pods: Iterable[Pod]) -> Topology:
+    """Return the levels that the first member names that names any; members agree on them."""
+    topologies = (pod.group.topology for pod in pods if pod.group is not None)
+    return next((topology for topology in topologies if topology is not ANYWHERE), ANYWHERE)
 
 
 def _is_ready(pod: Pod) -> bool:

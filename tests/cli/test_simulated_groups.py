@@ -108,3 +108,28 @@ async def test_of_a_group_that_does_not_fit_the_moves_that_would_do_are_named(
     pod = build.pod("small", node="a-0", owner=build.owned_by("ReplicaSet", "web"), containers=one_cpu)
     text = await _simulated(tmp_path, 9, called, running=(pod,))
     assert "note: The group would fit after: move default/small from a-0 to " in text
+
+
+@pytest.mark.asyncio
+async def test_why_a_group_of_pods_has_no_places_is_said_once(tmp_path: Path, called: Called) -> None:
+    labels = {GROUP: "g", MIN_COUNT: "4"}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p-{index}", "namespace": "default", "labels": labels},
+            "spec": {"containers": [build.container(requests={"cpu": "1"})]},
+        }
+        for index in range(4)
+    ]
+    (tmp_path / "group.json").write_text("\n---\n".join(map(json.dumps, pods)))
+    async with embedded(tmp_path) as (cluster, kubeconfig):
+        for name in "ab":
+            cluster.store.create(NODE, "", build.node(name, allocatable={"cpu": "1"}))
+        arguments = ("-f", str(tmp_path / "group.json"), "--kubeconfig", kubeconfig)
+        _, out, _ = await called("simulate", *arguments)
+    assert out.count("0 of 1 replica fits") == 1
+    assert out.count("  note: pod group default/g needs 4 places: 2 found; the next, p-2") == 1
+    reasons = [line.split(maxsplit=5)[-1] for line in out.splitlines() if line.startswith("  Pod default/p-")]
+    assert reasons == ["Insufficient cpu", *["as Pod default/p-0"] * 3]
+    assert out.rstrip().endswith("All 4 manifests: 0 of 4 replicas fit")

@@ -1,4 +1,4 @@
-"""A field, label or annotation without effect is named in the pod's explanation."""
+"""A field without effect is named in the pod's explanation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import pytest
 
 from scheduler.assembly.profiles import build_profiles
 from scheduler.explain.explainer import ExplainRequest, explain
-from scheduler.model.group_topology import PART
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.pod_groups import MOVE_AFTER
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics, Version, semantics_of
+from scheduler.model.semantics import Semantics, Version, semantics_of
 from scheduler.settings.loading import default_settings
 from scheduler.state.cluster import ClusterState
 from tests.support import build
-
-IN_GROUP = {"affinity-scheduler.io/pod-group": "g", "affinity-scheduler.io/pod-group-min-count": "2"}
 
 
 @pytest.mark.parametrize(("minor", "is_named"), [(33, True), (34, False)])
@@ -27,20 +23,6 @@ def test_a_field_of_a_later_version_is_named(minor: int, node: str | None, *, is
     document = build.pod("p", node=node, spec={"resources": {"requests": {"cpu": "1"}}})
     text = "spec.resources of pods: no effect in Kubernetes 1.33, needs 1.34 (feature gate PodLevelResources)"
     assert (text in _notes(document, semantics)) is is_named
-
-
-@pytest.mark.parametrize(
-    ("where", "word"), [("labels", PART), ("annotations", PART), ("annotations", MOVE_AFTER)]
-)
-@pytest.mark.parametrize(("group", "is_named"), [({}, True), (IN_GROUP, False)], ids=["alone", "in a group"])
-def test_a_word_about_a_group_is_named_without_one(
-    where: str, word: str, group: dict[str, str], *, is_named: bool
-) -> None:
-    document = build.pod("p")
-    document["metadata"][where] = {word: "60", **group}
-    notes = _notes(document, DEFAULT_SEMANTICS)
-    text = f"{word}: no effect, the pod names no group (affinity-scheduler.io/pod-group)"
-    assert (text in notes) is is_named
 
 
 def _notes(document: build.Json, semantics: Semantics) -> tuple[str, ...]:

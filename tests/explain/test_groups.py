@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -143,3 +144,28 @@ def test_moves_that_would_make_room_are_named() -> None:
     alone = build.pod("s", node="a", **copy.deepcopy(small))
     answer = _explained(Cluster(nodes, [alone]), _template("4"), 2)
     assert not any("move" in note for note in answer.notes)
+
+
+def test_a_percentage_of_the_group_is_told_as_one() -> None:
+    """Two of ten members in each of three zones."""
+    term = {**build.term(build.ZONE, build.selector("app=n")), "maxPodsPerDomain": "20%"}
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    template = _template("0")
+    template["metadata"]["labels"] = {"app": "n"}
+    template["metadata"]["annotations"] = {"affinity-scheduler.io/affinity": json.dumps(own)}
+    nodes = [
+        build.node(name, labels={build.ZONE: name}, allocatable={"cpu": "4", "pods": "20"}) for name in "abc"
+    ]
+    texts = [rule.text for rule in _explained(Cluster(nodes), template, 10).rules]
+    assert f"per {build.ZONE} 20% of the pods with app=n" in texts[0]
+    assert "a has 2 of 10 pods, 20% allows 2" in texts[0]
+
+
+def test_members_that_disagree_are_told_so_without_suggestions() -> None:
+    members = [_member(number, 2, _template("1")) for number in range(2)]
+    for member, level in zip(members, ("block", "rack"), strict=True):
+        member["metadata"]["annotations"] = {"affinity-scheduler.io/pod-group-required-topology": level}
+    answer = Cluster(_nodes("a b"), members, []).explain(members[1])
+    assert answer.state == "unschedulable"
+    assert 'pod-group-required-topology: m0 says "block", m1 says "rack"' in answer.message
+    assert not answer.suggestions

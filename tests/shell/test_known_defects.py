@@ -12,7 +12,7 @@ from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.gated_fields import reason_without_effect
 from scheduler.model.instructions import Attempted
 from scheduler.model.pod_decoder import PodDecoder
-from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, Version, semantics_of
+from scheduler.model.semantics import Gate, Version, semantics_of
 from scheduler.observe.logs import configure
 from scheduler.shell.known_defects import DefectLog
 from scheduler.state.cluster import ClusterState
@@ -110,19 +110,6 @@ def test_a_field_that_the_version_does_not_read_is_logged_once(
     assert [(line["msg"], line["pod"], line["reason"]) for line in lines] == [
         ("Field without effect", "default/p", reason) for reason in reasons
     ]
-
-
-def test_a_part_without_a_group_is_logged_once() -> None:
-    """Two pods with one spec, of which one has the annotation, have different specs."""
-    stream, decoder = io.StringIO(), PodDecoder()
-    log = DefectLog(configure(verbosity=0, form="json", stream=stream), ClusterState(), DEFAULT_SEMANTICS)
-    part = {"affinity-scheduler.io/pod-group-part": "x"}
-    for name, words in (("o", {}), ("p", part), ("q", part)):
-        pod = decoder.decode(json.dumps(build.pod(name, annotations=words)).encode())
-        log.write(Attempted(pod, "unschedulable", 0.0, 1, 0.0, False, 1, 1, "why"))
-    (line,) = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert (line["msg"], line["pod"]) == ("Label or annotation without effect", "default/p")
-    assert line["reason"].startswith("affinity-scheduler.io/pod-group-part: no effect, ")
 
 
 def test_a_field_whose_gate_is_switched_off_is_told_so() -> None:

@@ -66,13 +66,23 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
 
 
 def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
+    pod = context.pod
+    percents = {
+        (term.topology_key, term.max_pods): term.percent_of_minimum
+        for term in usable(pod.spec.affinity.required_anti)
+    }
     for matcher, key, limit in dict.fromkeys(terms.anti):
         n_selected = context.view.pods_by_domain(matcher, key).on_nodes()
         most = most_pods(matcher, key, limit, context.view)
         rule = _limit(
             context, "requiredAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, most) - 1
         )
-        yield _with_share(context, rule, matcher, limit, most)
+        rule = _with_share(context, rule, matcher, limit, most)
+        percent = percents.get((key, limit), 0)
+        if percent and isinstance(most, int) and pod.group is not None:
+            share = Share(n_pods=pod.group.min_count, percent=percent, weights={})
+            rule = replace(rule, share=share, max_per_domain=np.full(rule.column.n_ids, most))
+        yield rule
 
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
