@@ -74,6 +74,9 @@ class LostMembers:
         if self._groups.has_minimum_bound(key):
             self._groups.note_whole(key)
         group = self._groups.get(key) if changed is None else self._groups.known_by(changed, key)
+        if group is not None and self._groups.n_ready(key) >= group.min_count:
+            # Members are on nodes beside all others that it needs: a decision, if not one of here, has placed it.
+            self._decided.add(key)
         if group is None or not self._is_below(key, group.min_count):
             self._end(key)
             return
@@ -87,7 +90,7 @@ class LostMembers:
             self._move_at_s.setdefault(key, at_s)
 
     def _end(self, key: GroupKey) -> None:
-        """Note that the group has enough members, or is watched no more."""
+        """Note that the group has enough members, leaves its nodes, or is watched no more."""
         for times in (self._below_since_s, self._release_at_s, self._move_at_s):
             times.pop(key, None)
         self._stays.pop(key, None)
@@ -95,19 +98,16 @@ class LostMembers:
             keys.discard(key)
 
     def _is_below(self, key: GroupKey, min_count: int) -> bool:
-        if key in self._ending or self._groups.is_released(key):
+        is_placed = key in self._decided or self._groups.is_whole(key)
+        if key in self._ending or self._groups.is_released(key) or not is_placed:
             return False
-        if not 0 < self._groups.n_placed(key) < min_count:
-            return False
-        if self._groups.n_ready(key) >= min_count:
-            # No group has members on nodes and waits for others before a decision has placed it.
-            self._decided.add(key)
-        return key in self._decided or self._groups.is_whole(key)
+        return 0 < self._groups.n_placed(key) < min_count
 
     def take_due(self, key: GroupKey) -> bool:
         """Return whether the group is to be released now. If so, note that this is done."""
         is_due = key in self._release_due
-        self._release_due.discard(key)
+        if is_due:
+            self._end(key)
         return is_due
 
     def take_move_due(self, key: GroupKey, now_s: float) -> bool:
@@ -130,6 +130,7 @@ class LostMembers:
         """Note that the group leaves its nodes. O(groups that have moved lately)."""
         self._moved_s = {k: at_s for k, at_s in self._moved_s.items() if at_s + MOVE_AGAIN_AFTER_S > now_s}
         self._moved_s[key] = now_s
+        self._end(key)
 
     def next_wake_s(self) -> float | None:
         """Return when a group is to be reported, released or moved, None without one. O(groups with too few)."""

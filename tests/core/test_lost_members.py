@@ -151,7 +151,9 @@ def test_of_two_groups_that_lose_a_member_one_takes_the_free_rack_and_the_other_
     (first,) = evictions(told)
     moves = first.preemptor.name[0]
     (stays,) = (pod for pod in waiting if pod.uid != first.preemptor.uid)
-    messages = [each.message for each in told if isinstance(each, PatchCondition) if each.pod.uid == stays.uid]
+    messages = [
+        each.message for each in told if isinstance(each, PatchCondition) if each.pod.uid == stays.uid
+    ]
     assert messages[-1].endswith(
         "The group does not move: not all its members have places elsewhere."
         f" Places are held for pod group default/{moves}, which moves."
@@ -190,6 +192,12 @@ def test_no_pod_of_the_same_priority_takes_a_place_while_the_members_leave(drive
     driver.pod("higher", containers=[container(requests={"cpu": "1"})], priority=1)
     driver.cycle()
     assert rack_of(driver.node_of("uid-default-higher")) in ("r1", "r2")
+
+
+def test_a_group_that_moves_is_not_moved_again_while_its_members_leave(driver: Driver) -> None:
+    """An eviction may take long, and nothing of the group change meanwhile."""
+    moving(driver)
+    assert not evictions(driver.live(HOLD_FOR_S - 10.0))
 
 
 def test_the_places_are_held_for_a_bounded_time(driver: Driver) -> None:
