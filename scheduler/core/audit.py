@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from scheduler.core.group_nominations import STAND_IN
 from scheduler.core.pod_records import Phase, PodRecord, PodRecords
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.audit import Audit
@@ -58,7 +59,15 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
     held = {record.uid for record in records if record.held_for}
     if held != state.preempting:
         texts.append(f"pods held back differ: {sorted(held ^ state.preempting)}")
-    nominated = {pod.uid for _, pods in state.nominated.by_node() for pod in pods}
+    nominated = {
+        pod.uid
+        for _, pods in state.nominated.by_node()
+        for pod in pods
+        # The stand-in of a member that leaves its node to be placed anew.
+        if not (
+            pod.uid.endswith(STAND_IN) and pod.group is not None and state.groups.is_released(pod.group.key)
+        )
+    }
     waiting = {record.uid for record in records if record.phase is Phase.PENDING}
     for what, uids in (("nominated", nominated), ("in the queue", {queued.uid for queued in queue.pods()})):
         texts += [f"{uid} is {what}, and not pending" for uid in uids - waiting]
@@ -66,6 +75,11 @@ def _index_differences(records: PodRecords, state: ClusterState, queue: PodQueue
     shown = {record.uid for record in records if record.shown is not None and record.shown.group is not None}
     if members != shown:
         texts.append(f"pending members of groups differ: {sorted(members ^ shown)}")
+    texts += [
+        f"group {key.text} has its minimum on nodes, and does not count as placed"
+        for key in state.groups.listed()
+        if state.groups.has_minimum_bound(key) and not state.groups.is_whole(key)
+    ]
     return texts
 
 

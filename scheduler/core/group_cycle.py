@@ -24,13 +24,14 @@ from scheduler.core.group_attempt import Outcome, SearchRequest
 from scheduler.core.group_members import has_minimum, n_needed, part_of
 from scheduler.core.group_messages import (
     NOT_RELAXED,
+    stays_message,
     unlike_members,
     unplaced_message,
     waiting_for,
     waiting_for_part,
 )
 from scheduler.core.group_nominations import GroupNominations
-from scheduler.core.group_preemption import Nominations, leaving_for_places_anew
+from scheduler.core.group_preemption import Nominations, places_anew
 from scheduler.core.group_requests import search_request, unnominated
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
@@ -167,12 +168,13 @@ class GroupCycles:
         n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
-        with self._state.without_nominations(entries.keys()):
+        with self._state.without_nominations(self._own(key, entries)):
             outcome = yield from search(request, trial)
         if not outcome.is_placed:
             return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
         self._lost.note_decided(key)
         self._nominations.forget(key)
+        self._end_move(key, now_s)
         attempt = GroupAttempted(profile.scheduler_name, "scheduled", now_s, trial.n_decisions)
         placed = [(entries.pop(place.pod.uid), place) for place in trial.places]
         for few in batches(placed):
@@ -210,22 +212,53 @@ class GroupCycles:
         text = unplaced_message(key, request.n_needed, n_running, outcome, n_most)
         nominated = self._state.nominated
         before = {uid: node_name for uid in entries if (node_name := nominated.node_of(uid))}
-        with self._state.without_nominations(entries.keys()):
+        with self._state.without_nominations(self._own(key, entries)):
             nominations = yield from self._nominations.next_step(key, request, before, trial, now_s)
-        if not nominations.victims and self._lost.take_due(key, now_s):
+        if not nominations.victims and self._lost.take_due(key):
             nominations = Nominations(victims=tuple(self._groups.placed(key)), note=RELEASED)
             self._groups.release(key)
         elif not nominations.victims and self._lost.take_move_due(key, now_s):
-            with self._state.without_nominations(entries.keys()):
-                leaving = yield from leaving_for_places_anew(key, request, self._state, trial)
-            if leaving:
-                nominations = Nominations(victims=leaving, note=MOVED)
-                self._lost.note_moved(key, now_s)
-                self._groups.release(key)
+            nominations = yield from self._moving(entries, key, request, trial, nominations, now_s)
         yield from self._nominate(entries, nominations, now_s)
-        notes = [nominations.note, NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else ""]
+        stays = "" if nominations.victims else self._lost.why_stays(key)
+        notes = [
+            nominations.note,
+            stays,
+            NOT_RELAXED if any(pod.spec.fallbacks for pod in request.members) else "",
+        ]
         text = " ".join([text, *filter(None, notes)])
         return (yield from self._put_back_all(entries, key, text, now_s, outcome, nominations))
+
+    def _moving(
+        self,
+        entries: Mapping[str, QueuedPod],
+        key: GroupKey,
+        request: SearchRequest,
+        trial: GroupTrial,
+        otherwise: Nominations,
+        now_s: float,
+    ) -> Pieces[Nominations]:
+        """Return the move of the group if it has places elsewhere, which are held for it from now on."""
+        with self._state.without_nominations(self._own(key, entries)):
+            places = yield from places_anew(key, request, self._state, trial)
+        if isinstance(places, str):
+            held_for = ", ".join(sorted(other.text for other in self._nominations.moving()))
+            self._lost.note_stays(key, stays_message(places, held_for))
+            return otherwise
+        leaving = tuple(self._groups.placed(key))
+        for stand_in, node_name in self._nominations.begin_move(key, places, now_s):
+            self._nominator.nominate(stand_in, node_name, now_s)
+        self._lost.note_moved(key, now_s)
+        self._groups.release(key)
+        return Nominations(victims=leaving, note=MOVED)
+
+    def _own(self, key: GroupKey, entries: Mapping[str, QueuedPod]) -> Collection[str]:
+        """Return the UIDs of the members, and of their stand-ins."""
+        return {*entries, *self._nominations.stand_ins(key)}
+
+    def _end_move(self, key: GroupKey, now_s: float) -> None:
+        for stand_in in self._nominations.end_move(key):
+            self._nominator.withdraw(stand_in, now_s)
 
     def _nominate(
         self, entries: Mapping[str, QueuedPod], nominations: Nominations, now_s: float
@@ -342,6 +375,8 @@ class GroupCycles:
         O(1) while the group is incomplete, O(members) when it becomes complete.
         """
         self._lost.note(key, changed, now_s)
+        if not self._groups.is_released(key):
+            self._end_move(key, now_s)
         first = next(iter(self._groups.pending(key)), None)
         if first is None:
             self._incomplete.forget(key)
@@ -397,7 +432,8 @@ class GroupCycles:
         for held in self._nominations.end_holds(now_s):
             cleared += [ClearNomination(pod) for pod in self._groups.pending(held) if pod.nominated_node_name]
             self._withdraw(held, now_s)
-        for key in self._lost.due(now_s):
+            self._end_move(held, now_s)
+        for key in self._lost.take_reached(now_s):
             if (first := next(iter(self._groups.pending(key)), None)) is not None:
                 self._queue.activate(first.uid, now_s)
         return [*cleared, *self._incomplete.on_time(now_s), *self._lost.on_time(now_s)]
@@ -407,11 +443,11 @@ class GroupCycles:
         for pod in list(self._groups.pending(key)) if self._state.nominated else ():
             self._nominator.withdraw(pod, now_s)
 
-    def next_wake_s(self, now_s: float) -> float | None:
-        """Return when the oldest group is to be reported or a hold ends, None if nothing waits for time."""
+    def next_wake_s(self) -> float | None:
+        """Return when `on_time` is next due, None if nothing waits for time."""
         due_s = (
             self._incomplete.next_wake_s(),
             self._nominations.next_wake_s(),
-            self._lost.next_wake_s(now_s),
+            self._lost.next_wake_s(),
         )
         return min((due for due in due_s if due is not None), default=None)

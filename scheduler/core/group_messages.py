@@ -119,6 +119,12 @@ def unplaced_message(
     return text
 
 
+def stays_message(why: str, held_for: str) -> str:
+    """Return why a group that was to be moved stays. `held_for`: the groups for which places are held."""
+    held = f" Places are held for pod group {held_for}, which moves." if held_for else ""
+    return f"The group does not move: {why}{held}"
+
+
 def _level_of(pod: Pod) -> str:
     """Return the level of the member's part; empty if it has no part, or this asks for none."""
     part = None if pod.group is None else pod.group.part

@@ -103,31 +103,36 @@ def _room(
     return None
 
 
-def leaving_for_places_anew(
+def places_anew(
     key: GroupKey, request: SearchRequest, state: ClusterState, trial: GroupTrial
-) -> Pieces[tuple[Pod, ...]]:
+) -> Pieces[Mapping[str, str] | str]:
     """
-    Return the running members of the group if all its members have places once these leave their nodes; else nothing.
+    Return the nodes of the group's members, by UID, once the running ones have left theirs; or why the group stays.
 
-    Nor does a group leave without a profile that preempts, if a PodDisruptionBudget forbids that, if a member is not
-    bound yet, is of another scheduler, or has no controller, which creates it again. `request`: of the pending members.
-    `trial`: as of `make_room`. Cost: a search for the group.
+    A group stays without a profile that preempts, if a PodDisruptionBudget protects it, if a member is not bound yet,
+    is of another scheduler, or has no controller, which creates it again. `request`: of the pending members. `trial`:
+    as of `make_room`. Cost: a search for the group.
     """
     group, view = state.groups.get(key), ClusterView(state)
     running = [state.placed[pod.uid] for pod in state.groups.placed(key)]
     preemptor = preemptor_of(trial.profile)
-    if group is None or preemptor is None or len(request.members) + len(running) < group.min_count:
-        return ()
-    if any(placed.assumed or placed.pod.owner is None for placed in running):
-        return ()
+    if group is None or preemptor is None:
+        return "its profile evicts no pods."
+    if len(request.members) + len(running) < group.min_count:
+        return f"{len(request.members) + len(running)} of {group.min_count} members exist."
+    if any(placed.assumed for placed in running):
+        return "a member is being bound."
+    if (alone := next((placed.pod for placed in running if placed.pod.owner is None), None)) is not None:
+        return f"{alone.key} has no controller, which would create it again."
     if {placed.pod.scheduler_name for placed in running} != {request.members[0].scheduler_name}:
-        return ()
+        return "members on nodes are of another scheduler."
     if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
-        return ()
+        return "a PodDisruptionBudget protects its members on nodes."
     anew = [unplaced(placed.pod) for placed in running]
     attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
-    has_places = yield from attempt.has_places_anew(key, group, running)
-    return tuple(placed.pod for placed in running) if has_places else ()
+    return (
+        yield from attempt.places_anew(key, group, running)
+    ) or "not all its members have places elsewhere."
 
 
 def preemptor_of(profile: Profile) -> GroupPreemptor | None:
@@ -169,8 +174,10 @@ class _Attempt:
                 self._remove(unit)
                 yield
 
-    def has_places_anew(self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]) -> Pieces[bool]:
-        """Return whether all members have places without the running ones on their nodes, which are back afterwards."""
+    def places_anew(
+        self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
+    ) -> Pieces[dict[str, str] | None]:
+        """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
         members, profile = self._request.members, self._trial.profile
         for placed in running:
             self._remove((placed,))
@@ -183,7 +190,7 @@ class _Attempt:
         places = yield from self.places()
         yield from self.restore_all()
         self.claims.take_all_back()
-        return places is not None
+        return places
 
     def restore_all(self) -> Pieces[None]:
         """Bring back every pod that is still removed."""

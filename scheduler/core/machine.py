@@ -212,13 +212,17 @@ class Machine:
         return not self._unfit.holds_all and self.queue.can_pop()
 
     def next_wake_s(self, now_s: float) -> float | None:
-        """Return when TimePassed is next due, None if nothing waits for time."""
+        """
+        Return when TimePassed is next due, None if nothing waits for time.
+
+        What is due stays due, so that this is `now_s`, until TimePassed is handled; then it is due no more.
+        """
         due_s = (
             self.queue.next_wake_s(now_s),
             self.state.kubelet_refusals.next_s,
             self._reservations.next_wake_s(),
             self._clocks.next_wake_s(now_s),
-            self._groups.next_wake_s(now_s),
+            self._groups.next_wake_s(),
         )
         known_s = [due for due in due_s if due is not None]
         return max(now_s, min(known_s)) if known_s else None

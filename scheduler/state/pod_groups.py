@@ -188,6 +188,15 @@ class PodGroups:
         """Return the number of members on nodes that are not terminating. O(1)."""
         return len(self._placed.get(key, _NONE))
 
+    def has_minimum_bound(self, key: GroupKey) -> bool:
+        """Return whether watches have shown as many members on nodes as the group needs. O(1) while it has fewer."""
+        placed = self._placed.get(key, _NONE)
+        first = next(iter(placed.values()), None)
+        group = None if first is None else self.known_by(first, key)
+        if group is None or len(placed) < group.min_count:
+            return False
+        return len(placed) - len(placed.keys() & self._pending.get(key, _NONE).keys()) >= group.min_count
+
     def n_ready(self, key: GroupKey) -> int:
         """Return the number of members that are placed or could be."""
         return len(self._ready.get(key, ()))

@@ -34,21 +34,6 @@ def cluster() -> Iterator[Driver]:
     driver.audit()
 
 
-def live(cluster: Driver, seconds: float) -> list[Instruction]:
-    """Let the seconds pass as in a running process, which wakes the machine when it asks for it."""
-    told: list[Instruction] = []
-    until_s = cluster.now_s + seconds
-    while True:
-        while cluster.machine.has_work() and (more := cluster.cycle()):
-            told += more
-        wake_s = cluster.machine.next_wake_s(cluster.now_s)
-        if wake_s is None or wake_s > until_s:
-            cluster.now_s = until_s
-            return told
-        cluster.now_s = max(wake_s, cluster.now_s)
-        told += cluster.handle(TimePassed())
-
-
 def web(cluster: Driver, name: str, after_s: int | None = 60, **kwargs: Any) -> Pod:
     entry = {**BY_ZONE, "afterSeconds": after_s, **kwargs.pop("entry", {})}
     return cluster.pod(name, labels={"app": "web"}, affinity=APART, annotations=fallback(entry), **kwargs)
@@ -76,8 +61,8 @@ def events(told: list[Instruction], reason: str) -> list[str]:
 def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
     """Hard until then; the bind has the mark and the record, the event says which, as what and why."""
     third = full_zones(cluster)
-    assert not [one for one in live(cluster, 59) if type(one).__name__ == "Bind"]
-    bind = bind_of(live(cluster, 2))
+    assert not [one for one in cluster.live(59) if type(one).__name__ == "Bind"]
+    bind = bind_of(cluster.live(2))
     assert bind.pod.uid == third.uid
     (mark,) = json.loads(bind.annotations[RELAXED])
     assert mark["rule"] == "podAntiAffinity by topology.kubernetes.io/zone"
@@ -92,7 +77,7 @@ def test_a_rule_counts_as_preferred_after_its_time(cluster: Driver) -> None:
 def test_a_relaxed_pod_keeps_no_others_away(cluster: Driver) -> None:
     """The watch shows the mark: the pod's own term is a preference for others too, as it was while assumed."""
     third = full_zones(cluster)
-    bind = bind_of(live(cluster, 61))
+    bind = bind_of(cluster.live(61))
     marks = {**fallback({**BY_ZONE, "afterSeconds": 60}), **bind.annotations}
     cluster.handle(BindDone(third.uid))
     seen = cluster.pod("third", labels={"app": "web"}, affinity=APART, annotations=marks, node=bind.node_name)
@@ -130,23 +115,23 @@ def test_no_clock_runs_for_other_reasons(cluster: Driver) -> None:
     web(cluster, "second", node="b")
     web(cluster, "third", 10, containers=[container(requests={"cpu": "64"})])
     assert saved(cluster.cycle()) is None
-    assert saved(live(cluster, 3600)) is None
+    assert saved(cluster.live(3600)) is None
 
 
 def test_a_clock_stops_while_another_reason_keeps_the_pod(cluster: Driver) -> None:
     """The rule alone for 40 s, then a cordon for 100 s, then 20 s more."""
     third = full_zones(cluster)
-    live(cluster, 40)
+    cluster.live(40)
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone}, unschedulable=True)
     cluster.queue.activate(third.uid, cluster.now_s)
     assert saved(cluster.cycle()) is None
-    assert not [one for one in live(cluster, 100) if type(one).__name__ == "Bind"]
+    assert not [one for one in cluster.live(100) if type(one).__name__ == "Bind"]
     for name, zone in (("a", "z1"), ("b", "z2")):
         cluster.node(name, labels={ZONE: zone})
-    told = live(cluster, 15)
+    told = cluster.live(15)
     assert not [one for one in told if type(one).__name__ == "Bind"]
-    assert bind_of(live(cluster, 8)).pod.uid == third.uid
+    assert bind_of(cluster.live(8)).pod.uid == third.uid
 
 
 def test_time_in_which_the_scheduler_was_stopped_does_not_count(cluster: Driver) -> None:
@@ -154,14 +139,14 @@ def test_time_in_which_the_scheduler_was_stopped_does_not_count(cluster: Driver)
     full_zones(cluster)
     cluster.now_s += 3600
     cluster.handle(TimePassed())
-    assert not [one for one in live(cluster, 45) if type(one).__name__ == "Bind"]
-    assert bind_of(live(cluster, 10))
+    assert not [one for one in cluster.live(45) if type(one).__name__ == "Bind"]
+    assert bind_of(cluster.live(10))
 
 
 def test_a_restart_neither_resets_nor_shortens(cluster: Driver) -> None:
     """The next scheduler goes on from what was saved on the pod, whatever time has passed."""
     full_zones(cluster)
-    told = live(cluster, 45)
+    told = cluster.live(45)
     waited = saved(told)
     assert waited == {"podAntiAffinity by topology.kubernetes.io/zone": 30}
     after = Driver()
@@ -171,8 +156,8 @@ def test_a_restart_neither_resets_nor_shortens(cluster: Driver) -> None:
     condition = {"type": "affinity-scheduler.io/Fallback", "status": "True", "message": json.dumps(waited)}
     web(after, "third", status={"conditions": [condition]})
     assert saved(after.cycle()) is None
-    assert not [one for one in live(after, 29) if type(one).__name__ == "Bind"]
-    assert bind_of(live(after, 2))
+    assert not [one for one in after.live(29) if type(one).__name__ == "Bind"]
+    assert bind_of(after.live(2))
 
 
 def test_an_autoscalers_event_is_enough_where_it_is_accepted(cluster: Driver) -> None:
@@ -181,7 +166,7 @@ def test_an_autoscalers_event_is_enough_where_it_is_accepted(cluster: Driver) ->
     web(cluster, "second", node="b")
     third = web(cluster, "third", None, entry={"afterNotTriggerScaleUp": True})
     cluster.cycle()
-    told = live(cluster, 31)
+    told = cluster.live(31)
     assert [one.namespace for one in told if isinstance(one, FindScaleUpEvents)] == ["default"] * 3
     cluster.handle(ScaleUpNotTriggered("another"))
     assert not cluster.machine.has_work()
@@ -201,8 +186,8 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
         cluster.pod(name, labels={"app": "web"}, affinity=APART, node=node, annotations=fallback(both[0]))
     cluster.pod("third", labels={"app": "web"}, affinity=APART, spread=[uneven], annotations=fallback(*both))
     cluster.cycle()
-    assert not [one for one in live(cluster, 49) if type(one).__name__ == "Bind"]
-    marks = json.loads(bind_of(live(cluster, 2)).annotations[RELAXED])
+    assert not [one for one in cluster.live(49) if type(one).__name__ == "Bind"]
+    marks = json.loads(bind_of(cluster.live(2)).annotations[RELAXED])
     assert [one["rule"] for one in marks] == [
         "podAntiAffinity by topology.kubernetes.io/zone",
         "topologySpreadConstraints by kubernetes.io/hostname",
@@ -213,7 +198,7 @@ def test_rules_that_keep_a_pod_only_together_are_relaxed_together(cluster: Drive
 def test_an_update_while_the_bind_is_in_flight_keeps_the_pod_relaxed(cluster: Driver) -> None:
     """Else its hard term would count against others until the watch shows the bind."""
     third = full_zones(cluster)
-    bind_of(live(cluster, 61))
+    bind_of(cluster.live(61))
     changed = web(cluster, "third")
     assert changed.spec.relaxed == ()
     placed = cluster.state.placed[third.uid].pod
@@ -330,9 +315,9 @@ def test_a_rule_of_the_spec_is_not_hidden(cluster: Driver) -> None:
 def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
     """Hard first: a zone that becomes free before the time is over is taken, without a mark."""
     third = full_zones(cluster)
-    live(cluster, 30)
+    cluster.live(30)
     cluster.node("c", labels={ZONE: "z3"})
-    bind = bind_of(live(cluster, 5))
+    bind = bind_of(cluster.live(5))
     assert (bind.pod.uid, bind.node_name) == (third.uid, "c")
     assert RELAXED not in bind.annotations
     cluster.handle(PodSeen(cluster.confirm(third, "c")))
@@ -341,10 +326,10 @@ def test_a_pod_that_starts_to_fit_is_bound_hard(cluster: Driver) -> None:
 def test_time_after_a_broken_watch_does_not_count(cluster: Driver) -> None:
     """For 40 s it is unknown whether there was room for the hard rule."""
     full_zones(cluster)
-    live(cluster, 50)
+    cluster.live(50)
     cluster.handle(WatchInterrupted())
-    assert not [one for one in live(cluster, 48) if type(one).__name__ == "Bind"]
-    assert bind_of(live(cluster, 5))
+    assert not [one for one in cluster.live(48) if type(one).__name__ == "Bind"]
+    assert bind_of(cluster.live(5))
 
 
 def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluster: Driver) -> None:
@@ -356,8 +341,8 @@ def test_a_member_without_which_its_group_is_placed_is_relaxed_as_any_pod(cluste
             affinity=APART,
             annotations=fallback(entry),
         )
-    instructions = live(cluster, 50)
+    instructions = cluster.live(50)
     for bind in [each for each in instructions if isinstance(each, Bind)]:
         cluster.confirm(bind.pod, bind.node_name)
-    relaxed = bind_of(live(cluster, 20))
+    relaxed = bind_of(cluster.live(20))
     assert RELAXED in relaxed.annotations

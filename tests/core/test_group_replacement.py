@@ -170,12 +170,8 @@ def run(driver: Driver) -> list[Instruction]:
 
 
 def wait(driver: Driver, seconds: float) -> list[EvictVictim]:
-    """Let the time pass in steps of ten seconds; return the evictions."""
-    victims: list[EvictVictim] = []
-    for _ in range(int(seconds / 10)):
-        driver.pass_time(10.0)
-        victims += [each for each in run(driver) if isinstance(each, EvictVictim)]
-    return victims
+    """Let the time pass as in a running process; return the evictions."""
+    return [each for each in driver.live(seconds) if isinstance(each, EvictVictim)]
 
 
 def _broken(driver: Driver, *, other_room: int = 3, owner: build.Json | None = OWNER) -> list[Pod]:

@@ -100,6 +100,21 @@ class Driver(World):
         self.now_s += seconds
         self.handle(TimePassed())
 
+    def live(self, seconds: float) -> list[Instruction]:
+        """Let the seconds pass as in a running process, which wakes the machine when it asks for it."""
+        told: list[Instruction] = []
+        until_s = self.now_s + seconds
+        for _ in range(10_000):
+            while self.machine.has_work() and (more := self.cycle()):
+                told += more
+            wake_s = self.machine.next_wake_s(self.now_s)
+            if wake_s is None or wake_s > until_s:
+                self.now_s = until_s
+                return told
+            self.now_s = max(wake_s, self.now_s)
+            told += self.handle(TimePassed())
+        raise AssertionError("something is due again and again")
+
     def confirm(self, pod: Pod, node_name: str) -> Pod:
         """Report that the bind succeeded, and show the pod on its node."""
         self.handle(BindDone(pod.uid))
