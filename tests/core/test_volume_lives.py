@@ -39,6 +39,10 @@ NODES = ("a", "b", "c")
 LOCAL, MADE = "local", "made"
 
 
+def _claim_keys(pod: Pod) -> set[str]:
+    return {f"default/{used.claim_name(pod.name)}" for used in pod.spec.claim_volumes}
+
+
 class VolumeLives(RuleBasedStateMachine):
     """A server, a machine that watches it, and who else writes there."""
 
@@ -70,6 +74,8 @@ class VolumeLives(RuleBasedStateMachine):
         self.answers: list[ReservationWritten] = []
         self.binds: dict[str, Bind] = {}
         self.reserved: set[str] = set()
+        #: Claims that were bound when the reservation was decided, by pod.
+        self.bound_before: dict[str, set[str]] = {}
         #: Volumes and the versions that this machine has written, by the answers that it got.
         self.wrote: dict[str, str] = {}
         for name in sorted(self.nodes):
@@ -91,6 +97,8 @@ class VolumeLives(RuleBasedStateMachine):
                 assert uid not in self.reserved, "reserved twice"
                 self.reserved.add(uid)
                 self.writes[uid] = instruction
+                claims = map(self.driver.state.volumes.claim, _claim_keys(instruction.pod))
+                self.bound_before[uid] = {each.key for each in claims if each is not None and each.is_bound}
                 self._promises_are_single()
                 for promise in promises(instruction):
                     stored = self.server.volume(promise.obj.key)
@@ -101,10 +109,10 @@ class VolumeLives(RuleBasedStateMachine):
                 assert uid not in self.binds, "bound twice"
                 self.reserved.discard(uid)
                 self.binds[uid] = instruction
-                for used in instruction.pod.spec.claim_volumes:
-                    found = self.driver.state.volumes.claim(
-                        f"default/{used.claim_name(instruction.pod.name)}"
-                    )
+                # A claim that was bound before is not looked at again, nor is it upstream (checkBindings of
+                # binder.go, kubernetes 1.36): the kubelet of a pod whose claim was deleted meanwhile waits for it.
+                for key in _claim_keys(instruction.pod) - self.bound_before.get(uid, set()):
+                    found = self.driver.state.volumes.claim(key)
                     assert found is not None and found.is_bound, "bound before its claim"
             case Attempted(pod=pod, result="error"):
                 self.reserved.discard(pod.uid)
