@@ -183,7 +183,9 @@ def _room_members(
     """Create the members of a group, and return their names."""
     prefix = "affinity-scheduler.io/pod-group"
     labels = {prefix: group, f"{prefix}-min-count": str(n)}
-    asked = {f"{prefix}-required-topology": required, f"{prefix}-preferred-topology": preferred}
+    asked = {f"{prefix}-required-topology": required}
+    if preferred:
+        asked[f"{prefix}-preferred-topology"] = preferred
     names = [f"{group}-{index}" for index in range(n)]
     for name in names:
         pod = build.pod(

@@ -259,7 +259,9 @@ async def test_binds_of_a_burst_start_although_thousands_of_pods_woke_during_it(
 
     def wake_all_behind_the_first() -> None:
         if bench.driver.machine.n_binding == 1 and not bench.driver.machine.has_backlog:
-            bench.driver.node("larger", allocatable={"cpu": "65"})
+            seen = decode_node(json.dumps(node("larger", allocatable={"cpu": "65"})).encode())
+            # Not by the driver, which would finish the backlog.
+            bench.driver.machine.handle(NodeSeen(seen), bench.driver.now_s)
 
     bench.on_asked = wake_all_behind_the_first
     async with bench.running():

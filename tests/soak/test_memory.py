@@ -50,7 +50,7 @@ def test_the_probe_sees_every_room() -> None:
         "PodQueue", "UnschedulablePods", "OrderedPods", "QueueingHints",
         "NodeTable", "LabelColumn", "PodColumns", "LabelSet", "LabelSets", "ExistingTerms", "ExistingPodTerm",
         "DerivedValues", "ChangeLog", "Workloads", "ClusterState", "KubeletRefusals",
-        "PodRecords", "Preemptions", "Reservations", "GroupCycles", "GroupNominations",
+        "PodRecords", "Preemptions", "Reservations", "GroupTurns", "GroupNominations",
         "InterPodAffinity", "MemoBySpec",
         "PodDecoder",
     } <= rooms  # fmt: skip
