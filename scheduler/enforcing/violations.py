@@ -27,7 +27,7 @@ from scheduler.state.arrays import Amounts, Counts, Mask, Rows
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT
 from scheduler.state.counts import PodCounts
-from scheduler.state.domain_limits import most_per_domain
+from scheduler.state.domain_limits import most_per_domain, n_divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ViolationDetector:
         limit = rule.spec.max_pods
         if isinstance(limit, Shares):
             column = self._state.nodes.column(rule.spec.keys[0])
-            n_selected = int(every.by_row.sum()) + int(not rule.selects_itself)
+            n_selected = n_divided(every.by_row, self._state.nodes.alive) + int(not rule.selects_itself)
             return most_per_domain(limit, column, n_selected)[column.ids[rows]]
         return np.full(len(rows), limit, dtype=np.int64)
 

@@ -13,7 +13,7 @@ from scheduler.overview.rules import DeclaredRule
 from scheduler.state.arrays import Amounts, Mask, Rows
 from scheduler.state.cluster import ClusterState
 from scheduler.state.columns import LabelColumn
-from scheduler.state.domain_limits import most_per_domain
+from scheduler.state.domain_limits import most_per_domain, n_divided
 from scheduler.state.node_masks import NodeMasks
 
 #: The room of a domain without a limit.
@@ -83,7 +83,8 @@ def occupancy(rule: DeclaredRule, declaring: Declaring, state: ClusterState) -> 
     match rule.kind:
         case "requiredAntiAffinity":
             relaxed = _per_domain(column, declaring.relaxed, nodes.n_rows)[ids]
-            now, then = (_most(rule, column, ids, int(by_row.sum()) + n_more) for n_more in (0, 1))
+            n_selected = n_divided(by_row, nodes.alive)
+            now, then = (_most(rule, column, ids, n_selected + n_more) for n_more in (0, 1))
             fewest, (room, states) = 0, _anti_affinity(now, then, n_pods, relaxed, selected, others)
         case "requiredAffinity":
             fewest, (room, states) = 0, _affinity(n_pods, selected, others)

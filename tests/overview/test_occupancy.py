@@ -25,7 +25,7 @@ ZONES = ("x", "y", "z")
 
 @st.composite
 def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
-    """Return a placed pod of one of two apps with up to one rule of each kind, with `shares` also by annotation."""
+    """Return a placed pod of one of two apps with up to one rule of each kind, with `shares` by annotation and on a node that is gone."""
     app = draw(st.sampled_from(APPS))
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))
@@ -61,7 +61,8 @@ def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
                     "labelSelector": build.selector(f"app={about}"),
                 }
             ]
-    made["node"] = draw(st.sampled_from([f"node-{zone}-{number}" for zone in ZONES for number in (0, 1)]))
+    nodes = [f"node-{zone}-{number}" for zone in ZONES for number in (0, 1)]
+    made["node"] = draw(st.sampled_from([*nodes, *(["gone"] if shares else [])]))
     made["terminating"] = draw(st.sampled_from((False, False, False, True)))
     return made
 

@@ -77,6 +77,13 @@ def test_a_percentage_of_the_selected_pods(
     assert sorted(Counter(got).values()) == expected
 
 
+def test_pods_on_nodes_that_are_gone_are_not_divided(cluster: Driver):
+    zones(cluster, "a")
+    cluster.pod("g0", node="gone", labels={"app": "db"})
+    cluster.pod("g1", node="gone", labels={"app": "db"})
+    assert placed(cluster, [pod(f"p{n}", {"maxPodsPerDomain": "40%"}) for n in range(2)]) == ["a"]
+
+
 @pytest.mark.parametrize(
     "make", [lambda n, w: pod(n, {"domainWeights": w}), preferring], ids=["hard", "soft"]
 )

@@ -33,7 +33,7 @@ from scheduler.plugins.inter_pod_affinity.terms import IncomingTerms
 from scheduler.state.arrays import Amount, Amounts, Mask
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.columns import ABSENT, PerDomain
-from scheduler.state.domain_limits import most_per_domain
+from scheduler.state.domain_limits import most_per_domain, n_divided
 from scheduler.state.existing_terms import ExistingPodTerm, TermKey
 from scheduler.state.matching import PodMatcher
 
@@ -66,8 +66,8 @@ def most_pods(matcher: PodMatcher, key: str, limit: DomainLimit, view: ClusterVi
 
 
 def n_with_incoming(matcher: PodMatcher, view: ClusterView) -> int:
-    """Return the number of pods of which a domain has a share. 3 µs at 5,000 rows."""
-    return int(view.selected(matcher).by_row.sum()) + 1
+    """Return the number of pods of which a domain has a share."""
+    return n_divided(view.selected(matcher).by_row, view.alive) + 1
 
 
 def affinity_masks(
