@@ -45,7 +45,7 @@ from scheduler.state.kubelet_refusals import FAILED_S
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
 _SHOWN_REFUSALS: Final = 5
-#: What a message says of nodes that failed.
+#: The reason in a message for nodes that failed, with their names.
 _FAILED: Final = re.compile(re.escape(FAILED) + r" \(([^)]*)\)")
 #: Running revisions of a Deployment that a manifest is compared with.
 _MAX_REVISIONS: Final = 8

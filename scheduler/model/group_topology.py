@@ -80,7 +80,9 @@ def parse_topology(
     required_name: str, preferred_name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> tuple[Topology, str]:
     """Return the levels that a pod names under these two names, and why they do not parse; empty if they do."""
-    required, preferred = (said(name, labels, annotations) for name in (required_name, preferred_name))
+    required, preferred = (
+        label_or_annotation(name, labels, annotations) for name in (required_name, preferred_name)
+    )
     if required is None and preferred is None:
         return ANYWHERE, ""
     levels = () if preferred is None else tuple(key.strip() for key in preferred.split(",", _LIMIT_LEVELS))
@@ -96,6 +98,6 @@ def parse_topology(
     return Topology(keys_required, tuple(dict.fromkeys(levels))), ""
 
 
-def said(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
+def label_or_annotation(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str | None:
     """Return the value of the label, else of the annotation with this name; None without both."""
     return labels.get(name, annotations.get(name))

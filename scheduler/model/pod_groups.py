@@ -3,7 +3,7 @@ Groups of pods that are placed as one, and how a pod names its group.
 
 There are three ways, and the first that a pod uses counts: `spec.schedulingGroup` and PodGroup of `scheduling.k8s.io`
 (kubernetes 1.36 and 1.37); the label and PodGroup of scheduler-plugins' coscheduling; two labels or annotations of our
-own, for which a cluster needs no kind; `group_forms` turns the words of other projects into these.
+own, for which a cluster needs no kind; `group_forms` turns the labels and annotations of other projects into these.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from scheduler.model.group_topology import (
     REQUIRED_TOPOLOGY,
     Part,
     Topology,
+    label_or_annotation,
     parse_topology,
-    said,
 )
 from scheduler.syntax.names import label_value_faults
 from scheduler.syntax.selectors import escaped
@@ -56,8 +56,8 @@ COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 CONDITION_TYPES: Final = {"v1alpha2": "PodGroupScheduled", "v1beta1": "PodGroupInitiallyScheduled"}
 
 #: Labels and annotations that need a part, and a group.
-_PART_WORDS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
-_GROUP_WORDS: Final = _PART_WORDS | {
+_PART_KEYS: Final = frozenset({PART_MIN_COUNT, PART_REQUIRED_TOPOLOGY, PART_PREFERRED_TOPOLOGY})
+_GROUP_KEYS: Final = _PART_KEYS | {
     *(GROUP, PART, MIN_COUNT, RELEASE_AFTER, MOVE_AFTER, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY)
 }
 
@@ -203,7 +203,7 @@ def group_reference(
     if key is None and source is not None:
         fault = fault or f'{GROUP_FROM} of the pod: found "{source}", expected a label with the name of one'
     if key is None:
-        fault = fault or _word_without_group(labels, annotations)
+        fault = fault or _key_without_group(labels, annotations)
         return (
             GroupReference(GroupKey(GroupKind.OWN, namespace, " (malformed)"), problem=fault)
             if fault
@@ -216,7 +216,7 @@ def group_reference(
         if not seconds and name in annotations:
             problem = _problem(name, annotations[name], _LIMIT_AFTER_S)
     if key.kind is GroupKind.OWN:
-        text = said(MIN_COUNT, labels, annotations)
+        text = label_or_annotation(MIN_COUNT, labels, annotations)
         min_count = _number(text, LIMIT_MEMBERS)
         problem = problem if min_count else _problem(MIN_COUNT, text, LIMIT_MEMBERS)
         if label_value_faults(key.name):
@@ -224,8 +224,8 @@ def group_reference(
     topology, level_fault = parse_topology(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, labels, annotations)
     part, part_fault = _part(labels, annotations)
     if part is None and not part_fault:
-        part_fault = _word_without_part(labels, own_annotations)
-    problem = _word_said_twice(labels, own_annotations) or problem or fault or level_fault or part_fault
+        part_fault = _key_without_part(labels, own_annotations)
+    problem = _contradicting_key(labels, own_annotations) or problem or fault or level_fault or part_fault
     if not problem:
         return GroupReference(
             key,
@@ -234,36 +234,36 @@ def group_reference(
             move_after_s=after_s[MOVE_AFTER],
             topology=topology,
             part=part,
-            is_min_count_derived=said(MIN_COUNT, labels, own_annotations) is None,
+            is_min_count_derived=label_or_annotation(MIN_COUNT, labels, own_annotations) is None,
         )
     # No name of a group has a space: the pod is no member of the group that others name well.
     apart = GroupKey(key.kind, namespace, f"{escaped(key.name[:64])} (malformed)")
     return GroupReference(apart, problem=problem)
 
 
-def _word_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+def _key_without_group(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the problem of the first label or annotation about a group of a pod that names none; empty without one."""
-    if _GROUP_WORDS.isdisjoint(labels) and _GROUP_WORDS.isdisjoint(annotations):
+    if _GROUP_KEYS.isdisjoint(labels) and _GROUP_KEYS.isdisjoint(annotations):
         return ""
-    word = min(_GROUP_WORDS.intersection((*labels, *annotations)))
-    if word == GROUP:
+    key = min(_GROUP_KEYS.intersection((*labels, *annotations)))
+    if key == GROUP:
         return f'{GROUP} of the pod: found "", expected the name of a group'
-    return f"{GROUP} of the pod: found none, expected the name of a group beside {word}"
+    return f"{GROUP} of the pod: found none, expected the name of a group beside {key}"
 
 
-def _word_without_part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+def _key_without_part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the problem of the first label or annotation about a part of a pod that names none; empty without one."""
-    words = _PART_WORDS.intersection((*labels, *annotations))
-    return f"{PART} of the pod: found none, expected the name of a part beside {min(words)}" if words else ""
+    keys = _PART_KEYS.intersection((*labels, *annotations))
+    return f"{PART} of the pod: found none, expected the name of a part beside {min(keys)}" if keys else ""
 
 
-def _word_said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Return the problem of the first word that label and annotation say differently; empty without one."""
-    for word in sorted(_GROUP_WORDS.intersection(labels)):
-        label, annotation = labels[word], annotations.get(word, labels[word])
+def _contradicting_key(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """Return the problem of the first key whose label and annotation differ; empty without one."""
+    for key in sorted(_GROUP_KEYS.intersection(labels)):
+        label, annotation = labels[key], annotations.get(key, labels[key])
         if label != annotation:
             return (
-                f'{word} of the pod: found "{escaped(label[:64])}" as label and "{escaped(annotation[:64])}" as'
+                f'{key} of the pod: found "{escaped(label[:64])}" as label and "{escaped(annotation[:64])}" as'
                 " annotation, expected one value"
             )
     return ""
@@ -277,12 +277,12 @@ def group_minimum(namespace: str, labels: Mapping[str, str], annotations: Mappin
 
 def _part(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Part | None, str]:
     """Return the part that a pod names, None if it names none, and why it does not parse; empty if it does."""
-    name = said(PART, labels, annotations)
+    name = label_or_annotation(PART, labels, annotations)
     if name is None:
         return None, ""
     if not name or label_value_faults(name):
         return None, f'{PART} of the pod: found "{escaped(name[:64])}", expected a valid label value'
-    text = said(PART_MIN_COUNT, labels, annotations)
+    text = label_or_annotation(PART_MIN_COUNT, labels, annotations)
     min_count = 1 if text is None else _number(text, LIMIT_MEMBERS)
     if not min_count:
         return None, _problem(PART_MIN_COUNT, text, LIMIT_MEMBERS)
@@ -297,7 +297,7 @@ def _key(
         return GroupKey(GroupKind.KUBERNETES, namespace, scheduling_group)
     if name := labels.get(COSCHEDULING_GROUP, ""):
         return GroupKey(GroupKind.COSCHEDULING, namespace, name)
-    own = said(GROUP, labels, annotations)
+    own = label_or_annotation(GROUP, labels, annotations)
     return GroupKey(GroupKind.OWN, namespace, own) if own else None
 
 

@@ -29,7 +29,7 @@ FAILED_S: Final = 600.0
 #: Exclusions that are remembered, about 200 bytes each.
 CAPACITY: Final = 4096
 
-#: What a node is excluded for: the pods of a spec, or the members of a group.
+#: The pods of a spec, or the members of a group: a node is excluded for these alone.
 Subject = PodSpec | GroupKey
 
 

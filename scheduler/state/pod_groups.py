@@ -344,7 +344,7 @@ def _described_by(pod: Pod) -> tuple[int, Topology] | None:
 def _topology(pods: Iterable[Pod]) -> Topology:
     """Return the levels that the first member names that names any; members agree on them."""
     topologies = (pod.group.topology for pod in pods if pod.group is not None)
-    return next((topology for topology in topologies if topology is not ANYWHERE), ANYWHERE)
+    return next(filter(None, topologies), ANYWHERE)
 
 
 def _is_ready(pod: Pod) -> bool:

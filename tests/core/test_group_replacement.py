@@ -22,7 +22,7 @@ from scheduler.model.group_topology import (
 from scheduler.model.instructions import Bind, EmitEvent, EvictVictim, Instruction, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, ObjectSeen, VictimFate
+from scheduler.model.stimuli import ObjectSeen
 from tests.core.test_group_levels import BLOCK, RACK, placed
 from tests.support import build
 from tests.support.build import container
@@ -193,10 +193,7 @@ def _evict(driver: Driver, first: EvictVictim) -> set[str]:
     evictions, names = [first], set[str]()
     while evictions:
         each = evictions.pop()
-        assert driver.needs_eviction(each.preemptor.uid, each.victim.uid)
-        told = driver.handle(EvictionEnded(each.preemptor.uid, each.victim.uid, VictimFate.DELETED))
-        evictions += [one for one in told if isinstance(one, EvictVictim)]
-        driver.lose(each.victim)
+        evictions += driver.carry_out(each)
         index = int(each.victim.name.removeprefix("m").partition("-")[0])
         member(driver, index, 3, MOVES, generation=f"-{driver.now_s:.0f}", owner=OWNER)
         assert not [one for one in run(driver) if isinstance(one, Bind)] or not evictions

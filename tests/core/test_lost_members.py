@@ -20,7 +20,6 @@ from scheduler.model.instructions import (
 )
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, RELEASE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
-from scheduler.model.stimuli import EvictionEnded, VictimFate
 from tests.core.test_group_levels import RACK
 from tests.core.test_group_replacement import OWNER, fill, rack, rack_of, run
 from tests.support.build import container
@@ -66,10 +65,7 @@ def evict(driver: Driver, first: EvictVictim) -> list[Pod]:
     waiting, left = [first], list[Pod]()
     while waiting:
         each = waiting.pop()
-        assert driver.needs_eviction(each.preemptor.uid, each.victim.uid)
-        told = driver.handle(EvictionEnded(each.preemptor.uid, each.victim.uid, VictimFate.DELETED))
-        waiting += evictions(told)
-        driver.lose(each.victim)
+        waiting += driver.carry_out(each)
         left.append(each.victim)
     return left
 

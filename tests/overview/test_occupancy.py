@@ -25,7 +25,7 @@ ZONES = ("x", "y", "z")
 
 @st.composite
 def pods(draw: st.DrawFn, *, shares: bool = False) -> dict[str, Any]:
-    """Return a placed pod of one of two apps with up to one rule of each kind, with `shares` by annotation and on a node that is gone."""
+    """Return a pod of one of two apps with up to one rule; with `shares`, a rule by annotation or a lost node too."""
     app = draw(st.sampled_from(APPS))
     about = draw(st.sampled_from(APPS))
     term = build.term(build.ZONE, build.selector(f"app={about}"))

@@ -12,6 +12,7 @@ from scheduler.model.instructions import (
     Attempted,
     Bind,
     EmitEvent,
+    EvictVictim,
     Instruction,
     PatchCondition,
     ProceedWithEviction,
@@ -24,6 +25,7 @@ from scheduler.model.stimuli import (
     BindFailed,
     CycleDue,
     EvictionDue,
+    EvictionEnded,
     EvictionStep,
     NodeGone,
     NodeSeen,
@@ -31,6 +33,7 @@ from scheduler.model.stimuli import (
     PodGone,
     PodSeen,
     TimePassed,
+    VictimFate,
 )
 from scheduler.queueing.queue_policy import QueuePolicy
 from scheduler.settings.loading import default_settings
@@ -92,6 +95,14 @@ class Driver(World):
 
     def lose(self, pod: Pod) -> None:
         self.handle(PodGone(pod.uid))
+
+    def carry_out(self, eviction: EvictVictim) -> list[EvictVictim]:
+        """Evict the victim, which is gone then. Return the evictions that follow."""
+        preemptor, victim = eviction.preemptor, eviction.victim
+        assert self.needs_eviction(preemptor.uid, victim.uid)
+        instructions = self.handle(EvictionEnded(preemptor.uid, victim.uid, VictimFate.DELETED))
+        self.lose(victim)
+        return [each for each in instructions if isinstance(each, EvictVictim)]
 
     def cycle(self) -> list[Instruction]:
         return self.handle(CycleDue())

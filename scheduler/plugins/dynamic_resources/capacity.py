@@ -66,8 +66,7 @@ def _rounded_in_range(
 ) -> FormattedQuantity:
     if requested.nano < minimum.nano:
         return minimum
-    step = 0 if valid.step is None else _counted(valid.step, valid)
-    if not step or valid.step is None:
+    if valid.step is None or not (step := _counted(valid.step, valid)):
         return requested
     start = _counted(minimum, valid)
     rounded = start + -(-(_counted(requested, valid) - start) // step) * step
