@@ -38,6 +38,11 @@ def _checkout(root: Path) -> Path:
         shutil.copyfile(ROOT / name, root / name)
     for name in ("manifests", FOLDER):
         shutil.copytree(ROOT / name, root / name, dirs_exist_ok=True)
+    changelog = root / "CHANGELOG.md"
+    # Directly after a release there are no changes.
+    changelog.write_text(
+        changelog.read_text().replace("## Unreleased\n", "## Unreleased\n\n- A change.\n", 1)
+    )
     git(root, "init", "--quiet")
     commit(root)
     return root
@@ -196,10 +201,12 @@ def test_two_bills_of_a_lock_are_equal():
 
 
 def test_notes_are_the_section_of_the_changelog(complete):
-    before = sections((ROOT / "CHANGELOG.md").read_text())
+    root = complete.parents[1]
+    command = ["git", "-C", str(root), "show", "HEAD~1:CHANGELOG.md"]
+    before = sections(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     text = (complete / "RELEASE_NOTES.md").read_text()
     assert text == f"# affinity-scheduler {NEW}\n\n{before['Unreleased']}\n"
-    after = sections((complete.parents[1] / "CHANGELOG.md").read_text())
+    after = sections((root / "CHANGELOG.md").read_text())
     assert after == {**before, "Unreleased": "", NEW: before["Unreleased"]}
 
 
