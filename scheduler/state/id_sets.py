@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, KeysView
 from typing import Final, Generic, TypeVar, cast
 
 import numpy as np
@@ -111,8 +111,10 @@ class Postings(Generic[K]):
     def __init__(self) -> None:
         self._by_key: dict[K, int | IdSet] = {}
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._by_key
+    @property
+    def keys(self) -> KeysView[K]:
+        """The keys that have an id."""
+        return self._by_key.keys()
 
     def add(self, key: K, number: int) -> None:
         """Add an id that the key does not have. O(1) in the mean."""

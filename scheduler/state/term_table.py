@@ -88,14 +88,10 @@ class SelectorIndex:
 
         The value is `ANY_VALUE` where selectors read only whether the key is there.
         """
-        return {
-            key: value if self._is_read((key, value)) else ANY_VALUE
-            for key, value in labels.items()
-            if self._is_read((key, value)) or self._is_read(key)
-        }
-
-    def _is_read(self, key: Hashable) -> bool:
-        return key in self._held or key in self._broken
+        held, broken = self._held.keys, self._broken.keys
+        read = {key: ANY_VALUE for key in labels if key in held or key in broken}
+        read.update(pair for pair in labels.items() if pair in held or pair in broken)
+        return read
 
     def _keys(self, selector: Selector) -> tuple[tuple[Postings[Hashable], set[Hashable]], ...]:
         return (self._held, _holding(selector)), (self._broken, _breaking(selector))
