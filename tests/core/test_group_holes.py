@@ -109,6 +109,26 @@ def test_a_group_for_which_pods_end_already_needs_no_moves(driver: Driver) -> No
     assert [move.pod.name for move in moves(driver, group(driver, 2, 2))] == ["t"]
 
 
+@pytest.mark.parametrize(
+    ("selectors", "n_allowed"),
+    [
+        pytest.param([{}], 0, id="an empty selector selects every pod"),
+        pytest.param([build.selector("app=s"), build.selector("app=s")], 1, id="of two budgets none is asked"),
+    ],
+)
+def test_no_pod_moves_whose_eviction_the_api_refuses(
+    driver: Driver, selectors: list[dict[str, Any]], n_allowed: int
+) -> None:
+    """The scheduler's own preemption would break neither: it takes an empty selector for one of no pod."""
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+    small(driver, "s", "a1", labels={"app": "s"}, phase="Running")
+    for number, selector in enumerate(selectors):
+        budget = build.disruption_budget(f"b{number}", selector, n_allowed)
+        driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    assert moves(driver, group(driver, 2, 2)) == ()
+
+
 @dataclass(frozen=True)
 class Small:
     """A pod: its node, size, whether it is apart from pods with its label, and whether a controller makes it anew."""
@@ -146,7 +166,7 @@ class Cluster:
             node(driver, name, rack, cpu)
         for name, pod in self.pods.items():
             if name not in moved:
-                pod.create(driver, name, node=pod.node)
+                pod.create(driver, name, node=pod.node, phase="Running")
         for name, node_name in moved.items():
             self.pods[name].create(driver, name, node_selector={HOSTNAME: node_name})
         return driver
