@@ -27,7 +27,7 @@ from scheduler.core.decide import ScheduleResult, Scope, decide
 from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import kinds_of
-from scheduler.core.group_requests import all_levels, search_request, unplaced
+from scheduler.core.group_requests import all_levels, search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError, detached_trial
 from scheduler.core.trial_rng import TrialRng
@@ -260,7 +260,7 @@ class HoleSearch:
         if not pods:
             yield ()
             return
-        pod = unplaced(pods[0])
+        pod = pods[0].recreated()
         rows = self._view.alive.copy()
         rows[self._state.nodes.row_by_name[pods[0].node_name]] = False
         for node_name in self._nodes_for(pod, rows, is_any=is_any):

@@ -242,6 +242,21 @@ class Pod:
         """Return whether its controller puts it back on its node when it is removed."""
         return self.owner is not None and self.owner.kind in _BOUND_TO_NODE
 
+    def recreated(self) -> Pod:
+        """Return the pod as its controller creates it anew: without node, nomination, resize or time that counts."""
+        return replace(
+            self,
+            # A new pod begins with all of its rules.
+            spec=self.spec.unrelaxed or self.spec,
+            relaxed=(),
+            fallback_waited_s=(),
+            node_name="",
+            nominated_node_name="",
+            phase="Pending",
+            resize=None,
+            scheduled_condition=None,
+        )
+
     @property
     def is_preempted(self) -> bool:
         """Return whether a scheduler preempts it."""
