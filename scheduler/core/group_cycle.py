@@ -21,7 +21,7 @@ from typing import Final
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, SearchRequest
-from scheduler.core.group_members import has_minimum, n_needed, part_of
+from scheduler.core.group_members import has_minimum, n_needed, part_of, waiting_members
 from scheduler.core.group_messages import (
     NOT_RELAXED,
     stays_message,
@@ -301,9 +301,7 @@ class GroupCycles:
         """
         if self._groups.is_released(key):
             return True
-        pending = self._groups.pending(key)
-        members = [pod for pod in pending if not pod.gates and not self._is_left_out(pod)]
-        group = self._groups.get(key)
+        members, group = waiting_members(self._state, key), self._groups.get(key)
         if group is None or n_needed(self._groups, key) > len(members):
             return False
         if len(members) > _MOST_ASKED_AGAIN:
