@@ -21,6 +21,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import PodMatcher, incoming_rule
 from scheduler.state.pod_groups import PodGroups
+from scheduler.syntax.selectors import Selector
 
 #: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
 _MOST_COMPARED: Final = 100_000
@@ -197,7 +198,7 @@ def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
             yield from (requirement.key for requirement in term.selector.requirements)
         for constraint in spec.spread:
             yield from constraint.match_label_keys
-            if hasattr(constraint.selector, "requirements"):
+            if isinstance(constraint.selector, Selector):
                 yield from (requirement.key for requirement in constraint.selector.requirements)
 
 

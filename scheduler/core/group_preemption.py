@@ -178,14 +178,14 @@ class _Attempt:
         self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
     ) -> Pieces[dict[str, str] | None]:
         """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
-        members, profile = self._request.members, self._trial.profile
+        profile = self._trial.profile
         for placed in running:
             self._remove((placed,))
             yield
-        request = search_request(self._state, key, group, members, profile)
+        request = search_request(self._state, key, group, self._request.members, profile)
         # Of a group that was placed once, the members that run count as finished here.
         self._request = replace(request, n_needed=group.min_count)
-        n_most = len(members) + request.n_extra_decisions + profile.max_search_decisions
+        n_most = request.max_decisions(profile.max_search_decisions)
         self._trial = replace(self._trial, max_decisions=n_most)
         places = yield from self.places()
         yield from self.restore_all()

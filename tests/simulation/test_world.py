@@ -95,7 +95,7 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
         "spec": {"selector": {"matchLabels": {"app": "low"}}},
         "status": {"disruptionsAllowed": 1},
     }
-    world.state.upsert_budget(decode_disruption_budget(encoded(budget)))
+    world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
     assert [(one.name, one.budget) for one in placed.victims] in (
         [("low1", ""), ("low2", "kept")],
