@@ -112,7 +112,7 @@ class LoadedCluster:
         Raises MalformedObjectError.
         """
         if manifest.owner is not None:
-            self.state.upsert_workload(_workload(manifest.owner))
+            self.state.workloads.upsert(_workload(manifest.owner))
         for claim in manifest.claims(number):
             self.create_claim(claim)
         pod = self._decoder.decode(msgspec.json.encode(manifest.pod(number, node_name)))

@@ -21,8 +21,6 @@ def new_world(
     state: ClusterState,
     rng: Rng,
     scheduler_names: Iterable[str] = (),
-    *,
-    now_s: float = 0.0,
 ) -> World:
     """
     Return a world with the state, which from now on only the world changes.
@@ -35,6 +33,5 @@ def new_world(
         profiles,
         rng,
         queue=build_queue(profiles, settings, max_in_unschedulable_s=_MAX_IN_UNSCHEDULABLE_S),
-        now_s=now_s,
         semantics=settings.semantics,
     )

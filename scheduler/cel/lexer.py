@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cel.syntax_tree import Source
+from scheduler.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint, Value
 
 EOF: Final = "<EOF>"
 #: Kinds of tokens in the order in which messages list them; keywords and signs are their own kind.
@@ -99,27 +100,52 @@ def shown(text: str) -> str:
     return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-class LiteralError(ValueError):
+def literal_value(sign: str, token: Token) -> tuple[Value, str]:
+    """Return the value of a literal, or what is wrong with it."""
+    text = token.text
+    match token.kind:
+        case "true" | "false":
+            return token.kind == "true", ""
+        case "null":
+            return None, ""
+        case "NUM_INT" | "NUM_UINT":
+            digits = text.rstrip("uU") if token.kind == "NUM_UINT" else text
+            is_hex = digits.startswith("0x")
+            is_long = len(digits.lstrip("0x")) > 20
+            number = 0 if is_long else int(sign + (digits[2:] if is_hex else digits), 16 if is_hex else 10)
+            if token.kind == "NUM_UINT":
+                return Uint(number), "invalid uint literal" if is_long or number > UINT_MAX else ""
+            return number, "invalid int literal" if is_long or not INT_MIN <= number <= INT_MAX else ""
+        case "NUM_FLOAT":
+            double = float(sign + text)
+            return double, "invalid double literal" if double in (float("inf"), float("-inf")) else ""
+    try:
+        return (_string_value(text) if token.kind == "STRING" else _bytes_value(text)), ""
+    except _LiteralError as error:
+        return "", str(error)
+
+
+class _LiteralError(ValueError):
     """A string or bytes literal that does not stand for a value. The message is upstream's."""
 
 
-def string_value(token: str) -> str:
+def _string_value(token: str) -> str:
     """
     Return the value of a string literal.
 
     Raises:
-        LiteralError: an escape stands for no code point.
+        _LiteralError: an escape stands for no code point.
     """
     body, is_raw = _body(token)
     return body if is_raw else _ESCAPED.sub(_unescape, body)
 
 
-def bytes_value(token: str) -> bytes:
+def _bytes_value(token: str) -> bytes:
     """
     Return the value of a bytes literal.
 
     Raises:
-        LiteralError: an escape stands for a code point instead of a byte.
+        _LiteralError: an escape stands for a code point instead of a byte.
     """
     body, is_raw = _body(token[1:])
     if is_raw:
@@ -134,7 +160,7 @@ def bytes_value(token: str) -> bytes:
         elif simple:
             parts.append(_SIMPLE_ESCAPES[simple].encode())
         else:
-            raise LiteralError("unable to unescape string")
+            raise _LiteralError("unable to unescape string")
     return b"".join([*parts, body[position:].encode(errors="surrogatepass")])
 
 
@@ -152,5 +178,5 @@ def _unescape(escape: re.Match[str]) -> str:
         return _SIMPLE_ESCAPES[simple]
     code = int(octal, 8) if octal else int(hexadecimal or short or long, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise LiteralError("invalid unicode code point")
+        raise _LiteralError("invalid unicode code point")
     return chr(code)

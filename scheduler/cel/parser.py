@@ -6,7 +6,7 @@ Source: cel-go parser/{parser,helper}.go, gen/CEL.g4 (as vendored by kubernetes 
 
 from typing import Final
 
-from scheduler.cel.lexer import EOF, LiteralError, Token, bytes_value, string_value
+from scheduler.cel.lexer import EOF, Token, literal_value
 from scheduler.cel.macros import expand
 from scheduler.cel.recovery import NO_KINDS, GiveUpError, RecoveringTokens, RuleError
 from scheduler.cel.syntax_tree import (
@@ -25,7 +25,6 @@ from scheduler.cel.syntax_tree import (
     Source,
     is_too_deep,
 )
-from scheduler.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint, Value
 
 #: Upstream allows 250 operators in a row and 250 nested expressions. Each of these takes ten calls of Python's here.
 _MAX_CHAIN: Final = 250
@@ -394,35 +393,10 @@ class _Parser(RecoveringTokens):
 
     def _literal(self, sign: str, start: Token, number: Token | None = None) -> Node:
         token = number or start
-        value, fault = _literal_value(sign, token)
+        value, fault = literal_value(sign, token)
         if fault:
             self._source.error(start.position, fault)
         return Literal(start.position, value)
-
-
-def _literal_value(sign: str, token: Token) -> tuple[Value, str]:
-    """Return the value of a literal, or what is wrong with it."""
-    text = token.text
-    match token.kind:
-        case "true" | "false":
-            return token.kind == "true", ""
-        case "null":
-            return None, ""
-        case "NUM_INT" | "NUM_UINT":
-            digits = text.rstrip("uU") if token.kind == "NUM_UINT" else text
-            is_hex = digits.startswith("0x")
-            is_long = len(digits.lstrip("0x")) > 20
-            number = 0 if is_long else int(sign + (digits[2:] if is_hex else digits), 16 if is_hex else 10)
-            if token.kind == "NUM_UINT":
-                return Uint(number), "invalid uint literal" if is_long or number > UINT_MAX else ""
-            return number, "invalid int literal" if is_long or not INT_MIN <= number <= INT_MAX else ""
-        case "NUM_FLOAT":
-            double = float(sign + text)
-            return double, "invalid double literal" if double in (float("inf"), float("-inf")) else ""
-    try:
-        return (string_value(text) if token.kind == "STRING" else bytes_value(text)), ""
-    except LiteralError as error:
-        return "", str(error)
 
 
 def _balanced(function: str, terms: list[Node], operators: list[Token]) -> Node:

@@ -48,7 +48,7 @@ class Fallbacks:
         rule_sets: list[RuleSet] = []
         if not self._is_preempting(pod, error):
             rule_sets = keeping_rules(
-                pod.spec.fallbacks, lambda rules: self._would_fit(self._relaxed(pod, rules), profile)
+                pod.spec.fallbacks, lambda rules: would_fit(self._relaxed(pod, rules), self._view, profile)
             )
         self._clocks.run(pod, rule_sets, now_s)
         due = self._clocks.due(pod.uid)
@@ -116,20 +116,22 @@ class Fallbacks:
             if not self._view.has_anti_affinity_by_annotation:
                 return False
             bare = self._bare_spec(pod.spec)
-        return not self._is_preempting(pod, error) and self._would_fit(replace(pod, spec=bare), profile)
-
-    def _would_fit(self, pod: Pod, profile: Profile) -> bool:
-        try:
-            return fits(pod, self._view, profile)
-        except PluginFailed:
-            # Its failures are counted where pods are decided.
-            return False
+        return not self._is_preempting(pod, error) and would_fit(replace(pod, spec=bare), self._view, profile)
 
     def _why(self, uid: str, rule: Fallback, *, is_alone: bool) -> str:
         if rule.after_not_trigger_scale_up and self._clocks.is_given_up(uid):
             return "an autoscaler said NotTriggerScaleUp"
         kept = "alone" if is_alone else "with the other rules"
         return f"it kept the pod pending {kept} for {self._clocks.waited_s(uid)[rule.name]} s"
+
+
+def would_fit(pod: Pod, view: ClusterView, profile: Profile) -> bool:
+    """Return whether a node takes the pod; False if a plugin of the user's fails to say so."""
+    try:
+        return fits(pod, view, profile)
+    except PluginFailed:
+        # Its failures are counted where pods are decided.
+        return False
 
 
 def keeping_rules(rules: RuleSet, fits_without: Callable[[RuleSet], bool]) -> list[RuleSet]:

@@ -52,12 +52,15 @@ class SearchRequest:
     held: Amounts
     parts: Mapping[str, PartRequest] = field(default_factory=dict)
 
-    @property
-    def n_extra_decisions(self) -> int:
-        """Return how many decisions preferred levels and parts may take before the search in whole domains begins."""
+    def max_decisions(self, n_more: int) -> int:
+        """
+        Return how many decisions the search may take.
+
+        One for each member, as many as preferred levels and parts take before, and `n_more` in whole domains.
+        """
         prefers = self.topology.preferred or any(part.topology.preferred for part in self.parts.values())
         # The room for each part is looked at before its members are placed.
-        return 2 * len(self.parts) + (len(self.members) if prefers else 0)
+        return (2 if prefers else 1) * len(self.members) + 2 * len(self.parts) + n_more
 
 
 class Stuck(NamedTuple):

@@ -21,11 +21,12 @@ from typing import Final
 from scheduler.core.decide import CycleError
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_attempt import Outcome, SearchRequest
-from scheduler.core.group_members import has_minimum, n_needed, part_of
+from scheduler.core.group_members import has_minimum, n_needed, part_of, waiting_members
 from scheduler.core.group_messages import (
     NOT_RELAXED,
     stays_message,
     unlike_members,
+    unlike_schedulers,
     unplaced_message,
     waiting_for,
     waiting_for_part,
@@ -126,10 +127,7 @@ class GroupCycles:
             yield
         others = sorted({queued.profile for queued in entries.values()} - {popped.profile})
         if others:
-            text = (
-                "all pods in a single pod group should have the same .spec.schedulerName set,"
-                f' got: "{popped.profile}" and "{others[0]}"'
-            )
+            text = unlike_schedulers(popped.profile, others[0])
             return (yield from self._put_back_all(entries, key, text, now_s, Outcome(error=CycleError(text))))
         entries = {uid: queued for uid, queued in entries.items() if not self._is_left_out(queued.pod)}
         return (yield from self._place(entries, key, profile, now_s)) if entries else GroupResult([])
@@ -165,9 +163,8 @@ class GroupCycles:
         if text := waiting_for_part(self._groups, key, pods, request):
             outcome = Outcome(rejecting=dict.fromkeys(entries, _BY_GANG_SCHEDULING))
             return (yield from self._put_back_all(entries, key, text, now_s, outcome))
-        n_decisions = len(entries) + request.n_extra_decisions + profile.max_search_decisions
-        first = next(iter(entries.values()))
-        trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
+        first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
+        trial = self._trial(f"{first.uid} {first.attempts}", profile, n_most)
         with self._state.without_nominations(self._own(key, entries)):
             outcome = yield from search(request, trial)
         if not outcome.is_placed:
@@ -301,9 +298,7 @@ class GroupCycles:
         """
         if self._groups.is_released(key):
             return True
-        pending = self._groups.pending(key)
-        members = [pod for pod in pending if not pod.gates and not self._is_left_out(pod)]
-        group = self._groups.get(key)
+        members, group = waiting_members(self._state, key), self._groups.get(key)
         if group is None or n_needed(self._groups, key) > len(members):
             return False
         if len(members) > _MOST_ASKED_AGAIN:

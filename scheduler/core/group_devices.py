@@ -65,18 +65,6 @@ def is_first_fit_best(pod: Pod, view: ClusterView) -> bool:
     return query is not None and (query.count == 1 or not _has_shareable(view))
 
 
-def claims_of(pod: Pod, view: ClusterView) -> Iterator[ResourceClaim]:
-    """Yield the claims that the pod has, as far as they are known; of any pod, also of no group."""
-    names = [entry.claim_name for entry in pod.spec.resource_claims]
-    names += [name for _, name in pod.generated_claims]
-    for name in dict.fromkeys(filter(None, names)):
-        claim = view.devices.claim(f"{pod.namespace}/{name}")
-        if claim is not None:
-            yield claim
-    if (special := view.devices.extended_claim(pod.uid)) is not None:
-        yield special
-
-
 class FreedClaims:
     """
     The claims whose pods have left in thought, or for good, and whose devices therefore count as free for a group.
@@ -88,7 +76,7 @@ class FreedClaims:
         self._devices, self._view = state.devices, ClusterView(state)
         needs_devices = any(_needs_devices(pod, self._view) for pod in members)
         self._filters = filters if needs_devices else ()
-        self._own = {claim.key for pod in members for claim in claims_of(pod, self._view)}
+        self._own = {claim.key for pod in members for claim in state.devices.claims_of(pod)}
         self._freed: dict[str, ResourceClaim] = {}
 
     def __len__(self) -> int:
@@ -113,11 +101,11 @@ class FreedClaims:
 
     def has_of(self, pod: Pod) -> bool:
         """Return whether a claim of the pod is free."""
-        return any(claim.key in self._freed for claim in claims_of(pod, self._view))
+        return any(claim.key in self._freed for claim in self._devices.claims_of(pod))
 
     def take_back(self, pod: Pod) -> None:
         """Let the pod, which returns, have its claims again."""
-        for claim in list(claims_of(pod, self._view)):
+        for claim in list(self._devices.claims_of(pod)):
             if (freed := self._freed.pop(claim.key, None)) is not None:
                 self._devices.end_trial(freed)
 

@@ -27,12 +27,13 @@ from scheduler.core.decide import ScheduleResult, Scope, decide
 from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import kinds_of
-from scheduler.core.group_requests import all_levels, search_request, unplaced
+from scheduler.core.group_requests import all_levels, search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError, detached_trial
 from scheduler.core.trial_rng import TrialRng
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
+from scheduler.model.disruption_budgets import guarding, refusing
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
@@ -46,8 +47,6 @@ _MOST_DECISIONS: Final = 2_000
 #: Pods of which pairs are made, and the ones that are tried alone before.
 _MOST_PAIRED: Final = 40
 _MOST_ALONE: Final = 200
-#: Owners that put a pod back on its node.
-_BOUND_TO_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class HoleSearch:
         if placed is None or placed.assumed or placed.pod.terminating:
             return False
         pod = placed.pod
-        has_controller = pod.owner is not None and pod.owner.kind not in _BOUND_TO_NODE
+        has_controller = pod.owner is not None and not pod.is_bound_to_node
         is_plain = pod.group is None and not pod.spec.claim_volumes and pod.scheduler_name in self._profiles
         is_on_node = self._state.node(pod.node_name) is not None
         return has_controller and is_plain and is_on_node and pod.priority <= self._priority
@@ -185,15 +184,14 @@ class HoleSearch:
                 self._state.upsert_pod(pod)
 
     def _is_allowed(self, pods: Sequence[Pod]) -> bool:
-        """Return whether the PodDisruptionBudgets allow the evictions."""
-        budgets = [
-            budget
-            for pod in pods
-            for budget in self._view.budgets_of(self._state.placed[pod.uid].label_set)
-            if pod.name not in budget.disrupted_pods
-        ]
-        n_disrupted = Counter(budget.key for budget in budgets)
-        return all(budget.disruptions_allowed >= n_disrupted[budget.key] for budget in budgets)
+        """Return whether the Eviction API lets these pods go."""
+        used = Counter[str]()
+        for pod in pods:
+            guards = guarding(pod, self._state.budgets.within(pod.namespace))
+            if refusing(guards, used):
+                return False
+            used.update(budget.key for budget in guards)
+        return True
 
     def _search(self) -> tuple[Outcome, GroupTrial]:
         """Return what the search for the group's places finds; they are taken in the trial."""
@@ -262,7 +260,7 @@ class HoleSearch:
         if not pods:
             yield ()
             return
-        pod = unplaced(pods[0])
+        pod = pods[0].recreated()
         rows = self._view.alive.copy()
         rows[self._state.nodes.row_by_name[pods[0].node_name]] = False
         for node_name in self._nodes_for(pod, rows, is_any=is_any):

@@ -17,9 +17,11 @@ from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import filter_request
 from scheduler.model.terms import AffinityTerm, usable
 from scheduler.state.batches import Pieces, batches
+from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.matching import PodMatcher, incoming_rule
 from scheduler.state.pod_groups import PodGroups
+from scheduler.syntax.selectors import Selector
 
 #: Most pairs of kinds that are compared: whether one needs the other. 5 µs each.
 _MOST_COMPARED: Final = 100_000
@@ -85,6 +87,14 @@ def has_minimum(groups: PodGroups, key: GroupKey) -> bool:
     return group is not None and groups.n_placed(key) >= group.min_count
 
 
+def waiting_members(state: ClusterState, key: GroupKey) -> list[Pod]:
+    """Return the pending members that a cycle of the group would place; none if it is not known what it needs."""
+    if state.groups.get(key) is None:
+        return []
+    pending = state.groups.pending(key)
+    return [pod for pod in pending if not (pod.gates or pod.terminating or pod.uid in state.placed)]
+
+
 def kinds_of(members: Sequence[Pod], view: ClusterView) -> Pieces[list[Kind]]:
     """Return the kinds, first the kind that takes the largest share of the cluster."""
     read_keys = set(_label_keys(members))
@@ -138,9 +148,7 @@ def part_of(pod: Pod) -> str:
 
 def is_selected(needs: PodMatcher | None, pod: Pod, view: ClusterView) -> bool:
     """Return whether the matcher selects the pod."""
-    if needs is None:
-        return False
-    return needs.matches(pod.namespace, pod.labels, view.namespace_labels(pod.namespace))
+    return needs is not None and view.selects(needs, pod)
 
 
 def has_closed_form(kind: Kind, view: ClusterView) -> bool:
@@ -190,7 +198,7 @@ def _label_keys(members: Sequence[Pod]) -> Iterator[str]:
             yield from (requirement.key for requirement in term.selector.requirements)
         for constraint in spec.spread:
             yield from constraint.match_label_keys
-            if hasattr(constraint.selector, "requirements"):
+            if isinstance(constraint.selector, Selector):
                 yield from (requirement.key for requirement in constraint.selector.requirements)
 
 

@@ -18,6 +18,8 @@ _NAMED_DOMAINS: Final = 2
 #: Ends the message of a group with members that have rules with fallbacks.
 NOT_RELAXED: Final = "Rules with fallbacks are not relaxed for members of groups."
 
+_SAME: Final = "all pods in a single pod group should have the same"
+
 #: Why a group waits of which one member has scheduling gates.
 GATED: Final = "the pod group waits until none of its pods has scheduling gates"
 
@@ -60,18 +62,21 @@ def unlike_members(group: PodGroup, members: Sequence[Pod]) -> str:
     """
     if group.api_version != "v1beta1":
         return ""
-    same, first = "all pods in a single pod group should have the same", members[0]
+    first = members[0]
     for pod in members:
         if pod.scheduler_name != first.scheduler_name:
-            return f'{same} .spec.schedulerName set, got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+            return unlike_schedulers(pod.scheduler_name, first.scheduler_name)
         if group.priority not in (None, pod.priority):
-            return f"{same} priority as the pod group's priority, got {pod.priority} and {group.priority}"
+            return f"{_SAME} priority as the pod group's priority, got {pod.priority} and {group.priority}"
         if pod.may_preempt != first.may_preempt:
             policies = ("Never", "PreemptLowerPriority")
-            return (
-                f"{same} preemption policy, got {policies[pod.may_preempt]} and {policies[first.may_preempt]}"
-            )
+            return f"{_SAME} preemption policy, got {policies[pod.may_preempt]} and {policies[first.may_preempt]}"
     return ""
+
+
+def unlike_schedulers(name: str, other: str) -> str:
+    """Return that members name different schedulers."""
+    return f'{_SAME} .spec.schedulerName set, got: "{name}" and "{other}"'
 
 
 def waiting_message(key: GroupKey, group: PodGroup | None, problem: str) -> str:

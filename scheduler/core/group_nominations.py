@@ -26,7 +26,6 @@ from typing import Final
 
 from scheduler.core.group_attempt import SearchRequest
 from scheduler.core.group_preemption import Nominations, make_room, preemptor_of
-from scheduler.core.group_requests import unplaced
 from scheduler.core.group_trial import GroupTrial
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
@@ -82,7 +81,7 @@ class GroupNominations:
         """Return the stand-ins of the group's members, each with its node. `places`: the nodes by the members' UIDs."""
         members = (*self._state.groups.pending(key), *self._state.groups.placed(key))
         stand_ins = {
-            (uid := f"{pod.uid}{STAND_IN}"): (replace(unplaced(pod), uid=uid), places[pod.uid])
+            (uid := f"{pod.uid}{STAND_IN}"): (replace(pod.recreated(), uid=uid), places[pod.uid])
             for pod in members
             if pod.uid in places
         }

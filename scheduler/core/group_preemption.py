@@ -24,10 +24,10 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.group_attempt import Outcome, SearchRequest
-from scheduler.core.group_devices import FreedClaims, claims_of
+from scheduler.core.group_devices import FreedClaims
 from scheduler.core.group_domains import domain_ids
 from scheduler.core.group_members import shared_key
-from scheduler.core.group_requests import search_request, unplaced
+from scheduler.core.group_requests import search_request
 from scheduler.core.group_search import search
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.framework.post_filter import GroupPreemptor, Unit
@@ -128,7 +128,7 @@ def places_anew(
         return "members on nodes are of another scheduler."
     if preemptor.reprieve_order([(placed,) for placed in running], view)[1]:
         return "a PodDisruptionBudget protects its members on nodes."
-    anew = [unplaced(placed.pod) for placed in running]
+    anew = [placed.pod.recreated() for placed in running]
     attempt = _Attempt(replace(request, members=[*request.members, *anew]), state, preemptor, trial)
     return (
         yield from attempt.places_anew(key, group, running)
@@ -178,14 +178,14 @@ class _Attempt:
         self, key: GroupKey, group: PodGroup, running: Iterable[PlacedPod]
     ) -> Pieces[dict[str, str] | None]:
         """Return the nodes of all members without the running ones on theirs, which are back afterwards."""
-        members, profile = self._request.members, self._trial.profile
+        profile = self._trial.profile
         for placed in running:
             self._remove((placed,))
             yield
-        request = search_request(self._state, key, group, members, profile)
+        request = search_request(self._state, key, group, self._request.members, profile)
         # Of a group that was placed once, the members that run count as finished here.
         self._request = replace(request, n_needed=group.min_count)
-        n_most = len(members) + request.n_extra_decisions + profile.max_search_decisions
+        n_most = request.max_decisions(profile.max_search_decisions)
         self._trial = replace(self._trial, max_decisions=n_most)
         places = yield from self.places()
         yield from self.restore_all()
@@ -211,7 +211,7 @@ class _Attempt:
                 self._state.forget(uid)
             else:
                 self._state.remove_pod(uid)
-        self.claims.free(claims_of(placed.pod, self._view))
+        self.claims.free(self._state.devices.claims_of(placed.pod))
 
     def _restore(self, unit: Unit) -> None:
         for placed in unit:

@@ -85,11 +85,6 @@ def _nearness(state: ClusterState, held: Mask, running: Sequence[Pod], pending: 
     return nearness
 
 
-def unplaced(pod: Pod) -> Pod:
-    """Return the running pod as its controller would create it anew."""
-    return replace(pod, spec=pod.spec.unrelaxed or pod.spec, node_name="", nominated_node_name="")
-
-
 def unnominated(pod: Pod) -> Pod:
     """Return the pod as the search sees it: members look for places anew, wherever room was made for them."""
     return replace(pod, nominated_node_name="") if pod.nominated_node_name else pod

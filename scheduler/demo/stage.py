@@ -20,6 +20,7 @@ from typing import Final
 from scheduler.demo.api import ApiSession, RequestError, collection_of
 from scheduler.demo.display import Display, Group, Row
 from scheduler.demo.examples import documents, folder
+from scheduler.demo.made_objects import ZONE, capacity, storage_driver
 from scheduler.demo.objects import Deployment, Event, JsonObject, Namespace, Node, Pod, ResourceClaim
 from scheduler.demo.pod_watch import PODS, PodWatch, StoryFailed
 from scheduler.demo.rule_check import broken_rules, doubly_allocated
@@ -30,11 +31,7 @@ _NAMESPACES: Final = "/api/v1/namespaces"
 _EVENTS: Final = "/apis/events.k8s.io/v1/events"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/resourceclaims"
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
-_ZONE: Final = "topology.kubernetes.io/zone"
 _WARNINGS: Final = 3
-#: The default class of the embedded cluster, and its driver.
-_CLASS: Final = "standard"
-_DRIVER: Final = "csi.devcluster.affinity-scheduler.io"
 #: The longest wait for anything that takes a second on an idle machine.
 PATIENCE_S: Final = 45.0
 _POLL_S: Final = 0.05
@@ -314,7 +311,7 @@ class Stage:
         nodes = await self.api.items(_NODES, Node)
         return sorted(nodes, key=lambda node: (node.zone, node.metadata.name))
 
-    async def region_by_node(self, key: str = _ZONE) -> dict[str, str]:
+    async def region_by_node(self, key: str = ZONE) -> dict[str, str]:
         """Return every node's value of a label, '' if it has none."""
         return {node.metadata.name: node.metadata.labels.get(key, "") for node in await self.nodes()}
 
@@ -330,7 +327,7 @@ class Stage:
         grouping: Grouping,
         *,
         region: str = "zone",
-        key: str = _ZONE,
+        key: str = ZONE,
         only: Collection[str] | None = None,
     ) -> None:
         """Draw a table of the nodes (those in `only`, or all) by the label `key`, with the pods on them."""
@@ -400,38 +397,3 @@ def _shown(argument: str) -> str:
         return argument
     examples = folder()
     return f"manifests/examples/{path.relative_to(examples)}" if path.is_relative_to(examples) else path.name
-
-
-def ready_node(name: str, zone: str) -> JsonObject:
-    """Return a node as its kubelet would announce it, of the size of the ready-made ones."""
-    amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-    labels = {"kubernetes.io/hostname": name, _ZONE: zone}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "added by the demo"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
-    }
-
-
-def storage_driver() -> JsonObject:
-    """Return the driver of the embedded cluster's default class, which tells how much room it has."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSIDriver",
-        "metadata": {"name": _DRIVER},
-        "spec": {"storageCapacity": True},
-    }
-
-
-def capacity(zone: str, room: str) -> JsonObject:
-    """Return the room for volumes of the default class in a zone, as its driver would write it."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "CSIStorageCapacity",
-        "metadata": {"name": zone, "namespace": "default"},
-        "storageClassName": _CLASS,
-        "nodeTopology": {"matchLabels": {_ZONE: zone}},
-        "capacity": room,
-    }

@@ -16,6 +16,7 @@ from msgspec.structs import replace as with_parts
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.core.fallbacks import Fallbacks
+from scheduler.core.group_members import waiting_members
 from scheduler.core.pod_records import PodRecords
 from scheduler.explain.blocking_rules import describe_rule
 from scheduler.explain.contradictions import contradictions
@@ -191,7 +192,7 @@ def _with_group(explanation: Explanation, request: ExplainRequest) -> Explanatio
         unplaced = {"state": "unschedulable", "scores": (), "n_feasible": 0, **_NOTHING_REFUSED}
         notes = (*notes, *_missing_levels(request, key, members.values()))
         explanation = with_parts(explanation, message=message, notes=notes, group=key.text, **unplaced)
-        return _with_refused_member(explanation, request, key, list(members.values()), world)
+        return _with_refused_member(explanation, request, key, world)
     node_name, n_placed = cycle.nodes[pod.uid], counted(len(cycle.nodes), "pod")
     message = f"fits with {n_placed} of its group; {node_name} would be chosen now"
     # The explanation of the pod alone is left out: its group fits.
@@ -215,16 +216,16 @@ def _missing_levels(request: ExplainRequest, key: GroupKey, members: Iterable[Po
 
 
 def _with_refused_member(
-    explanation: Explanation, request: ExplainRequest, key: GroupKey, members: Sequence[Pod], world: World
+    explanation: Explanation, request: ExplainRequest, key: GroupKey, world: World
 ) -> Explanation:
     """Return the explanation with the nodes that refuse the next member of the group, and with what would help."""
-    if request.pod.gates or world.state.groups.disagreement(key):
+    # In this world the others that found places have them.
+    pods = waiting_members(world.state, key)
+    if all(pod.uid != request.pod.uid for pod in pods) or world.state.groups.disagreement(key):
         return explanation
     if request.try_changes:
         request.on_step("looking for pods whose move makes room")
         explanation = with_parts(explanation, notes=(*explanation.notes, *move_notes(key, world)))
-    # In this world the others that found places have them.
-    pods = [pod for pod in members if not pod.gates and pod.uid not in world.state.placed]
     trial = GroupChangeTrial(request.pod, pods, key, world.state, world.profiles[request.pod.scheduler_name])
     with trial.stuck() as stuck:
         if stuck is None:

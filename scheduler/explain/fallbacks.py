@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.core.decide import fits
-from scheduler.core.fallbacks import keeping_rules
+from scheduler.core.fallbacks import keeping_rules, would_fit
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod, relaxed_spec
 from scheduler.queueing.rule_clocks import RuleSet
@@ -19,7 +18,7 @@ def pending_notes(pod: Pod, view: ClusterView, profile: Profile) -> Iterator[str
         return
 
     def fits_without(rules: RuleSet) -> bool:
-        return fits(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
+        return would_fit(replace(pod, spec=relaxed_spec(pod.spec, rules)), view, profile)
 
     sets = keeping_rules(pod.spec.fallbacks, fits_without)
     waited_s = dict(pod.fallback_waited_s)

@@ -144,22 +144,20 @@ class GroupChangeTrial:
             state.without_nominations({pod.uid for pod in self.members}),
         ):
             members = self._changed_members(changes)
-            trial = self._trial(limited=bool(changes))
-            outcome = Outcome()
+            trial, outcome = detached_trial(state, self.profile, self.key.text, 0), Outcome()
             if group is not None:
-                outcome = finished(
-                    search(search_request(state, self.key, group, members, self.profile), trial)
-                )
+                request = search_request(state, self.key, group, members, self.profile)
+                trial.max_decisions = request.max_decisions(self._n_more(limited=bool(changes)))
+                outcome = finished(search(request, trial))
             self._n_left -= trial.n_decisions
             try:
                 yield outcome, trial, members
             finally:
                 finished(trial.take_all_back())
 
-    def _trial(self, *, limited: bool) -> GroupTrial:
+    def _n_more(self, *, limited: bool) -> int:
         most = self.profile.max_search_decisions
-        more = min(most, 100 + 4 * len(self.members)) if limited else most
-        return detached_trial(self.state, self.profile, self.key.text, len(self.members) + more)
+        return min(most, 100 + 4 * len(self.members)) if limited else most
 
     def _changed_members(self, changes: Changes) -> list[Pod]:
         """Return the members; those like the refused one share its spec after the changes, as they share it before."""

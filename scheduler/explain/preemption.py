@@ -46,7 +46,7 @@ def _nomination_note(pod: Pod, error: FitError, view: ClusterView) -> str:
         ending = [
             placed.pod.key
             for placed in view.placed_on(row)
-            if placed.pod.terminating and placed.pod.priority < pod.priority
+            if placed.pod.terminating and view.is_lower(placed.pod, pod)
         ]
         if ending:
             return f"nominated to node {name}, where these pods end: {_listed(sorted(ending))}"

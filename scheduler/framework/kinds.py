@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -75,36 +75,39 @@ class Store:
     remove: Callable[[ClusterState, str, str], None]
 
 
+class _Objects(Protocol):
+    """The part of a state that has the objects of some kinds."""
+
+    def get(self, kind: str, key: str) -> WatchedObject | None: ...
+    def upsert(self, obj: Any) -> None: ...  # noqa: ANN401 - of its kinds alone
+    def remove(self, kind: str, key: str) -> None: ...
+
+
+def _part(objects: Callable[[ClusterState], _Objects]) -> Store:
+    return Store(
+        lambda state, kind, key: objects(state).get(kind, key),
+        lambda state, obj: objects(state).upsert(obj),
+        lambda state, kind, key: objects(state).remove(kind, key),
+    )
+
+
 _NAMESPACES: Final = Store(
     lambda state, _, name: state.namespace(name),
     ClusterState.upsert_namespace,
     lambda state, _, name: state.remove_namespace(name),
 )
-_WORKLOADS: Final = Store(
-    lambda state, kind, key: state.workloads.get(kind, key),
-    ClusterState.upsert_workload,
-    ClusterState.remove_workload,
-)
+_WORKLOADS: Final = _part(lambda state: state.workloads)
+_DEVICES: Final = _part(lambda state: state.devices)
+_HIERARCHIES: Final = _part(lambda state: state.hierarchies)
 _VOLUMES: Final = Store(
     lambda state, kind, key: state.volumes.seen(StorageKind(kind), key),
-    ClusterState.upsert_storage,
-    lambda state, kind, key: state.remove_storage(StorageKind(kind), key),
-)
-_DEVICES: Final = Store(
-    lambda state, kind, key: state.devices.get(kind, key),
-    ClusterState.upsert_device_object,
-    ClusterState.remove_device_object,
+    lambda state, obj: state.volumes.upsert(obj),
+    lambda state, kind, key: state.volumes.remove(StorageKind(kind), key),
 )
 _BUDGETS: Final = Store(
     lambda state, _, key: state.budgets.get(key),
-    ClusterState.upsert_budget,
-    lambda state, _, key: state.remove_budget(key),
-)
-
-_HIERARCHIES: Final = Store(
-    lambda state, kind, key: state.hierarchies.get(kind, key),
-    ClusterState.upsert_hierarchy,
-    ClusterState.remove_hierarchy,
+    lambda state, budget: state.budgets.upsert(budget),
+    lambda state, _, key: state.budgets.remove(key),
 )
 
 

@@ -186,6 +186,24 @@ def _field_problem(raw: wire.Expression) -> str | None:
     return None
 
 
+def satisfies(value: str | None, requirement: NodeRequirement) -> bool:
+    """Return whether a label of the value, None for none, or a node of that name satisfies the requirement."""
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    number = None if value is None else parse_int64(value)
+    bound = parse_int64(requirement.values[0])
+    if number is None or bound is None:
+        return False
+    return number > bound if requirement.operator == "Gt" else number < bound
+
+
 def parse_int64(text: str) -> int | None:
     """Return the integer that Go's ParseInt(text, 10, 64) reads; None if it returns an error."""
     digits = text[1:] if text[:1] in ("+", "-") else text

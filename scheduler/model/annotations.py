@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.model import wire
+from scheduler.model import affinity_wire
 from scheduler.model.affinity import parse_node_term
 from scheduler.model.pod_groups import group_minimum
 from scheduler.model.terms import (
@@ -82,83 +82,7 @@ _PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _GRACE_FORMAT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
-class _Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A struct with camelCase field names that rejects unknown fields."""
-
-
-class _Expression(_Strict, frozen=True):
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-class _LabelSelector(_Strict, frozen=True):
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[_Expression, ...] = ()
-
-
-class _Term(_Strict, frozen=True):
-    topology_key: str
-    label_selector: _LabelSelector | None = None
-    namespaces: tuple[str, ...] = ()
-    namespace_selector: _LabelSelector | None = None
-    match_label_keys: tuple[str, ...] = ()
-    mismatch_label_keys: tuple[str, ...] = ()
-    max_pods_per_domain: int | str | None = None
-    domain_weights: dict[str, int] | None = None
-
-
-class _WeightedTerm(_Strict, frozen=True):
-    weight: int
-    pod_affinity_term: _Term
-
-
-class _PodAffinity(_Strict, frozen=True):
-    required: tuple[_Term, ...] = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
-    )
-    preferred: tuple[_WeightedTerm, ...] = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
-    )
-    enforced: tuple[_Term, ...] = msgspec.field(
-        name="requiredDuringSchedulingRequiredDuringExecution", default=()
-    )
-
-
-class _NodeExpression(wire.Expression, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class _NodeTerm(wire.NodeTerm, frozen=True, forbid_unknown_fields=True):
-    match_expressions: tuple[_NodeExpression, ...] | None = None
-    match_fields: tuple[_NodeExpression, ...] | None = None
-
-
-class _NodeSelector(_Strict, frozen=True):
-    node_selector_terms: tuple[_NodeTerm, ...] = ()
-
-
-class _PreferredNode(_Strict, frozen=True):
-    weight: int
-    preference: _NodeTerm
-
-
-class _NodeAffinity(_Strict, frozen=True):
-    required: _NodeSelector | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: tuple[_PreferredNode, ...] = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
-    )
-
-
-class _Affinity(_Strict, frozen=True):
-    node_affinity: _NodeAffinity = _NodeAffinity()
-    pod_affinity: _PodAffinity = _PodAffinity()
-    pod_anti_affinity: _PodAffinity = _PodAffinity()
-
-
-_DECODER: Final = msgspec.json.Decoder(_Affinity)
+_DECODER: Final = msgspec.json.Decoder(affinity_wire.Affinity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +148,9 @@ def _problem(cause: str) -> Problem:
     return Problem(f"annotation {AFFINITY}: {escaped(shown)}")
 
 
-def _parsed_affinity(parser: _TermParser, raw: _Affinity, *, replaces: bool) -> AnnotatedAffinity:
+def _parsed_affinity(
+    parser: _TermParser, raw: affinity_wire.Affinity, *, replaces: bool
+) -> AnnotatedAffinity:
     pod, anti = raw.pod_affinity, raw.pod_anti_affinity
     lists = (pod.required, pod.preferred, pod.enforced, anti.required, anti.preferred, anti.enforced)
     node_terms = _node_terms(raw.node_affinity)
@@ -251,12 +177,12 @@ def reach_problem(namespace: str) -> str:
     )
 
 
-def _node_terms(raw: _NodeAffinity) -> tuple[_NodeTerm, ...]:
+def _node_terms(raw: affinity_wire.NodeAffinity) -> tuple[affinity_wire.NodeTerm, ...]:
     required = () if raw.required is None else raw.required.node_selector_terms
     return (*required, *(each.preference for each in raw.preferred))
 
 
-def _required_nodes(raw: _NodeAffinity) -> RequiredNodeAffinity:
+def _required_nodes(raw: affinity_wire.NodeAffinity) -> RequiredNodeAffinity:
     if raw.required is None:
         return ANY_NODE
     path = "$.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -268,7 +194,7 @@ def _required_nodes(raw: _NodeAffinity) -> RequiredNodeAffinity:
     )
 
 
-def _preferred_nodes(raw: _NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
+def _preferred_nodes(raw: affinity_wire.NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
     path = "$.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     return tuple(
         PreferredNodeTerm(
@@ -279,7 +205,7 @@ def _preferred_nodes(raw: _NodeAffinity) -> tuple[PreferredNodeTerm, ...]:
     )
 
 
-def _node_term(path: str, raw: _NodeTerm) -> NodeTerm:
+def _node_term(path: str, raw: affinity_wire.NodeTerm) -> NodeTerm:
     term = parse_node_term(raw)
     if term.problem is not None:
         raise _MalformedError(f"{path}: {term.problem}")
@@ -300,7 +226,7 @@ class _TermParser:
     labels: Mapping[str, str]
     group_minimum: int
 
-    def required(self, path: str, raw: _PodAffinity, *, is_anti: bool) -> TermList:
+    def required(self, path: str, raw: affinity_wire.PodAffinity, *, is_anti: bool) -> TermList:
         """Return the required terms, enforced ones last; only anti-affinity accepts maxPodsPerDomain."""
         not_enforced = self._terms(
             f"{path}.requiredDuringSchedulingIgnoredDuringExecution", raw.required, is_anti=is_anti
@@ -313,7 +239,7 @@ class _TermParser:
         )
         return (*not_enforced, *enforced)
 
-    def preferred(self, path: str, raw: Iterable[_WeightedTerm], *, is_anti: bool) -> TermList:
+    def preferred(self, path: str, raw: Iterable[affinity_wire.WeightedTerm], *, is_anti: bool) -> TermList:
         """Return the preferred terms with their weights; only anti-affinity accepts domainWeights."""
         path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution"
         terms = []
@@ -324,7 +250,7 @@ class _TermParser:
         return tuple(terms)
 
     def _terms(
-        self, path: str, raw: Iterable[_Term], *, is_anti: bool, enforced: bool = False
+        self, path: str, raw: Iterable[affinity_wire.Term], *, is_anti: bool, enforced: bool = False
     ) -> tuple[AffinityTerm, ...]:
         return tuple(
             self._term(f"{path}[{index}]", term, is_anti=is_anti, enforced=enforced)
@@ -332,7 +258,7 @@ class _TermParser:
         )
 
     def _term(
-        self, path: str, raw: _Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
+        self, path: str, raw: affinity_wire.Term, *, is_anti: bool, enforced: bool = False, weight: int = 0
     ) -> AffinityTerm:
         if not raw.topology_key:
             raise _MalformedError(f"{path}.topologyKey: can not be empty")
@@ -354,11 +280,11 @@ class _TermParser:
             percent_of_minimum=int(str(raw.max_pods_per_domain).rstrip("%")) if is_of_minimum else 0,
         )
 
-    def _namespaces(self, raw: _Term) -> frozenset[str]:
+    def _namespaces(self, raw: affinity_wire.Term) -> frozenset[str]:
         is_own_only = not raw.namespaces and raw.namespace_selector is None
         return frozenset((self.namespace,) if is_own_only else raw.namespaces)
 
-    def _selector(self, path: str, raw: _Term) -> Selector:
+    def _selector(self, path: str, raw: affinity_wire.Term) -> Selector:
         """Return the labelSelector with matchLabelKeys and mismatchLabelKeys merged in, as the API server does."""
         selector = _parsed_selector(f"{path}.labelSelector", raw.label_selector)
         if (raw.match_label_keys or raw.mismatch_label_keys) and selector is NOTHING:
@@ -379,7 +305,9 @@ class _TermParser:
         return Selector((*selector.requirements, *matching, *mismatching))
 
 
-def _max_pods(path: str, raw: _Term, minimum: int, *, is_anti: bool, is_required: bool) -> DomainLimit:
+def _max_pods(
+    path: str, raw: affinity_wire.Term, minimum: int, *, is_anti: bool, is_required: bool
+) -> DomainLimit:
     """Return how many pods a domain may have; a percentage of the group's minimum is rounded up."""
     limit, at = raw.max_pods_per_domain, f"{path}.maxPodsPerDomain"
     if raw.domain_weights is not None:
@@ -398,7 +326,9 @@ def _max_pods(path: str, raw: _Term, minimum: int, *, is_anti: bool, is_required
     return limit
 
 
-def _weights(path: str, raw: _Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool) -> Shares:
+def _weights(
+    path: str, raw: affinity_wire.Term, weights: Mapping[str, int], minimum: int, *, is_anti: bool
+) -> Shares:
     at = f"{path}.domainWeights"
     if not is_anti:
         raise _MalformedError(f"{at}: only anti-affinity takes it")
@@ -414,7 +344,7 @@ def _weights(path: str, raw: _Term, weights: Mapping[str, int], minimum: int, *,
     return Shares(weights=tuple(sorted(weights.items())), least_whole=minimum)
 
 
-def _parsed_selector(path: str, raw: _LabelSelector | None) -> Selector:
+def _parsed_selector(path: str, raw: affinity_wire.LabelSelector | None) -> Selector:
     if raw is None:
         return NOTHING
     try:

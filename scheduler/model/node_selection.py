@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model import wire
-from scheduler.model.affinity import parse_int64, parse_node_term
+from scheduler.model.affinity import parse_node_term, satisfies
 from scheduler.model.terms import NodeRequirement, NodeTerm, RequiredNodeAffinity
 
 _OPERATORS: Final = '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
@@ -95,31 +95,9 @@ def _listed(problem: str, operators: str) -> str:
 
 
 def _matches_term(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
-    return all(_satisfies(each, labels) for each in term.expressions) and all(
-        (each.values == (name,)) is (each.operator == "In") for each in term.names
+    return all(satisfies(labels.get(each.key), each) for each in term.expressions) and all(
+        satisfies(name, each) for each in term.names
     )
-
-
-def _satisfies(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case operator:
-            return _compares(value, operator, requirement.values[0])
-
-
-def _compares(value: str | None, operator: str, bound: str) -> bool:
-    number, limit = None if value is None else parse_int64(value), parse_int64(bound)
-    if number is None or limit is None:
-        return False
-    return number > limit if operator == "Gt" else number < limit
 
 
 def _to_wire(requirements: tuple[NodeRequirement, ...]) -> tuple[wire.Expression, ...] | None:

@@ -162,6 +162,19 @@ class PodSpec:
         """The names of the claims that the volumes name, without those of generic ephemeral volumes."""
         return (volume.name for volume in self.claim_volumes if not volume.is_ephemeral)
 
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """
+        The host ports of containers and sidecars, without those of plain init containers.
+
+        Source: pkg/scheduler/util GetHostPorts (kubernetes 1.36).
+        """
+        return tuple(
+            port
+            for container in (*self.containers, *(c for c in self.init_containers if c.restart_always))
+            for port in container.host_ports
+        )
+
     def is_like(self, other: PodSpec) -> bool:
         """Return whether both have equal fields, also if different decoders made them."""
         return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
@@ -241,6 +254,21 @@ class Pod:
     def is_bound_to_node(self) -> bool:
         """Return whether its controller puts it back on its node when it is removed."""
         return self.owner is not None and self.owner.kind in _BOUND_TO_NODE
+
+    def recreated(self) -> Pod:
+        """Return the pod as its controller creates it anew: without node, nomination, resize or time that counts."""
+        return replace(
+            self,
+            # A new pod begins with all of its rules.
+            spec=self.spec.unrelaxed or self.spec,
+            relaxed=(),
+            fallback_waited_s=(),
+            node_name="",
+            nominated_node_name="",
+            phase="Pending",
+            resize=None,
+            scheduled_condition=None,
+        )
 
     @property
     def is_preempted(self) -> bool:

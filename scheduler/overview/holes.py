@@ -15,14 +15,13 @@ import numpy as np
 
 from scheduler.core.group_attempt import Attempt, SearchRequest
 from scheduler.core.group_domains import domain_ids
-from scheduler.core.group_members import kinds_of, n_needed, part_of
+from scheduler.core.group_members import kinds_of, n_needed, part_of, waiting_members
 from scheduler.core.group_parts import in_whole_parts
 from scheduler.core.group_requests import search_request
 from scheduler.core.group_trial import CycleBrokenError, detached_trial
 from scheduler.formats.explanation import JsonStruct
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
-from scheduler.model.pods import Pod
 from scheduler.state.arrays import Amounts, Mask
 from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
@@ -66,14 +65,6 @@ class HoleRows:
     whole: Amounts
     mask: Mask
     levels: tuple[str, ...]
-
-
-def waiting_members(state: ClusterState, key: GroupKey) -> list[Pod]:
-    """Return the pending members that a cycle of the group would place; none if it is not known what it needs."""
-    if state.groups.get(key) is None:
-        return []
-    pending = state.groups.pending(key)
-    return [pod for pod in pending if not (pod.gates or pod.terminating or pod.uid in state.placed)]
 
 
 def hole_of(state: ClusterState, key: GroupKey, profile: Profile) -> HoleRows | None:

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler.core.group_domains import domain_ids
+from scheduler.core.group_members import waiting_members
 from scheduler.formats.explanation import Document, JsonStruct
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.terms import HOSTNAME_KEY
-from scheduler.overview.holes import Hole, HoleRows, hole_of, waiting_members
+from scheduler.overview.holes import Hole, HoleRows, hole_of
 from scheduler.overview.pending import Visible
 from scheduler.state.arrays import Rows
 from scheduler.state.batches import batches

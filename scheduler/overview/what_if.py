@@ -16,7 +16,6 @@ import msgspec
 from scheduler.errors import SettingsError
 from scheduler.explain.explainer import ExplainRequest, explain
 from scheduler.formats.explanation import Document, JsonStruct, PodRef
-from scheduler.framework.explaining import must_stay
 from scheduler.framework.interface import Rng
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
@@ -24,7 +23,7 @@ from scheduler.model.semantics import DEFAULT_SEMANTICS, Semantics
 from scheduler.model.stimuli import NodeGone
 from scheduler.overview.pending import Visible, without_names
 from scheduler.overview.redaction import redacted
-from scheduler.simulation.drain import cordoned, move_pods, relaxed_notes, unbound
+from scheduler.simulation.drain import Stay, cordoned, move_pods, relaxed_notes, stay_of
 from scheduler.simulation.replicas import (
     NodeShare,
     Simulation,
@@ -43,6 +42,8 @@ MAX_REPLICAS: Final = 2_000
 MAX_DISPLACED: Final = 2_000
 _MAX_REASONS: Final = 10
 _MAX_EXAMPLES: Final = 5
+#: Pods that are placed again; one without a controller too, to show where it could go.
+_MOVING: Final = (None, Stay.NO_CONTROLLER)
 
 
 class NodeLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +97,7 @@ class Refused(JsonStruct, frozen=True, kw_only=True):
 
 
 class Displaced(JsonStruct, frozen=True, kw_only=True):
-    """The pods of the nodes that are gone. `n_stay`: pods bound to their node, such as those of a DaemonSet."""
+    """The pods of the nodes that are gone. `n_stay`: pods that end with their node, such as those of a DaemonSet."""
 
     n_nodes: int
     n_pods: int
@@ -229,7 +230,9 @@ class Rehearsal:
             world.delete(pod.uid)
         for name in lost:
             world.process(NodeGone(name))
-        moving = sorted((pod for pod in pods if not must_stay(pod)), key=lambda pod: (-pod.priority, pod.key))
+        moving = sorted(
+            (pod for pod in pods if stay_of(pod) in _MOVING), key=lambda pod: (-pod.priority, pod.key)
+        )
         leaving = moving[:MAX_DISPLACED]
         moves = move_pods(leaving, world, ())
         node_names = list(moves.node_by_uid.values())
@@ -272,7 +275,7 @@ def like(pod: Pod, n_replicas: int) -> Replicas:
     """Return copies of the pod that have no node yet."""
     pods = [
         replace(
-            unbound(pod),
+            pod.recreated(),
             uid=f"what-if/{pod.uid}/{number}",
             name=f"{pod.name}-{number}",
             terminating=False,

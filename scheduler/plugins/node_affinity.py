@@ -35,7 +35,7 @@ from scheduler.framework.normalizing import RawScores, default_normalized
 from scheduler.framework.plugin_context import PluginContext
 from scheduler.framework.status import SKIP, Code, Status, unresolvable
 from scheduler.model import pod_wire
-from scheduler.model.affinity import parse_int64, parse_preferred_nodes, parse_required_node_affinity
+from scheduler.model.affinity import parse_preferred_nodes, parse_required_node_affinity, satisfies
 from scheduler.model.changes import Changes, LabelNode
 from scheduler.model.nodes import Node
 from scheduler.model.pods import Pod
@@ -188,25 +188,8 @@ def _can_match(term: NodeTerm) -> bool:
 
 
 def _unmet_of_term(term: NodeTerm, node: Node) -> Iterator[NodeRequirement]:
-    yield from (e for e in term.expressions if not _satisfies(node.labels.get(e.key), e))
-    yield from (name for name in term.names if not _satisfies(node.name, name))
-
-
-def _satisfies(value: str | None, requirement: NodeRequirement) -> bool:
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number = None if value is None else parse_int64(value)
-    bound = parse_int64(requirement.values[0])
-    if number is None or bound is None:
-        return False
-    return number > bound if requirement.operator == "Gt" else number < bound
+    yield from (e for e in term.expressions if not satisfies(node.labels.get(e.key), e))
+    yield from (name for name in term.names if not satisfies(node.name, name))
 
 
 def _unmet(context: ExplainContext, row: int) -> tuple[NodeRequirement, ...]:

@@ -28,7 +28,6 @@ from scheduler.framework.interface import (
 from scheduler.framework.memo import MemoBySpec
 from scheduler.framework.status import SKIP, Status, unschedulable
 from scheduler.model.pods import HostPort, Pod
-from scheduler.state.cluster import host_ports
 from scheduler.state.cluster_view import ClusterView
 
 PORT_TAKEN: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
@@ -44,7 +43,7 @@ class NodePorts(FilterPlugin):
     extension_points: ClassVar = ("preFilter", "filter")
 
     def __init__(self) -> None:
-        self._wanted = MemoBySpec(lambda pod: host_ports(pod.spec))
+        self._wanted = MemoBySpec(lambda pod: pod.spec.host_ports)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return deleted pods that held a port, and new nodes."""
@@ -113,7 +112,7 @@ class _PortTrial(CountingExtensions):
 
     def _conflicting(self, pod: Pod) -> set[HostPort]:
         return {
-            held for held in host_ports(pod.spec) if any(_overlap(wanted, held) for wanted in self._wanted)
+            held for held in pod.spec.host_ports if any(_overlap(wanted, held) for wanted in self._wanted)
         }
 
 
@@ -141,8 +140,8 @@ def _hint_after_pod_deletion(pod: Pod, old: Pod | None, _new: Pod | None) -> Hin
 
 
 def _conflict(pod: Pod, running: Pod) -> bool:
-    held = host_ports(running.spec)
-    return any(_overlap(wanted, port) for wanted in host_ports(pod.spec) for port in held)
+    held = running.spec.host_ports
+    return any(_overlap(wanted, port) for wanted in pod.spec.host_ports for port in held)
 
 
 def _overlap(wanted: HostPort, held: HostPort) -> bool:

@@ -33,7 +33,8 @@ from scheduler.serving.debug_explain import PATH, DebugExplain, Explain, is_loop
 from scheduler.serving.delegated_auth import ALWAYS_ALLOWED, MAX_CONCURRENT, PAGE_PATH, DelegatedAuth
 from scheduler.serving.listener import Listener
 from scheduler.serving.page_access import PageAccess
-from scheduler.serving.page_api import PageApi, PageSource
+from scheduler.serving.page_api import PageApi
+from scheduler.serving.page_data import PageSource
 from scheduler.serving.serving_certificate import FileCertificate, SelfSignedCertificate
 from scheduler.serving.tls import KeyPair, TlsLimits, load_pair, server_context
 from scheduler.serving.zpages import ZPages

@@ -26,7 +26,7 @@ from scheduler.model.pods import Pod
 from scheduler.model.wire import MalformedObjectError
 from scheduler.overview.pending import Visible
 from scheduler.overview.what_if import MAX_REPLICAS, Rehearsal, Replicas, WhatIf, WhatIfRequest, like
-from scheduler.serving.page_api import BusyError
+from scheduler.serving.page_data import BusyError
 from scheduler.settings.manifest_documents import numbered_documents, sorted_documents
 from scheduler.settings.resolved import ProfileSettings, Settings
 from scheduler.shell.slices import in_slices

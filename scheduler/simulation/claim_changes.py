@@ -18,12 +18,11 @@ from scheduler.model.device_requests import DeviceQuery, DeviceRequest, Resource
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import ObjectGone, ObjectSeen, WatchEvent
 from scheduler.state.cluster import ClusterState
-from scheduler.state.devices import Devices
 
 
 def freed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
     """Yield what watches show of the pod's claims after its end; the last pod of a claim frees its devices."""
-    for claim in _claims_of(pod, state.devices):
+    for claim in state.devices.claims_of(pod):
         if claim.controller is not None and claim.controller.uid == pod.uid:
             yield ObjectGone(claim.kind, claim.key)
         elif is_reserved_for(claim, pod):
@@ -40,19 +39,6 @@ def renewed_claims(pod: Pod, state: ClusterState) -> Iterator[WatchEvent]:
             yield event
         else:
             yield ObjectSeen(replace(claim, allocation=None, reserved_for=(), devices=()))
-
-
-def _claims_of(pod: Pod, devices: Devices) -> Iterator[ResourceClaim]:
-    """Yield each claim of the pod that is known."""
-    generated = dict(pod.generated_claims)
-    names = dict.fromkeys(each.claim_name or generated.get(each.name) for each in pod.spec.resource_claims)
-    for name in names:
-        claim = devices.claim(f"{pod.namespace}/{name}") if name else None
-        if claim is not None:
-            yield claim
-    extended = devices.extended_claim(pod.uid)
-    if extended is not None:
-        yield extended
 
 
 def changed_claim(claim: ResourceClaim, change: TolerateDeviceTaint | DropDeviceConstraint) -> ResourceClaim:

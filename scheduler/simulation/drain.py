@@ -147,7 +147,7 @@ def empty_nodes(state: ClusterState, node_names: Iterable[str], *, stays: bool) 
         if node is None:
             continue
         for pod in [placed.pod for placed in state.placed_on(state.nodes.row_by_name[name])]:
-            stay = _stay(pod)
+            stay = stay_of(pod)
             if stay is None:
                 leaving.append(pod)
             else:
@@ -168,7 +168,8 @@ def cordoned(node: Node) -> Node:
     return replace(node, unschedulable=True, taints=taints)
 
 
-def _stay(pod: Pod) -> Stay | None:
+def stay_of(pod: Pod) -> Stay | None:
+    """Return why the pod of a drained or lost node gets no replacement, None if it gets one."""
     if pod.terminating:
         return Stay.TERMINATING
     if pod.owner is None:
@@ -207,14 +208,14 @@ def move_pods(leaving: Sequence[Pod], world: World, budgets: Iterable[Disruption
 
 def _replace(pods: Iterable[Pod], world: World) -> None:
     """Create the replacements of the pods, and of those that are evicted for them, as their controllers do."""
-    replacements = [waited(unbound(pod)) for pod in sorted(pods, key=lambda pod: -pod.priority)]
+    replacements = [waited(pod.recreated()) for pod in sorted(pods, key=lambda pod: -pod.priority)]
     for pod in replacements:
         world.create(pod)
     n_evicted = len(world.evictions)
     world.run(longest_wait_s(replacements))
     evicted = [eviction.victim for eviction in world.evictions[n_evicted:]]
     if evicted:
-        _replace([pod for pod in evicted if _stay(pod) is None], world)
+        _replace([pod for pod in evicted if stay_of(pod) is None], world)
 
 
 def _note_places(leaving: Iterable[Pod], world: World, moves: Moves) -> None:
@@ -250,22 +251,6 @@ def _let_go(
         used.update(budget.key for budget in guards[pod.uid])
         let_go.append(pod)
     return let_go, still_held
-
-
-def unbound(pod: Pod) -> Pod:
-    """Return the pod as its replacement is created: without a node, a nomination, a resize or time that counts."""
-    return replace(
-        pod,
-        # A new pod begins with all of its rules.
-        spec=pod.spec.unrelaxed or pod.spec,
-        relaxed=(),
-        fallback_waited_s=(),
-        node_name="",
-        nominated_node_name="",
-        phase="Pending",
-        resize=None,
-        scheduled_condition=None,
-    )
 
 
 def _renew_ephemeral_claims(pod: Pod, world: World) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from scheduler.core.group_holes import HoleSearch, moves_text
+from scheduler.core.group_members import waiting_members
 from scheduler.core.group_order import distance_note
 from scheduler.core.group_requests import all_levels
 from scheduler.formats.manifests import Manifest
@@ -82,11 +83,11 @@ def rank_notes(members: Iterable[tuple[Pod, str]], world: World) -> tuple[str, .
 
 def move_notes(key: GroupKey, world: World) -> tuple[str, ...]:
     """Return a sentence on the moves of running pods that would make room for the members that wait, if any would."""
-    placed = world.state.placed
-    members = [pod for pod in world.state.groups.pending(key) if not pod.gates and pod.uid not in placed]
+    members = waiting_members(world.state, key)
     if not members:
         return ()
-    text = moves_text(HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES).moves(list(placed)))
+    search = HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES)
+    text = moves_text(search.moves(list(world.state.placed)))
     return (text,) if text else ()
 
 

@@ -71,9 +71,9 @@ def add_claim(state: ClusterState, document: Json) -> str:
     if not claim.class_name and names_no_class(document):
         claim = replace(claim, class_name=default_class(volumes))
     made = new_claim(claim, volumes)
-    state.upsert_storage(made.claim)
+    volumes.upsert(made.claim)
     if made.volume is not None:
-        state.upsert_storage(made.volume)
+        volumes.upsert(made.volume)
     return made.assumption
 
 

@@ -199,9 +199,9 @@ class World:
         waiting = [pod for pod in self.unbound.values() if pod.may_preempt]
         if not waiting:
             return
-        priority = max(pod.priority for pod in waiting)
+        priority = max(map(self._view.preemptor_priority, waiting))
         ended = [placed.pod for placed in self.state.placed.values() if placed.pod.terminating]
-        ended = [pod for pod in ended if pod.priority < priority]
+        ended = [pod for pod in ended if self._view.victim_priority(pod) < priority]
         for pod in ended:
             self._reversals.append(PodSeen(pod))
             released = self._released(pod)

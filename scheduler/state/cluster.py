@@ -21,16 +21,12 @@ from weakref import WeakKeyDictionary
 
 from scheduler.errors import InvariantViolation
 from scheduler.model.annotations import MARKED_NAMESPACES
-from scheduler.model.device_decoder import DeviceObject
 from scheduler.model.devices import DeviceKind
-from scheduler.model.disruption_budgets import DisruptionBudget
 from scheduler.model.frozen_dict import FrozenDict
-from scheduler.model.kueue import KueueObject
-from scheduler.model.nodes import Namespace, Node, Workload
+from scheduler.model.nodes import Namespace, Node
 from scheduler.model.object_writes import ObjectWrite, StoredObject
-from scheduler.model.pods import HostPort, Pod, PodSpec
+from scheduler.model.pods import Pod, PodSpec
 from scheduler.model.requests import non_zero_on_node, on_node_request
-from scheduler.model.volumes import StorageKind, StorageObject
 from scheduler.state.batches import batches
 from scheduler.state.change_log import Change, ChangeLog
 from scheduler.state.counts import PodCounter
@@ -240,38 +236,6 @@ class ClusterState:
                 self.terms.remove(placed.terms, placed.row)
                 placed.terms = self.terms.add(placed.label_set, placed.pod.spec, placed.row)
 
-    def upsert_workload(self, workload: Workload) -> None:
-        """Add the workload or update its selector."""
-        self.workloads.upsert(workload)
-
-    def remove_workload(self, kind: str, key: str) -> None:
-        """Remove the workload of `namespace/name`."""
-        self.workloads.remove(kind, key)
-
-    def upsert_storage(self, obj: StorageObject) -> None:
-        """Take over an object of which volumes are made."""
-        self.volumes.upsert(obj)
-
-    def remove_storage(self, kind: StorageKind, key: str) -> None:
-        """Forget an object of which volumes are made."""
-        self.volumes.remove(kind, key)
-
-    def upsert_budget(self, budget: DisruptionBudget) -> None:
-        """Add the PodDisruptionBudget or update it."""
-        self.budgets.upsert(budget)
-
-    def remove_budget(self, key: str) -> None:
-        """Remove the PodDisruptionBudget of `namespace/name`."""
-        self.budgets.remove(key)
-
-    def upsert_hierarchy(self, obj: KueueObject) -> None:
-        """Take over a Topology or ResourceFlavor."""
-        self.hierarchies.upsert(obj)
-
-    def remove_hierarchy(self, kind: str, key: str) -> None:
-        """Forget a Topology or ResourceFlavor."""
-        self.hierarchies.remove(kind, key)
-
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count the pending pod as nominated to the node, for pods of its priority or lower; an empty name ends it."""
         if node_name and pod.uid not in self.placed:
@@ -294,14 +258,6 @@ class ClusterState:
             yield
         finally:
             self.nominated = nominated
-
-    def upsert_device_object(self, obj: DeviceObject) -> None:
-        """Take over a ResourceClaim, ResourceSlice or DeviceClass."""
-        self.devices.upsert(obj)
-
-    def remove_device_object(self, kind: str, key: str) -> None:
-        """Forget a ResourceClaim, ResourceSlice or DeviceClass."""
-        self.devices.remove(kind, key)
 
     def assume_write(self, write: ObjectWrite[Any], holder: str) -> None:
         """
@@ -519,18 +475,5 @@ def _usage(pod: Pod) -> Usage:
     return Usage(
         requested=FrozenDict({name: amount for name, amount in on_node_request(pod).items() if amount}),
         non_zero=non_zero_on_node(pod),
-        host_ports=host_ports(pod.spec),
-    )
-
-
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """
-    Return the host ports that a pod of the spec takes: of containers and sidecars, not of plain init containers.
-
-    Source: pkg/scheduler/util GetHostPorts (kubernetes 1.36).
-    """
-    return tuple(
-        port
-        for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_always))
-        for port in container.host_ports
+        host_ports=pod.spec.host_ports,
     )

@@ -25,6 +25,7 @@ from scheduler.model.devices import (
     ResourceSlice,
 )
 from scheduler.model.object_writes import ObjectWrite, StoredObject
+from scheduler.model.pods import Pod
 from scheduler.model.volumes import is_older
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.assumed_objects import AssumedObjects
@@ -157,6 +158,15 @@ class Devices:
         """Return the claim that a scheduler created for the pod's extended resources, None if there is none."""
         keys = self._extended_claims.get(pod_uid)
         return self._claims.get(min(keys)) if keys else None
+
+    def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Yield the claims of the pod that are known."""
+        generated = dict(pod.generated_claims)
+        names = dict.fromkeys(
+            each.claim_name or generated.get(each.name) for each in pod.spec.resource_claims
+        )
+        known = [self._claims.get(f"{pod.namespace}/{name}") for name in names if name]
+        yield from filter(None, (*known, self.extended_claim(pod.uid)))
 
     def provides(self, resource: str) -> bool:
         """Return whether a class provides the extended resource."""

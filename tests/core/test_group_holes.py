@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -17,9 +17,10 @@ from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.instructions import Bind
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
-from scheduler.model.pods import Pod
-from scheduler.model.stimuli import ObjectSeen
+from scheduler.model.pods import ContainerResize, Pod, Resize
+from scheduler.model.stimuli import ObjectSeen, PodSeen
 from scheduler.state.audit import differences
+from scheduler.syntax.quantity import parse_quantity
 from tests.core.test_group_levels import RACK
 from tests.support import build
 from tests.support.build import HOSTNAME, container
@@ -101,12 +102,49 @@ def test_no_more_pods_move_than_may(driver: Driver) -> None:
     assert len(moves(driver, members, 3)) == 3
 
 
+def test_a_pod_that_is_being_resized_takes_no_more_elsewhere_than_its_spec_says(driver: Driver) -> None:
+    """Both small pods fit on b1 with what they request, and not with what they still hold."""
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+    held = ContainerResize(requests={"cpu": parse_quantity("2")}, allocated={"cpu": parse_quantity("2")})
+    for name, on in (("s", "a1"), ("t", "a2")):
+        pod = small(driver, name, on)
+        resize = Resize({pod.spec.containers[0].name: held}, None, {}, infeasible=False)
+        driver.handle(PodSeen(replace(pod, resize=resize, resource_version="2")))
+    assert {(each.pod.name, each.node_name) for each in moves(driver, group(driver, 2, 2))} == {
+        ("s", "b1"),
+        ("t", "b1"),
+    }
+
+
 def test_a_group_for_which_pods_end_already_needs_no_moves(driver: Driver) -> None:
     for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         node(driver, name, rack, 2)
     small(driver, "s", "a1", terminating=True)
     small(driver, "t", "a2")
     assert [move.pod.name for move in moves(driver, group(driver, 2, 2))] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("selectors", "n_allowed"),
+    [
+        pytest.param([{}], 0, id="an empty selector selects every pod"),
+        pytest.param(
+            [build.selector("app=s"), build.selector("app=s")], 1, id="of two budgets none is asked"
+        ),
+    ],
+)
+def test_no_pod_moves_whose_eviction_the_api_refuses(
+    driver: Driver, selectors: list[dict[str, Any]], n_allowed: int
+) -> None:
+    """The scheduler's own preemption would break neither: it takes an empty selector for one of no pod."""
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+    small(driver, "s", "a1", labels={"app": "s"}, phase="Running")
+    for number, selector in enumerate(selectors):
+        budget = build.disruption_budget(f"b{number}", selector, n_allowed)
+        driver.handle(ObjectSeen(decode_disruption_budget(json.dumps(budget).encode())))
+    assert moves(driver, group(driver, 2, 2)) == ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +184,7 @@ class Cluster:
             node(driver, name, rack, cpu)
         for name, pod in self.pods.items():
             if name not in moved:
-                pod.create(driver, name, node=pod.node)
+                pod.create(driver, name, node=pod.node, phase="Running")
         for name, node_name in moved.items():
             self.pods[name].create(driver, name, node_selector={HOSTNAME: node_name})
         return driver

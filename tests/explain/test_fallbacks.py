@@ -6,9 +6,14 @@ import json
 import random
 
 from scheduler.assembly.worlds import new_world
+from scheduler.errors import PluginFailed
+from scheduler.explain.fallbacks import pending_notes
+from scheduler.framework.interface import FilterPlugin, PodContext, PreFiltered
+from scheduler.framework.profile import Profile
 from scheduler.model.fallback import FALLBACK, RELAXED
 from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
 from scheduler.simulation.replicas import place_replicas
+from scheduler.state.cluster_view import ClusterView
 from tests.support import build
 from tests.support.build import ZONE, Json
 from tests.support.json_cluster import SETTINGS, Cluster, decoded, zoned
@@ -57,6 +62,23 @@ def test_a_pod_that_no_fallback_would_help_is_told_so() -> None:
         "fallback: the pod would not fit without the rules that have one either, so no time counts"
         in answer.notes
     )
+
+
+def test_a_plugin_that_fails_on_a_relaxed_pod_keeps_it_pending() -> None:
+    """As in the pod's cycle, where such a pod fits nowhere."""
+
+    class Failing(FilterPlugin):
+        name = "Failing"
+
+        def prefilter(self, context: PodContext, view: ClusterView) -> PreFiltered:
+            raise PluginFailed(self.name, "PreFilter", f"{context.pod.key} among {view.n_nodes} nodes")
+
+    view = ClusterView(Cluster(zoned("a1")).state())
+    profile = Profile("s", (Failing(),), ())
+    notes = list(pending_notes(decoded(web("third")), view, profile))
+    assert notes == [
+        "fallback: the pod would not fit without the rules that have one either, so no time counts"
+    ]
 
 
 def test_a_bound_pod_shows_which_rule_was_relaxed_and_why() -> None:

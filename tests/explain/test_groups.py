@@ -146,6 +146,26 @@ def test_moves_that_would_make_room_are_named() -> None:
     assert not any("move" in note for note in answer.notes)
 
 
+def test_a_member_that_is_deleted_has_no_place_beside_the_others() -> None:
+    """With it two members would have places, as many as the group needs; the group's cycle leaves it out."""
+    ending = _member(0, 2, _template("1"))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    members = [ending, *(_member(number, 2, _template("4")) for number in (1, 2))]
+    small = build.pod(
+        "s",
+        node="b",
+        owner=build.owned_by("ReplicaSet", "web"),
+        containers=[build.container(requests={"cpu": "1"})],
+        spec={"schedulerName": NAME},
+    )
+    cluster = Cluster([*_nodes("a b"), *_nodes("small", cpu="2")], [small, *members])
+    answer = cluster.explain(members[2])
+    assert answer.member is not None
+    assert answer.member.placed.n_total == 1
+    assert "The group would fit after: move default/s from b to small." in answer.notes
+    assert cluster.explain(ending).member is None
+
+
 def test_a_percentage_of_the_group_is_told_as_one() -> None:
     """Two of ten members in each of three zones."""
     term = {**build.term(build.ZONE, build.selector("app=n")), "maxPodsPerDomain": "20%"}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from scheduler.explain.explainer import explain
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from tests.support import build
 from tests.support.build import Json
 from tests.support.json_cluster import Cluster, decoded
@@ -42,6 +43,21 @@ def test_a_nominated_pod_waits_for_the_pods_that_end_on_its_node() -> None:
     ending["status"] = {"phase": "Running", "conditions": [preempted]}
     answer = Cluster([node], [ending]).explain(_nominated("a"))
     assert answer.message.endswith("not eligible due to a terminating pod on the nominated node.")
+    assert answer.notes == ("nominated to node a, where these pods end: default/low",)
+
+
+def test_a_group_evicts_with_its_own_priority() -> None:
+    """Its member has a lower priority than the pod that ends."""
+    ending = _pod("low", 1, node="a", terminating=True, phase="Running")
+    preempted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    ending["status"]["conditions"] = [preempted]
+    cluster = Cluster([build.node("a", allocatable={"cpu": "1"})], [ending])
+    state = cluster.state()
+    key = GroupKey(GroupKind.KUBERNETES, "default", "g")
+    state.groups.upsert(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    member = _nominated("a")
+    member["spec"] |= {"priority": 0, "schedulingGroup": {"podGroupName": "g"}}
+    answer = explain(cluster.request(member, state))
     assert answer.notes == ("nominated to node a, where these pods end: default/low",)
 
 

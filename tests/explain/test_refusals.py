@@ -511,7 +511,7 @@ def _held(*pods: build.Json, allowed: int = 0) -> Explanation:
         cluster.state(),
         build.disruption_budget("archive", build.selector("app=archive"), allowed),
     )
-    state.upsert_budget(decode_disruption_budget(encoded(budget)))
+    state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     return explain(cluster.request(asks("2"), state))
 
 

@@ -294,6 +294,18 @@ def test_a_lost_zone_sends_its_pods_elsewhere_and_the_cluster_stays(driver: Driv
     assert driver.state.node("a") is not None
 
 
+def test_of_a_lost_node_only_pods_that_end_with_it_stay(driver: Driver) -> None:
+    """A critical pod is created anew, one that ends already is not; as `simulate --without-zone` has it."""
+    driver.node("b", labels={build.ZONE: "zb"})
+    driver.pod("dns", node="a", priority=2_000_000_000, owner=build.owned_by("ReplicaSet", "dns"))
+    driver.pod("agent", node="a", owner=build.owned_by("DaemonSet", "agent"))
+    driver.pod("ending", node="a", terminating=True, owner=build.owned_by("ReplicaSet", "old"))
+    request = WhatIfRequest(without=(NodeLabel(build.ZONE, "za"),))
+    displaced = rehearsal(driver).answer(request, (), ()).displaced
+    assert displaced is not None
+    assert (displaced.n_pods, displaced.n_stay, displaced.n_placed) == (4, 2, 2)
+
+
 def test_a_displaced_pod_starts_with_the_rules_that_were_relaxed_for_it(driver: Driver) -> None:
     """Its replacement is a new pod, and its own rule keeps it out of the zone of web-0 until it has waited again."""
     entry = {"rule": "podAntiAffinity", "topologyKey": build.ZONE, "afterSeconds": 1}

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scheduler.serving.page_api import MAX_VIEWERS
+from scheduler.serving.page_stream import MAX_VIEWERS
 from tests.page.conftest import Served, Standby
 from tests.support import build
 from tests.support.browser import problems_of

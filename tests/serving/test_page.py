@@ -21,8 +21,8 @@ import pytest_asyncio
 
 from scheduler.devcluster.cluster import DevCluster
 from scheduler.devcluster.kinds import NAMESPACE, POD, kind_of
-from scheduler.serving.page_api import MAX_VIEWERS
 from scheduler.serving.page_proxy import page_proxy
+from scheduler.serving.page_stream import MAX_VIEWERS
 from tests.support import accounts, build
 from tests.support.cluster import kubeconfig_text
 from tests.support.daemon import Daemon, running

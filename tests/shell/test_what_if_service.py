@@ -13,7 +13,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import PodSeen
 from scheduler.overview.what_if import PodName, WhatIfRequest
 from scheduler.plugins.kubelet_refusal import FAILED
-from scheduler.serving.page_api import BusyError
+from scheduler.serving.page_data import BusyError
 from scheduler.settings.loading import default_settings
 from scheduler.shell.slices import in_slices
 from scheduler.shell.what_if_service import WhatIfService

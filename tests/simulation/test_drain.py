@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from scheduler.assembly.worlds import new_world
 from scheduler.cli.query.drain import simulate_drain
 from scheduler.model.disruption_budgets import DisruptionBudget, decode_disruption_budget
 from scheduler.model.fallback import CONDITION, FALLBACK, RELAXED
-from scheduler.model.pods import DEFAULT_SCHEDULER_NAME
+from scheduler.model.pods import DEFAULT_SCHEDULER_NAME, Resize
 from scheduler.model.terms import CORDON_TAINT_KEY
-from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods, unbound
+from scheduler.simulation.drain import Moves, Stay, empty_nodes, leaving_pods, move_pods
 from scheduler.state.audit import differences
 from scheduler.state.cluster import ClusterState
 from tests.support import build
@@ -235,13 +236,9 @@ def test_every_pod_is_accounted_for(pods: list[tuple[str, int]], allowed: int) -
 def test_a_replacement_has_no_trace_of_its_node() -> None:
     state = Cluster(zoned("a1"), [web("w", "a1")]).state()
     (placed,) = state.placed.values()
-    pod = unbound(placed.pod)
-    assert (pod.node_name, pod.nominated_node_name, pod.phase, pod.labels) == (
-        "",
-        "",
-        "Pending",
-        {"app": "web"},
-    )
+    pod = replace(placed.pod, resize=Resize({}, None, {}, infeasible=False)).recreated()
+    traces = pod.node_name, pod.nominated_node_name, pod.phase, pod.resize, pod.labels
+    assert traces == ("", "", "Pending", None, {"app": "web"})
 
 
 @pytest.mark.parametrize("is_templates", [False, True])
@@ -298,7 +295,7 @@ def test_a_replacement_waits_for_its_fallback_whatever_its_predecessor_had_waite
         "default/w0"
     )
     (placed,) = (each.pod for each in cluster.state().placed.values() if each.pod.name == "w0")
-    assert unbound(placed).fallback_waited_s == ()
+    assert placed.recreated().fallback_waited_s == ()
 
 
 def test_a_replacement_keeps_a_rule_with_a_fallback_where_it_can() -> None:

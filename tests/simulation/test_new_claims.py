@@ -20,7 +20,7 @@ BY_HAND = storage_class("s", "kubernetes.io/no-provisioner", mode="Immediate")
 def state(*objects: Json) -> ClusterState:
     made, decoder = ClusterState(), StorageDecoder()
     for obj in objects:
-        made.upsert_storage(decoder.decode(StorageKind(obj["kind"]), json.dumps(obj).encode()))
+        made.volumes.upsert(decoder.decode(StorageKind(obj["kind"]), json.dumps(obj).encode()))
     return made
 
 

@@ -15,6 +15,7 @@ from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.fallback import FALLBACK
 from scheduler.model.instructions import Bind, EvictVictim, PatchCondition
 from scheduler.model.nodes import decode_node
+from scheduler.model.pod_groups import GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
 from scheduler.model.semantics import DEFAULT_SEMANTICS, Gate, semantics_of
 from scheduler.model.stimuli import (
@@ -94,7 +95,7 @@ def test_victims_are_gone_and_their_budget_counts_them() -> None:
         "spec": {"selector": {"matchLabels": {"app": "low"}}},
         "status": {"disruptionsAllowed": 1},
     }
-    world.state.upsert_budget(decode_disruption_budget(encoded(budget)))
+    world.state.budgets.upsert(decode_disruption_budget(encoded(budget)))
     placed = place_replicas([pending(f"high{n}", priority=9) for n in (1, 2)], world)
     assert [(one.name, one.budget) for one in placed.victims] in (
         [("low1", ""), ("low2", "kept")],
@@ -116,6 +117,17 @@ def test_a_pod_that_waits_for_the_end_of_terminating_pods_is_placed(more: list[J
     world.take_back()
     assert {pod.pod.name for pod in world.state.placed.values()} == {"ending", "equal", *["low"] * len(more)}
     assert differences(world.state) == []
+
+
+def test_a_group_waits_for_the_end_of_pods_of_lower_priority_than_its_own() -> None:
+    """Its member has a lower priority than the pod that ends."""
+    ending = running("ending", "a1", priority=5, terminating=True)
+    world = world_of(Cluster(zoned("a1", allocatable={"cpu": "1", "pods": "9"}), [ending]))
+    key = GroupKey(GroupKind.KUBERNETES, "default", "g")
+    world.create_group(PodGroup(key, 1, api_version="v1alpha2", priority=9))
+    member = {"schedulerName": NAME, "schedulingGroup": {"podGroupName": "g"}}
+    pod = decoded(build.pod("m", containers=[container(requests={"cpu": "1"})], spec=member))
+    assert [node_name for _, node_name in place_replicas([pod], world).pods] == ["a1"]
 
 
 def test_a_pod_that_others_are_evicted_for_is_placed_after_its_backoff() -> None:

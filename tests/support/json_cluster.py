@@ -52,10 +52,10 @@ class Cluster:
         for node in self.nodes:
             state.upsert_node(decode_node(encoded(node)))
         for service in self.services:
-            state.upsert_workload(decode_workload("Service", encoded(service)))
+            state.workloads.upsert(decode_workload("Service", encoded(service)))
         decoder = StorageDecoder()
         for obj in self.storage:
-            state.upsert_storage(decoder.decode(StorageKind(obj["kind"]), encoded(obj)))
+            state.volumes.upsert(decoder.decode(StorageKind(obj["kind"]), encoded(obj)))
         of_devices = DeviceDecoder()
         for obj in self.devices:
             apply_event(state, ObjectSeen(of_devices.decode(DeviceKind(obj["kind"]), encoded(obj))))

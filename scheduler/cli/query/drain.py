@@ -25,7 +25,6 @@ from scheduler.simulation.drain import (
     move_pods,
     relaxed_notes,
     staying_pods,
-    unbound,
 )
 from scheduler.simulation.world import World
 from scheduler.syntax.plurals import counted
@@ -67,7 +66,7 @@ def simulate_drain(cluster: LoadedCluster, drained: Sequence[str], zone: str | N
         n_rounds=moves.n_rounds,
         leaving=leaving_pods(departures.leaving, moves),
         staying=staying_pods(departures, _STAYING),
-        next=None if homeless is None else explain_pod(cluster, unbound(homeless), None, names),
+        next=None if homeless is None else explain_pod(cluster, homeless.recreated(), None, names),
         notes=tuple(
             f"{counted(count, 'pod')} of {name}: decided with profile {world.profiles[name].scheduler_name}"
             for name, count in sorted(stand_ins.items())

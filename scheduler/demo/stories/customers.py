@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Final
 
 from scheduler.demo.display import Group
+from scheduler.demo.made_objects import ready_node
 from scheduler.demo.objects import Pod
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.stage import Stage, Story
 
 _MANIFEST: Final = "04-customer.yaml"
 _LABEL: Final = "example.com/customer"

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from scheduler.demo.display import Group
+from scheduler.demo.made_objects import ready_node
 from scheduler.demo.objects import Pod
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.stage import Stage, Story
 
 _NAMESPACE: Final = "quorum"
 _N_ZONES: Final = 3

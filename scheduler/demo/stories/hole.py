@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Final
 
+from scheduler.demo.made_objects import ready_node
 from scheduler.demo.objects import Node, Pod
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.stage import Stage, Story
 
 _LARGE: Final = "training"
 _LARGE_NAMESPACE: Final = "pretraining"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.demo.display import Group
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.made_objects import ready_node
+from scheduler.demo.stage import Stage, Story
 
 _NAMESPACE: Final = "ledger"
 _RACK: Final = "example.com/rack"

@@ -6,7 +6,8 @@ from typing import Final
 
 from scheduler.demo.display import Group
 from scheduler.demo.examples import folder
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.made_objects import ready_node
+from scheduler.demo.stage import Stage, Story
 
 _OTHER: Final = "affinity-scheduler"
 _PRICE: Final = "example.com/price-per-hour"

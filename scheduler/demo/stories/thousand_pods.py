@@ -8,8 +8,9 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from scheduler.demo.latency import Sample, parse_sample
+from scheduler.demo.made_objects import ready_node
 from scheduler.demo.objects import JsonObject, Node, Pod
-from scheduler.demo.stage import Stage, Story, ready_node
+from scheduler.demo.stage import Stage, Story
 
 _MANIFEST: Final = "05-service.yaml"
 _SERVICES: Final = "abcdefghij"
