@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from scheduler.core.group_attempt import Outcome, PartRoom, SearchRequest
+from scheduler.core.group_attempt import LimitedRoom, Outcome, PartRoom, SearchRequest
 from scheduler.core.group_members import n_needed
 from scheduler.model.group_topology import PART_MIN_COUNT
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
@@ -112,6 +112,8 @@ def unplaced_message(
             level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
             reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
+    if outcome.limit is not None:
+        text += _limit_text(outcome.limit)
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
@@ -123,6 +125,13 @@ def stays_message(why: str, held_for: str) -> str:
     """Return why a group that was to be moved stays. `held_for`: the groups for which places are held."""
     held = f" Places are held for pod group {held_for}, which moves." if held_for else ""
     return f"The group does not move: {why}{held}"
+
+
+def _limit_text(limit: LimitedRoom) -> str:
+    """Return for how many members a rule leaves room."""
+    n_domains, each = len(limit.each), set(limit.each)
+    where = f": {each.pop()} in each of" if len(each) == 1 else ", in"
+    return f" Anti-affinity leaves room for {limit.n_most} at most{where} {n_domains} {limit.key}."
 
 
 def _level_of(pod: Pod) -> str:
