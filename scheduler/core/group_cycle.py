@@ -242,8 +242,7 @@ class GroupCycles:
         with self._state.without_nominations(self._own(key, entries)):
             places = yield from places_anew(key, request, self._state, trial)
         if isinstance(places, str):
-            held_for = ", ".join(sorted(other.text for other in self._nominations.moving()))
-            self._lost.note_stays(key, stays_message(places, held_for))
+            self._lost.note_stays(key, stays_message(key, places, self._nominations.moving()))
             return otherwise
         leaving = tuple(self._groups.placed(key))
         for stand_in, node_name in self._nominations.begin_move(key, places, now_s):

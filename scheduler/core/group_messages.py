@@ -10,6 +10,7 @@ from scheduler.core.group_members import n_needed
 from scheduler.model.group_topology import PART_MIN_COUNT
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
+from scheduler.model.wording import named_to
 from scheduler.state.pod_groups import PodGroups
 
 #: Domains that a message names.
@@ -121,9 +122,10 @@ def unplaced_message(
     return text
 
 
-def stays_message(why: str, held_for: str) -> str:
-    """Return why a group that was to be moved stays. `held_for`: the groups for which places are held."""
-    held = f" Places are held for pod group {held_for}, which moves." if held_for else ""
+def stays_message(key: GroupKey, why: str, moving: Iterable[GroupKey]) -> str:
+    """Return why the group, which was to be moved, stays. `moving`: the groups for which places are held."""
+    names = sorted({named_to(key.namespace, "pod group", other.text) for other in moving})
+    held = "".join(f" Places are held for {name}, which moves." for name in names)
     return f"The group does not move: {why}{held}"
 
 

@@ -72,7 +72,9 @@ def _shares_text(rule: Rule, share: Share) -> str:
     of = "" if share.is_of_minimum else f" of {share.n_pods}"
     texts = [f"{each.domain} has {each.n_pods}{of} pods, {_allows(each, share)}" for each in full]
     more = f", and {len(full) - _SHOWN_FULL} more" if len(full) > _SHOWN_FULL else ""
-    counted = "with this pod, and the one that declares the rule" if share.declaring_takes else "with this pod"
+    counted = (
+        "with this pod, and the one that declares the rule" if share.declaring_takes else "with this pod"
+    )
     return f": {'; '.join(texts[:_SHOWN_FULL])}{more} ({counted})" if full else ""
 
 

@@ -78,9 +78,7 @@ def domain_copies(
     for matcher, key, limit in terms.anti:
         if view.selects(matcher, context.pod):
             n_selected = n_divided(view.selected(matcher).by_row, view.alive) + n_most
-            most = (
-                limit if isinstance(limit, int) else most_per_domain(limit, view.column(key), n_selected)
-            )
+            most = limit if isinstance(limit, int) else most_per_domain(limit, view.column(key), n_selected)
             more = np.maximum(0, most - view.pods_by_domain(matcher, key).amounts)
             limits[matcher, key, limit] = DomainCopies(key, more)
     return limits
