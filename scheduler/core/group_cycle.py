@@ -33,7 +33,7 @@ from scheduler.core.group_messages import (
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations, places_anew
 from scheduler.core.group_requests import search_request, unnominated
-from scheduler.core.group_search import search
+from scheduler.core.group_search import search, search_twice
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.group_turns import GroupTurns
 from scheduler.core.incomplete_groups import IncompleteGroups
@@ -169,7 +169,7 @@ class GroupCycles:
         first = next(iter(entries.values()))
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_decisions)
         with self._state.without_nominations(self._own(key, entries)):
-            outcome = yield from search(request, trial)
+            outcome, trial = yield from search_twice(key, request, trial)
         if not outcome.is_placed:
             return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
         self._lost.note_decided(key)

@@ -18,6 +18,7 @@ from scheduler.model.changes import (
     RecreateWithMatchLabelKey,
     RunPod,
 )
+from scheduler.model.pods import Pod
 from scheduler.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
 from scheduler.model.terms import AffinityTerm, DomainLimit, Shares, usable
 from scheduler.model.wording import namespaces_text, selector_text
