@@ -16,6 +16,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, TimePassed
 from scheduler.simulation.world import GROUP_REPORT_S, World
+from scheduler.state.batches import finished
 
 #: Moves that are proposed for a group: no larger set is searched for completely.
 _MOST_MOVES: Final = 2
@@ -86,7 +87,8 @@ def move_notes(key: GroupKey, world: World) -> tuple[str, ...]:
     members = [pod for pod in world.state.groups.pending(key) if not pod.gates and pod.uid not in placed]
     if not members:
         return ()
-    text = moves_text(HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES).moves(list(placed)))
+    search = HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES)
+    text = moves_text(finished(search.moves(list(placed))))
     return (text,) if text else ()
 
 

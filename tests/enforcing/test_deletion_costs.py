@@ -18,6 +18,7 @@ from scheduler.model.annotations import AFFINITY
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import DELETION_COST, WRITTEN_DELETION_COST
 from scheduler.model.stimuli import PodSeen
+from scheduler.state.batches import finished
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json, selector, term
 from tests.support.enforcer_driver import Driver
@@ -82,7 +83,7 @@ class Costs:
 
     def check(self) -> dict[str, str]:
         self.now_s += 5.0
-        return {write.pod.name: write.cost for write in self.costs.check(self.now_s)}
+        return {write.pod.name: write.cost for write in finished(self.costs.check(self.now_s))}
 
     def settle(self) -> dict[str, str]:
         """Write until nothing is left, as the API server would show it. Return all costs."""

@@ -86,5 +86,7 @@ async def test_the_new_member_gets_the_host_of_the_placeholder(
             assert after == {**before, "training-1": before["spare"], "spare": ""}
             if not is_deleted:
                 await cluster.edit_node(lost, {"spec": {"unschedulable": None}})
-                again = await until(lambda: _places(cluster), lambda p: p.get("spare"), what="the placeholder")
+                again = await until(
+                    lambda: _places(cluster), lambda p: p.get("spare"), what="the placeholder"
+                )
                 assert again == {**after, "spare": lost}
