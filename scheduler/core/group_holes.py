@@ -39,7 +39,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
 from scheduler.state.arrays import Mask
-from scheduler.state.batches import Pieces
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -110,7 +110,7 @@ class HoleSearch:
             if outcome.is_placed:
                 return _NO_MOVES
             pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
-            turns = self._turns(pods, outcome)
+            turns = yield from self._turns(pods, outcome)
             return (yield from self._moves(sorted(pods, key=lambda pod: turns[pod.uid])))
 
     def may_move(self, uid: str) -> bool:
@@ -143,7 +143,9 @@ class HoleSearch:
             base = best
         return _NO_MOVES
 
-    def _turns(self, pods: Sequence[Pod], outcome: Outcome) -> dict[str, tuple[int, int, bool, int, str]]:
+    def _turns(
+        self, pods: Sequence[Pod], outcome: Outcome
+    ) -> Pieces[dict[str, tuple[int, int, bool, int, str]]]:
         """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
         nodes, group = self._state.nodes, self._state.groups.get(self._key)
         asked = None if group is None else group.topology
@@ -157,11 +159,13 @@ class HoleSearch:
             domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
             room = {number: outcome.room.get(ids.value_of(number), 0) for number in domains}
         turns: dict[str, tuple[int, int, bool, int, str]] = {}
-        for pod in pods:
-            row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
-            number = numbers.item(row)
-            size = sum(held.values())
-            turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+        for few in batches(pods):
+            for pod in few:
+                row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
+                number = numbers.item(row)
+                size = sum(held.values())
+                turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+            yield
         return turns
 
     def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:

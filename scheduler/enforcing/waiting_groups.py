@@ -21,7 +21,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodGone, PodGroupGone, PodGroupSeen, PodGroupsServed, PodSeen, Stimulus
-from scheduler.state.batches import Pieces
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 
 #: A group for which no moves are found is looked at again after this time: a search takes up to half a second.
@@ -126,7 +126,10 @@ class WaitingGroups:
     def _moves(
         self, key: GroupKey, members: Sequence[Pod], n_most: int, may_move: Callable[[Pod], bool]
     ) -> Pieces[MovesForGroup]:
-        movable = [uid for uid, placed in self._state.placed.items() if may_move(placed.pod)]
+        movable: list[str] = []
+        for few in batches(self._state.placed.items()):
+            movable += [uid for uid, placed in few if may_move(placed.pod)]
+            yield
         search = HoleSearch(self._state, self._profiles, key, members, n_most)
         moves = yield from search.moves(movable)
         for uid in search.touched:
