@@ -31,8 +31,8 @@ async def _apply(cluster: Cluster, *, pod_group: bool) -> None:
     for document in documents:
         (await cluster.api.post(collection_of(document), document)).ok  # noqa: B018
         if pod_group and document["kind"] == "Namespace":
-            spec = {"schedulingPolicy": {"gang": {"minCount": 4}}}
-            spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
+            policy = {"gang": {"minCount": 4}}
+            spec = {"schedulingPolicy": policy, "schedulingConstraints": {"topology": [{"key": RACK}]}}
             path = f"/apis/{KUBERNETES}/namespaces/fabric/podgroups"
             made = group(KUBERNETES, "training", spec)
             (await cluster.api.post(path, made)).ok  # noqa: B018
