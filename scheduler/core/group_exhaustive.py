@@ -50,7 +50,8 @@ def is_proven(attempt: Attempt) -> Pieces[bool]:
         yield
     for limit, kinds in limited.items():
         n_wanted = sum(len(kind.pods) for kind, _ in kinds) - n_spare
-        if _is_too_low(limits[limit], sum(room for _, room in kinds), n_wanted, attempt):
+        room = np.sum([room for _, room in kinds], axis=0)
+        if _is_too_low(limits[limit], room, n_wanted, attempt):
             return True
     return (len(attempt.kinds) == 1 or _are_equal_parts(attempt)) and has_closed_form(
         attempt.kinds[0], attempt.view

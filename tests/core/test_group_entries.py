@@ -203,7 +203,12 @@ def test_a_member_that_comes_moves_no_other_in_the_queue(
     members(cluster, 3, priority=5)
     ranked: list[str] = []
     rank = cluster.queue.rank
-    monkeypatch.setattr(cluster.queue, "rank", lambda *args: (ranked.append(args[0]), rank(*args)))
+
+    def counted(uid: str, priority: int) -> None:
+        ranked.append(uid)
+        rank(uid, priority)
+
+    monkeypatch.setattr(cluster.queue, "rank", counted)
     show(cluster, "late", priority=4)
     assert ranked == [queued(cluster, "late").uid]
     assert queued(cluster, "late").priority == 10
