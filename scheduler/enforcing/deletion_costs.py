@@ -94,7 +94,8 @@ class DeletionCosts:
         """
         Return the costs to write now, the first pods to go first. O(pods).
 
-        It comes in pieces, of a rule of a ReplicaSet or of some pods; the state does not change before its end.
+        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is evicted before its end gets no cost;
+        what else that changes, the next check finds.
         """
         while self._past and self._past[0] + _WINDOW_S <= now_s:
             self._past.popleft()
@@ -104,8 +105,12 @@ class DeletionCosts:
         wanted: list[tuple[int, str]] = []
         for pods in (yield from self._replicas()):
             costs = yield from self._costs(pods)
-            wanted += [(cost, uid) for uid, cost in costs.items() if self._is_news(placed[uid].pod, cost)]
-        writes = sorted(wanted)[: self._limit - len(self._past)]
+            wanted += [
+                (cost, uid)
+                for uid, cost in costs.items()
+                if uid in placed and self._is_news(placed[uid].pod, cost)
+            ]
+        writes = sorted(each for each in wanted if each[1] in placed)[: self._limit - len(self._past)]
         self._past.extend([now_s] * len(writes))
         instructions = []
         for cost, uid in writes:
@@ -133,7 +138,7 @@ class DeletionCosts:
     def _replicas(self) -> Pieces[list[list[PlacedPod]]]:
         """Return the pods of each ReplicaSet whose pods may have rules, without terminating ones."""
         replicas: dict[tuple[str, str], list[PlacedPod]] = {}
-        for few in batches(self._state.placed.values()):
+        for few in batches(list(self._state.placed.values())):
             for placed in few:
                 pod = placed.pod
                 if pod.owner is None or pod.owner.kind != "ReplicaSet" or pod.terminating:
