@@ -167,4 +167,6 @@ def _move_pairs(move: Move) -> dict[str, object]:
 
 
 def _beside(pod: Pod, report: ViolationReport) -> str:
-    return "" if report.other is None else f", beside {named_to(pod.namespace, 'pod', report.other.key)}"
+    if report.other is None:
+        return ""
+    return f", beside {named_to(pod.namespace, 'pod', report.other.key).removeprefix('pod ')}"
