@@ -40,7 +40,7 @@ from scheduler.simulation.new_device_claims import (
 from scheduler.simulation.watch_events import apply_event
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
-from scheduler.state.kubelet_refusals import FAILED_S
+from scheduler.state.kubelet_refusals import FAILED_S, READY_S
 
 _DEVICE_KINDS: Final = frozenset(map(str, DeviceKind))
 #: Nodes named in a note about kubelets.
@@ -232,7 +232,8 @@ class LoadedCluster:
             return ()
         return (
             f"nodes that failed under the pod's group at the scheduler's last attempt ({'; '.join(failed)}): it avoids "
-            f"such a node for {FAILED_S:g} s from the failure on",
+            f"such a node for {FAILED_S:g} s from the failure on, and takes it as a last resort once it has been ready "
+            f"for {READY_S:g} s",
         )
 
     def malformed_notes(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ The record of a decision, which a bound pod has as an annotation. It is written 
     {"v":1,"evaluated":5000,"feasible":4980,
      "top":[{"node":"n7","total":512,"scores":{"NodeResourcesFit":96,...}},...],   the chosen node first
      "rejected":{"node(s) had untolerated taint(s)":20},
-     "evicted":["default/batch-1",...],                                            only if pods were evicted for it
+     "evicted":["default/batch-1","2 of other namespaces"],                        only if pods were evicted for it
      "relaxed":["podAntiAffinity by topology.kubernetes.io/zone"]}         required rules that counted as preferred
 
 `scores` are weighted, so that they add up to `total`; plugins that gave 0 are left out. `rejected` counts nodes by

@@ -116,6 +116,8 @@ class EventHandlers:
         self._state.upsert_node(node)
         if node.failure and not (old is not None and old.failure):
             self._state.record_node_failure(node.name, node.failure, now_s)
+        if old is None or bool(old.failure) != bool(node.failure):
+            self._state.kubelet_refusals.note_health(node.name, now_s, is_ready=not node.failure)
         if old is None:
             self._queue.on_event(NODE_ADD, None, node, now_s)
             return

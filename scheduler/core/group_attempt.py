@@ -97,6 +97,14 @@ class PartRoom(NamedTuple):
     n_needed: int
 
 
+class LimitedRoom(NamedTuple):
+    """How many members a rule lets have places in all, and in each domain of its key that has room."""
+
+    key: str
+    n_most: int
+    each: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Outcome:
     """
@@ -112,6 +120,7 @@ class Outcome:
         is_cut_short: whether the search ran out of decisions.
         n_decisions: that it took.
         part_room: for how many parts the domains have room, if the parts have to be in one domain each.
+        limit: a rule that leaves room for too few members, whatever else changes.
     """
 
     is_placed: bool = False
@@ -123,6 +132,7 @@ class Outcome:
     is_cut_short: bool = False
     n_decisions: int = 0
     part_room: list[PartRoom] = field(default_factory=list)
+    limit: LimitedRoom | None = None
 
     @property
     def lacks_domain(self) -> bool:

@@ -34,7 +34,7 @@ from scheduler.core.group_messages import (
 from scheduler.core.group_nominations import GroupNominations
 from scheduler.core.group_preemption import Nominations, places_anew
 from scheduler.core.group_requests import search_request, unnominated
-from scheduler.core.group_search import search
+from scheduler.core.group_search import search, search_twice
 from scheduler.core.group_trial import GroupTrial, Place
 from scheduler.core.group_turns import GroupTurns
 from scheduler.core.incomplete_groups import IncompleteGroups
@@ -166,7 +166,7 @@ class GroupCycles:
         first, n_most = next(iter(entries.values())), request.max_decisions(profile.max_search_decisions)
         trial = self._trial(f"{first.uid} {first.attempts}", profile, n_most)
         with self._state.without_nominations(self._own(key, entries)):
-            outcome = yield from search(request, trial)
+            outcome, trial = yield from search_twice(key, request, trial)
         if not outcome.is_placed:
             return (yield from self._on_unplaced(entries, key, request, outcome, trial, now_s))
         self._lost.note_decided(key)
@@ -239,8 +239,7 @@ class GroupCycles:
         with self._state.without_nominations(self._own(key, entries)):
             places = yield from places_anew(key, request, self._state, trial)
         if isinstance(places, str):
-            held_for = ", ".join(sorted(other.text for other in self._nominations.moving()))
-            self._lost.note_stays(key, stays_message(places, held_for))
+            self._lost.note_stays(key, stays_message(key, places, self._nominations.moving()))
             return otherwise
         leaving = tuple(self._groups.placed(key))
         for stand_in, node_name in self._nominations.begin_move(key, places, now_s):

@@ -9,6 +9,8 @@ gives their node room for one more member; then, as long as more may move, one o
 members have places. So a set of at most two pods is found if there is one among few pods; among more, pairs are made of
 the first `_MOST_PAIRED` alone, and `_MOST_DECISIONS` end the search. Everything is put back.
 
+The search comes in pieces: it yields after each decision. Nothing else may read or change the state before its end.
+
 A pod may move that has a controller, no volumes and no group, and no higher priority than any member.
 """
 
@@ -38,7 +40,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.requests import filter_request
 from scheduler.state.arrays import Mask
-from scheduler.state.batches import finished
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -93,7 +95,7 @@ class HoleSearch:
         #: The node of each member after the moves that were found, by UID.
         self.places: dict[str, str] = {}
 
-    def moves(self, movable: Collection[str]) -> tuple[PodMove, ...]:
+    def moves(self, movable: Collection[str]) -> Pieces[tuple[PodMove, ...]]:
         """Return the moves, of pods with these UIDs alone; empty if none are found, or the group needs none."""
         placed = self._state.placed
         leaving = [each.pod for each in placed.values() if each.pod.terminating and not each.assumed]
@@ -102,13 +104,13 @@ class HoleSearch:
             groups = self._state.groups
             if not groups.is_complete(self._members[0]) or groups.disagreement(self._key):
                 return _NO_MOVES
-            outcome, trial = self._search()
-            finished(trial.take_all_back())
+            outcome, trial = yield from self._search()
+            yield from trial.take_all_back()
             if outcome.is_placed:
                 return _NO_MOVES
             pods = [placed[uid].pod for uid in movable if self.may_move(uid)]
-            turns = self._turns(pods, outcome)
-            return self._moves(sorted(pods, key=lambda pod: turns[pod.uid]))
+            turns = yield from self._turns(pods, outcome)
+            return (yield from self._moves(sorted(pods, key=lambda pod: turns[pod.uid])))
 
     def may_move(self, uid: str) -> bool:
         """Return whether a running pod may move for the group, so far as its own fields say."""
@@ -121,26 +123,28 @@ class HoleSearch:
         is_on_node = self._state.node(pod.node_name) is not None
         return has_controller and is_plain and is_on_node and pod.priority <= self._priority
 
-    def _moves(self, pods: Sequence[Pod]) -> tuple[PodMove, ...]:
+    def _moves(self, pods: Sequence[Pod]) -> Pieces[tuple[PodMove, ...]]:
         base: tuple[Pod, ...] = ()
         while len(base) < self._n_most:
             best, n_best = base, -1
             for more in _few(pods, base, self._n_most - len(base)):
                 if self._n_left <= 0:
                     return _NO_MOVES
-                moves, n_placed = self._group_first((*base, *more))
+                moves, n_placed = yield from self._group_first((*base, *more))
                 if moves:
                     return moves
                 if n_placed > n_best:
                     best, n_best = (*base, *more), n_placed
-            if not base and (moves := self._any_moved_first(pods)):
+            if not base and (moves := (yield from self._any_moved_first(pods))):
                 return moves
             if best == base:
                 break
             base = best
         return _NO_MOVES
 
-    def _turns(self, pods: Sequence[Pod], outcome: Outcome) -> dict[str, tuple[int, int, bool, int, str]]:
+    def _turns(
+        self, pods: Sequence[Pod], outcome: Outcome
+    ) -> Pieces[dict[str, tuple[int, int, bool, int, str]]]:
         """Return the sort keys of the pods by UID: domain by domain, the roomiest first; see the module."""
         nodes, group = self._state.nodes, self._state.groups.get(self._key)
         asked = None if group is None else group.topology
@@ -154,11 +158,13 @@ class HoleSearch:
             domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
             room = {number: outcome.room.get(ids.value_of(number), 0) for number in domains}
         turns: dict[str, tuple[int, int, bool, int, str]] = {}
-        for pod in pods:
-            row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
-            number = numbers.item(row)
-            size = sum(held.values())
-            turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+        for few in batches(pods):
+            for pod in few:
+                row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
+                number = numbers.item(row)
+                size = sum(held.values())
+                turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+            yield
         return turns
 
     def _lacks_room(self, row: int, held: Mapping[str, int]) -> bool:
@@ -193,23 +199,23 @@ class HoleSearch:
             used.update(budget.key for budget in guards)
         return True
 
-    def _search(self) -> tuple[Outcome, GroupTrial]:
+    def _search(self) -> Pieces[tuple[Outcome, GroupTrial]]:
         """Return what the search for the group's places finds; they are taken in the trial."""
         n_most = 2 * len(self._members) + min(self._profile.max_search_decisions, 100)
         trial = detached_trial(self._state, self._profile, self._key.text, n_most)
         group, outcome = self._state.groups.get(self._key), Outcome()
         if group is not None:
             request = search_request(self._state, self._key, group, self._members, self._profile)
-            outcome.room = self._room(request)
+            outcome.room = yield from self._room(request)
             if not outcome.room or max(outcome.room.values()) >= request.n_needed:
-                outcome = finished(search(request, trial))
+                outcome = yield from search(request, trial)
         self._n_left -= 1 + trial.n_decisions
         self.places = {place.pod.uid: place.node_name for place in trial.places} if outcome.is_placed else {}
         return outcome, trial
 
-    def _room(self, request: SearchRequest) -> dict[str, int]:
+    def _room(self, request: SearchRequest) -> Pieces[dict[str, int]]:
         """Return an upper bound of the members for which each required domain has room; empty if none is known."""
-        kinds = finished(kinds_of(request.members, self._view))
+        kinds = yield from kinds_of(request.members, self._view)
         required = request.topology.required
         if len(kinds) != 1 or kinds[0].needs is not None or not required:
             return {}
@@ -217,18 +223,18 @@ class HoleSearch:
         trial = detached_trial(self._state, self._profile, self._key.text, _MOST_DECISIONS)
         attempt = Attempt(request, trial, kinds)
         try:
-            room = finished(attempt.room_of(kinds[0], request.rows))
+            room = yield from attempt.room_of(kinds[0], request.rows)
         except (CycleBrokenError, OutOfDecisionsError):
             # The search meets the same error, and says so.
             return {}
         return {} if room is None else attempt.domains_of(required, room, request.rows).room_by_value()
 
-    def _group_first(self, pods: Sequence[Pod]) -> tuple[tuple[PodMove, ...], int]:
+    def _group_first(self, pods: Sequence[Pod]) -> Pieces[tuple[tuple[PodMove, ...], int]]:
         """Return the moves of all these pods if they do, and how many members have places without the pods."""
         if not self._is_allowed(pods):
             return _NO_MOVES, -1
         with self._without(pods):
-            outcome, trial = self._search()
+            outcome, trial = yield from self._search()
             stuck = 0 if outcome.stuck is None else outcome.stuck.n_placed
             n_placed = max(stuck, max(outcome.room.values(), default=0))
             orders = list(permutations(pods)) if len(pods) == 2 else [tuple(pods)]
@@ -236,10 +242,11 @@ class HoleSearch:
             for order in orders if outcome.is_placed else ():
                 with closing(self._placed_again(order, is_any=False)) as places:
                     moves = moves or next(places, _NO_MOVES)
-            finished(trial.take_all_back())
+                yield
+            yield from trial.take_all_back()
         return moves, n_placed
 
-    def _any_moved_first(self, pods: Sequence[Pod]) -> tuple[PodMove, ...]:
+    def _any_moved_first(self, pods: Sequence[Pod]) -> Pieces[tuple[PodMove, ...]]:
         for few in _few(pods, (), min(2, self._n_most)):
             if not self._is_allowed(few):
                 continue
@@ -247,8 +254,8 @@ class HoleSearch:
                 for moves in places:
                     if self._n_left <= 0:
                         return _NO_MOVES
-                    outcome, trial = self._search()
-                    finished(trial.take_all_back())
+                    outcome, trial = yield from self._search()
+                    yield from trial.take_all_back()
                     if outcome.is_placed:
                         return moves
         return _NO_MOVES

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from scheduler.core.group_attempt import Outcome, PartRoom, SearchRequest
+from scheduler.core.group_attempt import LimitedRoom, Outcome, PartRoom, SearchRequest
 from scheduler.core.group_members import n_needed
 from scheduler.model.group_topology import PART_MIN_COUNT
 from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGroup
 from scheduler.model.pods import Pod
+from scheduler.model.wording import named_to
 from scheduler.state.pod_groups import PodGroups
 
 #: Domains that a message names.
@@ -117,6 +118,8 @@ def unplaced_message(
             level = outcome.key if outcome.key and not (outcome.room and of_part) else of_part
             reason = f"no node is in a domain{f' of {level}' if level else ''} that it may take."
         text += f"; the next, {stuck.pod.name}{where}: {reason}"
+    if outcome.limit is not None:
+        text += _limit_text(outcome.limit)
     if outcome.is_cut_short:
         text += (
             f" The search ended after {max_decisions} decisions (maxSearchDecisions); there may be places."
@@ -124,10 +127,18 @@ def unplaced_message(
     return text
 
 
-def stays_message(why: str, held_for: str) -> str:
-    """Return why a group that was to be moved stays. `held_for`: the groups for which places are held."""
-    held = f" Places are held for pod group {held_for}, which moves." if held_for else ""
+def stays_message(key: GroupKey, why: str, moving: Iterable[GroupKey]) -> str:
+    """Return why the group, which was to be moved, stays. `moving`: the groups for which places are held."""
+    names = sorted({named_to(key.namespace, "pod group", other.text) for other in moving})
+    held = "".join(f" Places are held for {name}, which moves." for name in names)
     return f"The group does not move: {why}{held}"
+
+
+def _limit_text(limit: LimitedRoom) -> str:
+    """Return for how many members a rule leaves room."""
+    n_domains, each = len(limit.each), set(limit.each)
+    where = f": {each.pop()} in each of" if len(each) == 1 else ", in"
+    return f" Anti-affinity leaves room for {limit.n_most} at most{where} {n_domains} {limit.key}."
 
 
 def _level_of(pod: Pod) -> str:

@@ -16,12 +16,15 @@ The search comes in pieces: it yields after each decision and after each place t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.core.group_attempt import Attempt, Outcome, SearchRequest
 from scheduler.core.group_greedy import GreedySearch
 from scheduler.core.group_members import components_of, kinds_of
 from scheduler.core.group_order import lay_out_ranks
 from scheduler.core.group_parts import PartSearch
 from scheduler.core.group_trial import CycleBrokenError, GroupTrial, OutOfDecisionsError
+from scheduler.model.pod_groups import GroupKey
 from scheduler.state.batches import Pieces
 
 
@@ -51,3 +54,23 @@ def search(request: SearchRequest, trial: GroupTrial) -> Pieces[Outcome]:
     if not outcome.is_placed:
         yield from attempt.end()
     return outcome
+
+
+def search_twice(
+    key: GroupKey, request: SearchRequest, trial: GroupTrial
+) -> Pieces[tuple[Outcome, GroupTrial]]:
+    """
+    Search; if that is in vain, once more with the nodes that are the group's last resort (`KubeletRefusals`).
+
+    Return the outcome and its trial; if neither has places, those of the first search.
+    """
+    outcome = yield from search(request, trial)
+    refusals = trial.state.kubelet_refusals
+    last_resorts = [] if outcome.is_placed or outcome.error is not None else refusals.last_resorts(key)
+    if last_resorts:
+        second = replace(trial)
+        with refusals.without(key, last_resorts):
+            again = yield from search(request, second)
+        if again.is_placed:
+            return again, second
+    return outcome, trial

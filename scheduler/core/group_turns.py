@@ -19,14 +19,17 @@ class GroupTurns:
         self._groups, self._queue, self._queues_as_one = groups, queue, queues_as_one
         #: Groups whose pending members have, or had, unequal priorities, or another one than the group.
         self._unequal: set[GroupKey] = set()
+        #: By group with a priority of its own: that by which all pending members are ordered.
+        self._own: dict[GroupKey, int] = {}
 
     def forget(self, key: GroupKey) -> None:
         """Note that no member is pending."""
         self._unequal.discard(key)
+        self._own.pop(key, None)
 
     def note(self, key: GroupKey, first: Pod, changed: Pod | None, now_s: float) -> None:
         """Note that this member came or changed, or the group's object did. `first`: the first pending member."""
-        self._rank(key, first, first if changed is None else changed)
+        self._rank(key, first, changed)
         if self._queues_as_one and changed is not None and not self._has_minimum(key, changed):
             self._queue.join(changed.uid, first.uid, now_s)
 
@@ -53,18 +56,24 @@ class GroupTurns:
         group = self._groups.known_by(member, key)
         return group is not None and self._groups.n_placed(key) >= group.min_count
 
-    def _rank(self, key: GroupKey, first: Pod, changed: Pod) -> None:
+    def _rank(self, key: GroupKey, first: Pod, changed: Pod | None) -> None:
         """
-        Give members of unequal priorities the group's place in the queue, else that of the lowest.
+        Give members the group's place in the queue; without one, those of unequal priorities that of the lowest.
 
-        O(members) for such a group.
+        O(1), or O(members) where the group's priority changes or members of unequal ones have none from it.
         """
         group = self._groups.known_by(first, key)
         own = group.priority if group is not None and group.api_version == "v1beta1" else None
-        if changed.priority != (first.priority if own is None else own):
+        pods = self._groups.pending(key)
+        if own is not None:
+            ranked = pods if self._own.get(key) != own else [] if changed is None else [changed]
+            self._own[key] = own
+            for pod in ranked:
+                self._queue.rank(pod.uid, own)
+            return
+        if self._own.pop(key, None) is not None or (changed or first).priority != first.priority:
             self._unequal.add(key)
         if key in self._unequal:
-            pods = self._groups.pending(key)
-            priority = min(pod.priority for pod in pods) if own is None else own
+            lowest = min(pod.priority for pod in pods)
             for pod in pods:
-                self._queue.rank(pod.uid, priority)
+                self._queue.rank(pod.uid, lowest)

@@ -375,7 +375,7 @@ class Machine:
     ) -> list[Instruction]:
         pod, node_name = queued.pod, result.node_name
         rules = () if relaxation is None else relaxation.rules
-        evicted = self.preemptions.evicted_for(pod.uid, node_name)
+        evicted = self.preemptions.evicted_for(pod, node_name)
         bind = Bind(pod, node_name, self._annotations.of(result, rules, evicted))
         reserved = result.scores.reservations
         placed = pod if relaxation is None else relaxation.pod

@@ -27,6 +27,7 @@ from scheduler.core.pod_records import PodRecords, Preemption
 from scheduler.model.instructions import EmitEvent, EvictVictim, Instruction
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import EvictionEnded, VictimFate
+from scheduler.model.wording import named_to
 from scheduler.queueing.pod_queue import PodQueue
 from scheduler.state.cluster import ClusterState
 
@@ -146,10 +147,14 @@ class Preemptions:
         record = self._records.get(uid)
         return None if record is None else record.preemption
 
-    def evicted_for(self, uid: str, node_name: str) -> tuple[str, ...]:
-        """Return the pods that were evicted from the node for the pod, as namespace/name."""
-        record = self._records.get(uid)
-        return () if record is None or record.room_on != node_name else record.evicted
+    def evicted_for(self, pod: Pod, node_name: str) -> tuple[str, ...]:
+        """Return the pods that were evicted from the node for the pod, as namespace/name; of others how many."""
+        record = self._records.get(pod.uid)
+        if record is None or record.room_on != node_name:
+            return ()
+        own = tuple(key for key in record.evicted if key.startswith(f"{pod.namespace}/"))
+        n_others = len(record.evicted) - len(own)
+        return (*own, f"{n_others} of other namespaces") if n_others else own
 
     def on_terminating(self, uid: str, now_s: float) -> None:
         """Note that a pod is gone or ends; let the pods for which it was to make room be tried again."""
@@ -276,7 +281,8 @@ def preempted_event(victim: Pod, preemptor: Pod, node_name: str, where: str = ""
     note = f"Preempted by pod {preemptor.uid} on node {node_name}{where}"
     if not node_name and preemptor.group is not None:
         key = preemptor.group.key
-        note = f"Preempted by pod group {key.text} on node {victim.node_name}{where}"
+        by = named_to(victim.namespace, "pod group", key.text)
+        note = f"Preempted by {by} on node {victim.node_name}{where}"
         if victim.group is not None and victim.group.key == key:
             note = f"Evicted from node {victim.node_name} with its pod group {key.text}, which is placed anew{where}"
     return EmitEvent(victim, "Normal", "Preempted", "Preempting", note, preemptor.scheduler_name)

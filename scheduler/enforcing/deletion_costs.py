@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from scheduler.model.pods import Pod
 from scheduler.model.terms import AffinityTerm, Shares
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState, PlacedPod
 from scheduler.state.columns import ABSENT, LabelColumn
 from scheduler.state.domain_limits import weights_in_use
@@ -89,18 +90,27 @@ class DeletionCosts:
         self._retry_s: dict[str, float] = {}
         self._past: deque[float] = deque()
 
-    def check(self, now_s: float) -> list[WriteDeletionCost]:
-        """Return the costs to write now, the first pods to go first. O(pods)."""
+    def check(self, now_s: float) -> Pieces[list[WriteDeletionCost]]:
+        """
+        Return the costs to write now, the first pods to go first. O(pods).
+
+        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is evicted before its end gets no
+        cost; what else that changes, the next check finds.
+        """
         while self._past and self._past[0] + _WINDOW_S <= now_s:
             self._past.popleft()
         placed = self._state.placed
         self._written = {uid: each for uid, each in self._written.items() if uid in placed}
         self._retry_s = {uid: at_s for uid, at_s in self._retry_s.items() if at_s > now_s and uid in placed}
-        costs: dict[str, int] = {}
-        for pods in self._replicas():
-            costs |= self._costs(pods)
-        wanted = sorted((cost, uid) for uid, cost in costs.items() if self._is_news(placed[uid].pod, cost))
-        writes = wanted[: self._limit - len(self._past)]
+        wanted: list[tuple[int, str]] = []
+        for pods in (yield from self._replicas()):
+            costs = yield from self._costs(pods)
+            wanted += [
+                (cost, uid)
+                for uid, cost in costs.items()
+                if uid in placed and self._is_news(placed[uid].pod, cost)
+            ]
+        writes = sorted(each for each in wanted if each[1] in placed)[: self._limit - len(self._past)]
         self._past.extend([now_s] * len(writes))
         instructions = []
         for cost, uid in writes:
@@ -125,19 +135,21 @@ class DeletionCosts:
             written.resource_version == pod.resource_version or (not self.acts and written.cost == str(cost))
         )
 
-    def _replicas(self) -> Iterator[list[PlacedPod]]:
-        """Yield the pods of each ReplicaSet whose pods may have rules, without terminating ones."""
+    def _replicas(self) -> Pieces[list[list[PlacedPod]]]:
+        """Return the pods of each ReplicaSet whose pods may have rules, without terminating ones."""
         replicas: dict[tuple[str, str], list[PlacedPod]] = {}
-        for placed in self._state.placed.values():
-            pod = placed.pod
-            if pod.owner is None or pod.owner.kind != "ReplicaSet" or pod.terminating:
-                continue
-            affinity = pod.spec.affinity
-            if pod.spec.spread or affinity.required_anti or affinity.preferred_anti:
-                replicas.setdefault((pod.namespace, pod.owner.name), []).append(placed)
-        return (pods for pods in replicas.values() if len(pods) > 1 and not self._is_protected(pods[0].pod))
+        for few in batches(list(self._state.placed.values())):
+            for placed in few:
+                pod = placed.pod
+                if pod.owner is None or pod.owner.kind != "ReplicaSet" or pod.terminating:
+                    continue
+                affinity = pod.spec.affinity
+                if pod.spec.spread or affinity.required_anti or affinity.preferred_anti:
+                    replicas.setdefault((pod.namespace, pod.owner.name), []).append(placed)
+            yield
+        return [pods for pods in replicas.values() if len(pods) > 1 and not self._is_protected(pods[0].pod)]
 
-    def _costs(self, pods: Sequence[PlacedPod]) -> dict[str, int]:
+    def _costs(self, pods: Sequence[PlacedPod]) -> Pieces[dict[str, int]]:
         """Return the cost of each of the ReplicaSet's pods by UID; none without a rule."""
         first = pods[0]
         label_sets = self._state.label_sets
@@ -147,6 +159,7 @@ class DeletionCosts:
         for rule in reversed(rules):
             heights = self._heights(rule, ranked)
             ranked.sort(key=lambda placed: heights[placed.pod.uid])
+            yield
         return {uid: -height for uid, height in heights.items()}
 
     def _rules(self, pod: Pod) -> Iterator[_DomainRule]:

@@ -33,6 +33,8 @@ class ViolationReport:
     domain: str
     #: A pod that breaks an anti-affinity rule; None for affinity.
     other: Pod | None
+    #: The namespace of the pod that declares the rule.
+    declared_in: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -118,17 +119,22 @@ class Rebalancer:
         self._from_s = 0.0
         self._in_flight: Move | None = None
 
-    def check(self, now_s: float) -> Move | None:
-        """Return the pod to move now, None if none is. Then `on_result` is expected, unless it is a dry run."""
+    def check(self, now_s: float) -> Pieces[Move | None]:
+        """
+        Return the pod to move now, None if none is. Then `on_result` is expected, unless it is a dry run.
+
+        It comes in pieces, of a decision each; the state does not change before its end.
+        """
         self._note_pods(now_s)
         if self._in_flight is not None or now_s < self._from_s:
             return None
-        if (move := self._for_group(now_s)) is not None:
+        if (move := (yield from self._for_group(now_s))) is not None:
             self._in_flight = move
             return move
         for uid in self._next_pods():
             placed = self._state.placed.get(uid)
             move = None if placed is None else self._move(placed.pod, now_s)
+            yield
             if move is None:
                 self._qualified_s.pop(uid, None)
             elif now_s - self._qualified_s.setdefault(uid, now_s) >= self._limits.hold_s:
@@ -196,11 +202,11 @@ class Rebalancer:
             return False
         return self._state.node(pod.node_name) is not None
 
-    def _for_group(self, now_s: float) -> Move | None:
+    def _for_group(self, now_s: float) -> Pieces[Move | None]:
         """Return the next move so that a waiting group fits. Cost: a search for moves."""
         if not self._limits.for_groups:
             return None
-        due = self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
+        due = yield from self.waiting.next_moves(lambda pod: self._may_move(pod, now_s), now_s)
         if due is None:
             return None
         first, *others = due.moves

@@ -21,7 +21,8 @@ def violation_report(
         staying = (placed.pod for placed in staying_in_domain(state, violation))
         other = next((pod for pod in staying if pod.uid not in (about, violation.uid)), None)
     domains = ", ".join(_domain_text(state, violation.row, key) for key in spec.keys)
-    return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other)
+    declared_in = state.placed[violation.uid].pod.namespace
+    return ViolationReport(spec.side, spec.enforced, rule_text(spec), domains, other, declared_in)
 
 
 def rule_text(spec: RuleSpec) -> str:

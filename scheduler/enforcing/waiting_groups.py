@@ -21,6 +21,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import PodGone, PodGroupGone, PodGroupSeen, PodGroupsServed, PodSeen, Stimulus
+from scheduler.state.batches import Pieces, batches
 from scheduler.state.cluster import ClusterState
 
 #: A group for which no moves are found is looked at again after this time: a search takes up to half a second.
@@ -83,14 +84,14 @@ class WaitingGroups:
             case _:
                 pass
 
-    def next_moves(self, may_move: Callable[[Pod], bool], now_s: float) -> MovesForGroup | None:
+    def next_moves(self, may_move: Callable[[Pod], bool], now_s: float) -> Pieces[MovesForGroup | None]:
         """Return the group that pods are to move for now, and the moves; None without one. One search at most."""
         waiting = self._waiting()
         self._waits = {key: self._waits.get(key) or _Wait(self._for_groups) for key in waiting}
         for key, wait in self._waits.items():
             if wait.n_left <= 0 or now_s < wait.search_at_s:
                 continue
-            planned = self._moves(key, waiting[key], wait.n_left, may_move)
+            planned = yield from self._moves(key, waiting[key], wait.n_left, may_move)
             if not planned.moves:
                 wait.held_since_s, wait.search_at_s = None, now_s + _SEARCH_AGAIN_S
                 return None
@@ -124,10 +125,13 @@ class WaitingGroups:
 
     def _moves(
         self, key: GroupKey, members: Sequence[Pod], n_most: int, may_move: Callable[[Pod], bool]
-    ) -> MovesForGroup:
-        movable = [uid for uid, placed in self._state.placed.items() if may_move(placed.pod)]
+    ) -> Pieces[MovesForGroup]:
+        movable: list[str] = []
+        for few in batches(self._state.placed.items()):
+            movable += [uid for uid, placed in few if may_move(placed.pod)]
+            yield
         search = HoleSearch(self._state, self._profiles, key, members, n_most)
-        moves = search.moves(movable)
+        moves = yield from search.moves(movable)
         for uid in search.touched:
             self._restored(uid)
         nodes = ((pod, search.places.get(pod.uid, "")) for pod in members)

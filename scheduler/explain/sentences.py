@@ -45,6 +45,9 @@ def rule_text(rule: Rule) -> str:
             )
             share = f"{rule.share.percent}%" if rule.share.percent else "its weight's share"
             limit = f"per {rule.topology_key} {share} of the pods with {pods}"
+            if rule.share.is_of_minimum:
+                minimum = f"{share} of its group's minimum of {rule.share.n_pods}"
+                limit = f"per {rule.topology_key} as many pods with {pods} as {minimum}"
             return f"{whose}: {limit}{_shares_text(rule, rule.share)}; {nodes}"
         case "requiredAntiAffinity":
             return f"The pod's anti-affinity: not beside {_too_many(rule)} {pods}, by {rule.topology_key}; {nodes}"
@@ -66,20 +69,23 @@ def _too_many(rule: Rule) -> str:
 def _shares_text(rule: Rule, share: Share) -> str:
     """Return the numbers of the first domains that are full, and of how many more."""
     full = [domain for domain in rule.domains if not domain.allowed]
-    texts = [
-        f"{each.domain} has {each.n_pods} of {share.n_pods} pods, {_allows(each, share)}" for each in full
-    ]
+    of = "" if share.is_of_minimum else f" of {share.n_pods}"
+    texts = [f"{each.domain} has {each.n_pods}{of} pods, {_allows(each, share)}" for each in full]
     more = f", and {len(full) - _SHOWN_FULL} more" if len(full) > _SHOWN_FULL else ""
-    return f": {'; '.join(texts[:_SHOWN_FULL])}{more} (with this pod)" if full else ""
+    counted = (
+        "with this pod, and the one that declares the rule" if share.declaring_takes else "with this pod"
+    )
+    return f": {'; '.join(texts[:_SHOWN_FULL])}{more} ({counted})" if full else ""
 
 
 def _allows(domain: Domain, share: Share) -> str:
+    most = (domain.most or 0) + 1 + share.declaring_takes
     if share.percent:
-        return f"{share.percent}% allows {(domain.most or 0) + 1}"
+        return f"{share.percent}% allows {most}"
     if domain.domain not in share.weights:
         return "without a weight none is allowed"
     weight = f"weight {share.weights[domain.domain]} of {sum(share.weights.values())}"
-    return f"{weight} allows {(domain.most or 0) + 1}"
+    return f"{weight} allows {most}"
 
 
 def _skew_text(rule: Rule) -> str:

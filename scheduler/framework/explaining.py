@@ -155,16 +155,27 @@ class BlockingRule:
         return [(pod, row) for pod, row in self.find_pods() if row < n_rows and ids[row] != ABSENT]
 
 
-class Share(msgspec.Struct, frozen=True, rename={"n_pods": "pods"}):
-    """
-    The share of `n_pods`, the pods that a rule selects and the explained one, that a domain may have.
+_SHARE_NAMES: Final = {
+    "n_pods": "pods",
+    "is_of_minimum": "ofMinimum",
+    "declaring_takes": "declaringTakes",
+}
 
-    `percent`: 0 if there are weights. `weights`: of the domains that have a node.
+
+class Share(msgspec.Struct, frozen=True, rename=_SHARE_NAMES, omit_defaults=True):
+    """
+    The share of `n_pods` that a domain may have: the pods that a rule selects, and the explained one.
+
+    `percent`: 0 if there are weights. `weights`: of the domains that have a node. `is_of_minimum`: `n_pods` is instead
+    the minimum of the group of the pod that declares the rule. `declaring_takes`: of a domain's share, what the pod
+    there that declares the rule takes although the rule does not select it.
     """
 
     n_pods: int
     percent: int
     weights: dict[str, int]
+    is_of_minimum: bool = False
+    declaring_takes: int = 0
 
 
 class Skew(msgspec.Struct, frozen=True, rename="camel"):

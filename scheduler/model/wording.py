@@ -52,6 +52,17 @@ def namespaces_text(names: Collection[str], selector: Selector) -> str:
     return " and ".join(parts) or "no namespace"
 
 
+def named_to(namespace: str, kind: str, key: str) -> str:
+    """
+    Return the kind and the key, `namespace/name`, of an object that a text on an object of `namespace` is about.
+
+    Without the key if that is of another namespace, since who reads one may not read the other.
+    """
+    if key.partition("/")[0] == namespace:
+        return f"{kind} {key}"
+    return f"a {kind} of another namespace"
+
+
 def share_text(shares: Shares) -> str:
     """Return the share of the selected pods that a domain may have."""
     if not shares.weights:

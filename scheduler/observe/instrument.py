@@ -300,9 +300,10 @@ class _TimedNodeFilter(NodeFilter):
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name, self._filter, self._timer = name, node_filter, timer
         self._is_timed = False
-        self.needs_pods, self.copies, self.reserve = (
+        self.needs_pods, self.copies, self.domain_copies, self.reserve = (
             node_filter.needs_pods,
             node_filter.copies,
+            node_filter.domain_copies,
             node_filter.reserve,
         )
 

@@ -5,7 +5,8 @@ failed under a member of the pod's group.
 A kubelet may refuse a pod that fits by the scheduler's counts: another scheduler was faster, a device is not healthy,
 or the node is shutting down. The pod fails there (such as OutOfcpu), its controller makes another one, and the best
 node for it is the same again. A node that failed may be ready again soon and fail again, and each failure costs the
-whole group its work since the last checkpoint. Not an upstream plugin; without either it skips every pod. It is the
+whole group its work since the last checkpoint; a group without other places takes it once it has been ready for a
+while (`core.group_cycle`). Not an upstream plugin; without either it skips every pod. It is the
 last plugin of every profile, so that other reasons take precedence. `state.kubelet_refusals` has the durations; the end
 of an exclusion wakes waiting pods.
 """

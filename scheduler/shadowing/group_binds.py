@@ -4,6 +4,8 @@ Compares where another scheduler has placed the members of a group with where we
 Its placement is as good as ours if it is ours, up to members between which no plugin tells a difference; or if it has
 enough members in as few domains of each level, and there is an order in which each member's node is one of the best
 within the domain that all share. Which of several such domains it took does not matter.
+
+It comes in pieces, of a decision each. The members are not in the state before its end.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from scheduler.model.pods import Pod
 from scheduler.shadowing.differences import count_best
 from scheduler.shadowing.shadow_report import Cause
 from scheduler.state.arrays import Mask
-from scheduler.state.batches import finished
+from scheduler.state.batches import Pieces, finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -66,15 +68,15 @@ class GroupComparison:
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._state, self._profile = state, profile
 
-    def fits(self, key: GroupKey, members: Mapping[str, Pod]) -> bool:
+    def fits(self, key: GroupKey, members: Mapping[str, Pod]) -> Pieces[bool]:
         """Return whether the group has places, if these are its pending members."""
         with self._pending(members):
-            return bool(self._places(key, list(members.values())))
+            return bool((yield from self._places(key, list(members.values()))))
 
-    def worse(self, binds: GroupBinds) -> Worse | None:
+    def worse(self, binds: GroupBinds) -> Pieces[Worse | None]:
         """Return why the placement is not as good as ours; None if it is."""
         with self._pending(binds.members):
-            return self._worse(binds)
+            return (yield from self._worse(binds))
 
     @contextmanager
     def _pending(self, members: Mapping[str, Pod]) -> Iterator[None]:
@@ -101,23 +103,23 @@ class GroupComparison:
         most = _MOST_TRIES * n_members + self._profile.max_search_decisions
         return detached_trial(self._state, self._profile, key.text, most)
 
-    def _places(self, key: GroupKey, members: Sequence[Pod]) -> dict[str, str]:
+    def _places(self, key: GroupKey, members: Sequence[Pod]) -> Pieces[dict[str, str]]:
         """Return the nodes that the search finds, by UID; none if the group has no places."""
         request = self._request(key, members)
         if request is None:
             return {}
         trial = self._trial(key, len(members))
-        finished(search(request, trial))
+        yield from search(request, trial)
         places = {place.pod.uid: place.node_name for place in trial.places}
-        finished(trial.take_all_back())
+        yield from trial.take_all_back()
         return places
 
-    def _worse(self, binds: GroupBinds) -> Worse | None:
+    def _worse(self, binds: GroupBinds) -> Pieces[Worse | None]:
         members = list(binds.members.values())
         request, first = self._request(binds.key, members), members[0]
         if request is None:
             return None
-        ours = self._places(binds.key, members)
+        ours = yield from self._places(binds.key, members)
         here = ours.get(first.uid, "")
         if len(request.members) < request.n_needed:
             text = f"it has {len(members)} places, the group needs {request.n_needed}"
@@ -138,7 +140,7 @@ class GroupComparison:
                     text = f"it is in {n_there} domains of {keys[-1]}, here in {n_here}"
                     cause = Cause.RULE if is_required else Cause.SCORE
                     return Worse(cause, first, binds.nodes[first.uid], here, text)
-        return self._in_turn(binds, request, here)
+        return (yield from self._in_turn(binds, request, here))
 
     def _n_domains(self, keys: Sequence[str], nodes: Mapping[str, str], uids: Sequence[str]) -> int:
         """Return in how many domains of these keys the members are; 0 without keys."""
@@ -157,7 +159,7 @@ class GroupComparison:
                 return shared
         return request.rows
 
-    def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Worse | None:
+    def _in_turn(self, binds: GroupBinds, request: SearchRequest, here: str) -> Pieces[Worse | None]:
         """Place members on their nodes, each once its node is one of the best; return what is left at the end."""
         rows, trial = self._shared_rows(binds, request), self._trial(binds.key, len(request.members))
         left, behind = list(request.members), None
@@ -174,6 +176,7 @@ class GroupComparison:
                     text = f"{binds.nodes[left[0].uid]} is refused here beside the other members"
                     return Worse(Cause.RULE, left[0], binds.nodes[left[0].uid], here, text)
                 left.remove(pod)
+                yield
         except (OutOfDecisionsError, CycleBrokenError):
             return None
         finally:

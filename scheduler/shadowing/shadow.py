@@ -50,6 +50,7 @@ from scheduler.shadowing.group_binds import GroupBinds, GroupComparison
 from scheduler.shadowing.races import Races, Unsettled
 from scheduler.shadowing.recent_changes import RecentChanges
 from scheduler.shadowing.shadow_report import Cause, Difference, ShadowReport
+from scheduler.state.batches import Pieces, finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
@@ -77,6 +78,9 @@ class Counts:
 class Shadow:
     """
     One comparison. Not thread-safe; nothing inside awaits.
+
+    It goes from event to event in pieces, since the comparison of a group of 1,000 members takes 0.7 s: the next event
+    may be applied once the pieces of the last one are done. A watch may be interrupted before.
 
     `sample_percentage`: the other scheduler's percentageOfNodesToScore, 0 for its default. `race_s`: within which
     changes may have been in another order for it. Cost: one decision per bind and reported reason, and up to 150 more
@@ -128,30 +132,30 @@ class Shadow:
         """Return whether the state is as the other scheduler saw it."""
         return self.compares and now_s >= self._compares_from_s
 
-    def apply(self, event: WatchEvent, now_s: float) -> None:
+    def apply(self, event: WatchEvent, now_s: float) -> Pieces[None]:
         """Compare the decision that the event shows, if any, and apply the event to the state."""
         for binds in [each for each in self._bound_groups.values() if now_s - each.last_s > self._race_s]:
-            self._compare_group(binds, now_s)
+            yield from self._compare_group(binds, now_s)
         if isinstance(event, PodSeen):
             name = event.pod.scheduler_name
             if name == self.scheduler_name or len(self._schedulers) < _MAX_SCHEDULERS:
                 self._schedulers.add(name)
         match event:
             case PodSeen(pod) if not pod.is_terminal and pod.scheduler_name == self.scheduler_name:
-                self._see_pod(pod, now_s)
+                yield from self._see_pod(pod, now_s)
                 return
             case PodSeen(Pod(uid=uid)) | PodGone(uid):
                 self._waiting.pop(uid, None)
             case ObjectSeen(PersistentVolumeClaim(key=key, selected_node=str(node))):
-                self._see_choice(key, node, now_s)
+                yield from self._see_choice(key, node, now_s)
             case ObjectSeen(PersistentVolume(claim=ClaimReference(key=key))):
-                self._see_choice(key, "", now_s)
+                yield from self._see_choice(key, "", now_s)
         self._take_over(event, now_s)
 
     def end(self, now_s: float) -> None:
         """Compare groups of which more members might have been bound, since nothing follows."""
         for binds in list(self._bound_groups.values()):
-            self._compare_group(binds, now_s)
+            finished(self._compare_group(binds, now_s))
 
     def report(self) -> ShadowReport:
         """Return the comparison until now."""
@@ -175,7 +179,7 @@ class Shadow:
         if change is not None:
             self._races.settle(change, now_s)
 
-    def _see_pod(self, pod: Pod, now_s: float) -> None:
+    def _see_pod(self, pod: Pod, now_s: float) -> Pieces[None]:
         """Take over a pod of the other scheduler that has not finished."""
         waiting = self._waiting.get(pod.uid)
         node = pod.node_name
@@ -185,7 +189,7 @@ class Shadow:
             if self._is_assumed(pod):
                 # Its node was chosen and its volumes are being bound.
                 return
-            self._see_waiting(pod, now_s)
+            yield from self._see_waiting(pod, now_s)
             return
         placed = self.state.placed.get(pod.uid)
         if self.compares and (placed is None or placed.pod.node_name != node):
@@ -197,7 +201,7 @@ class Shadow:
         if pod.node_name:
             self._waiting.pop(pod.uid, None)
         self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
-        self._compare_if_whole(pod, now_s)
+        yield from self._compare_if_whole(pod, now_s)
 
     def _is_chosen(self, before: Pod, pod: Pod) -> bool:
         """
@@ -223,7 +227,7 @@ class Shadow:
             and waiting.scheduled_condition == pod.scheduled_condition
         )
 
-    def _see_choice(self, claim_key: str, node: str, now_s: float) -> None:
+    def _see_choice(self, claim_key: str, node: str, now_s: float) -> Pieces[None]:
         """
         Count the pod for whose claim a node or a volume is chosen as bound: to this node, or where it is nominated.
 
@@ -236,13 +240,13 @@ class Shadow:
         pod = users[0]
         node = node or pod.nominated_node_name
         if node and pod.uid not in self.state.placed:
-            self._count_bind(pod, node, now_s)
+            yield from self._count_bind(pod, node, now_s)
 
-    def _count_bind(self, pod: Pod, node: str, now_s: float) -> None:
+    def _count_bind(self, pod: Pod, node: str, now_s: float) -> Pieces[None]:
         if self._is_current(now_s):
             self._compare_bind(pod, node, now_s)
         self._take_over(PodSeen(replace(pod, node_name=node)), now_s)
-        self._compare_if_whole(pod, now_s)
+        yield from self._compare_if_whole(pod, now_s)
 
     # -- binds -----------------------------------------------------------------------------------------------
 
@@ -271,11 +275,11 @@ class Shadow:
             ),
         )
 
-    def _compare_if_whole(self, pod: Pod, now_s: float) -> None:
+    def _compare_if_whole(self, pod: Pod, now_s: float) -> Pieces[None]:
         """Compare the group of a pod that was bound, if no other member waits."""
         binds = None if pod.group is None else self._bound_groups.get(pod.group.key)
         if binds is not None and all(uid in binds.members for uid, _ in self._waiting_members(binds.key)):
-            self._compare_group(binds, now_s)
+            yield from self._compare_group(binds, now_s)
 
     def _waiting_members(self, key: GroupKey) -> Iterator[tuple[str, Pod]]:
         """Yield the members that wait and could be placed, with their UIDs. O(waiting pods)."""
@@ -283,18 +287,21 @@ class Shadow:
             if pod.group is not None and pod.group.key == key and not pod.gates and not pod.terminating:
                 yield uid, pod
 
-    def _compare_group(self, binds: GroupBinds, now_s: float) -> None:
+    def _compare_group(self, binds: GroupBinds, now_s: float) -> Pieces[None]:
         """Compare the places of members that were bound shortly after each other, as one decision."""
-        del self._bound_groups[binds.key]
+        if self._bound_groups.pop(binds.key, None) is None:
+            return  # a watch was interrupted meanwhile
         self.counts.bound += 1
-        worse = self._comparison.worse(binds)
+        worse = yield from self._comparison.worse(binds)
         if worse is None:
             self.counts.alike += 1
             return
         text = f"pod group {binds.key.text}: {worse.text}"
         difference = difference_of(worse.pod, worse.cause, worse.node, worse.here, text)
         uids = dict.fromkeys((worse.pod.uid, *binds.members))
-        unsettled = Unsettled(uids, difference, lambda: self._comparison.worse(binds) is None, now_s)
+        unsettled = Unsettled(
+            uids, difference, lambda: finished(self._comparison.worse(binds)) is None, now_s
+        )
         self._races.explain(f"{binds.key.text} bound {self.counts.bound}", unsettled)
 
     def _difference(self, pod: Pod, node: str, decision: Decision) -> Difference:
@@ -334,7 +341,7 @@ class Shadow:
 
     # -- pending pods ----------------------------------------------------------------------------------------
 
-    def _see_waiting(self, pod: Pod, now_s: float) -> None:
+    def _see_waiting(self, pod: Pod, now_s: float) -> Pieces[None]:
         before = self._waiting.get(pod.uid)
         self._waiting[pod.uid] = pod
         condition = pod.scheduled_condition
@@ -345,14 +352,14 @@ class Shadow:
             and condition is not None
             and condition.reason == "Unschedulable"
         ):
-            self._compare_reasons(pod if before is None else before, condition.message, now_s)
+            yield from self._compare_reasons(pod if before is None else before, condition.message, now_s)
         self._take_over(PodSeen(pod), now_s)
 
-    def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> None:
+    def _compare_reasons(self, pod: Pod, message: str, now_s: float) -> Pieces[None]:
         """Compare why the pod is left pending; of a member only whether its group has places, once for all members."""
         if (key := self.state.groups.key_of(pod)) is not None:
             if now_s - self._reported_s.get(key, -inf) > self._race_s:
-                self._compare_pending_group(key, pod, message, now_s)
+                yield from self._compare_pending_group(key, pod, message, now_s)
             return
         self.counts.pending += 1
         decision = self._decide(pod)
@@ -367,20 +374,20 @@ class Shadow:
         )
         self._races.explain(f"{pod.uid} pending {self.counts.pending}", unsettled)
 
-    def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> None:
+    def _compare_pending_group(self, key: GroupKey, pod: Pod, message: str, now_s: float) -> Pieces[None]:
         reported = self._reported_s.items()
         self._reported_s = {key: at_s for key, at_s in reported if now_s - at_s <= self._race_s}
         self._reported_s[key] = now_s
         self.counts.pending += 1
         members = dict(self._waiting_members(key))
-        if not self._comparison.fits(key, members):
+        if not (yield from self._comparison.fits(key, members)):
             self.counts.same_reasons += 1
             return
         text = f"there: {message} here: pod group {key.text} has places"
         unsettled = Unsettled(
             dict.fromkeys((pod.uid, *members)),
             difference_of(pod, Cause.RULE, "", "", text),
-            lambda: not self._comparison.fits(key, members),
+            lambda: not finished(self._comparison.fits(key, members)),
             now_s,
             is_bind=False,
         )

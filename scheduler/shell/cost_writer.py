@@ -12,6 +12,7 @@ from scheduler.kube.client import KubeClient
 from scheduler.kube.enforcer_requests import annotate_pod
 from scheduler.model.pods import DELETION_COST, WRITTEN_DELETION_COST
 from scheduler.shell.enforcement_reports import EnforcementReporter
+from scheduler.shell.slices import in_pieces
 
 _TIMEOUT_S: Final = 10.0
 
@@ -37,15 +38,19 @@ class CostWriter:
         self.next_s = now_s()
         self._writing: asyncio.Task[None] | None = None
 
-    def write(self, group: asyncio.TaskGroup) -> None:
-        """Look, if it is time, which costs have changed; log them, or write them in a task of the group."""
+    async def write(self, group: asyncio.TaskGroup) -> None:
+        """
+        Look, if it is time, which costs have changed; log them, or write them in a task of the group.
+
+        Other tasks run between pieces of the search; the caller applies no event before its end.
+        """
         now_s = self._now_s()
         if now_s < self.next_s:
             return
         self.next_s = now_s + COST_PERIOD_S
         if self._writing is not None or not self._may_act():
             return
-        writes = self._costs.check(now_s)
+        writes = await in_pieces(self._costs.check(now_s), now_s=self._now_s)
         if not self._costs.acts:
             for write in writes:
                 self._reports.on_would_write_cost(write)

@@ -1,7 +1,8 @@
 """
 Reports enforcement to operators: log lines, metrics, and events on the pods.
 
-Events never delay anything. One is written per broken rule of a pod, and one per eviction.
+Events never delay anything. One is written per broken rule of a pod, and one per eviction. They name no object of
+another namespace; the log does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scheduler.enforcing.instructions import (
 from scheduler.enforcing.rebalancing import Move
 from scheduler.kube.event_series import EventKey
 from scheduler.model.pods import Pod
+from scheduler.model.wording import named_to
 from scheduler.observe.enforcement import EnforcementMetrics
 from scheduler.observe.logs import Logger
 from scheduler.shell.evictor import EvictionOutcome
@@ -56,7 +58,7 @@ class EnforcementReporter:
         self._log.info(1, message, origin=found.cause.name.lower(), **_log_pairs(found.pod, report))
         any_more = " any more" if found.cause is ViolationCause.CHANGE else ""
         state = "is broken" if report.enforced else f"does not hold{any_more} {_NOT_ENFORCED}"
-        note = f"Required {report.rule}: {state} in {report.domain}{_beside(report)}; {found.cause.value}"
+        note = f"Required {report.rule}: {state} in {report.domain}{_beside(found.pod, report)}; {found.cause.value}"
         self._record(found.pod, report, "Judging", note)
 
     def on_would_evict(self, instruction: Evict) -> None:
@@ -71,7 +73,9 @@ class EnforcementReporter:
         match outcome.ended:
             case EvictionResult.EVICTED:
                 self._log.info(0, "Evicted", **pairs)
-                note = f"Evicted: required {report.rule} was broken in {report.domain}{_beside(report)}"
+                is_own = report.declared_in == pod.namespace
+                rule = f"required {report.rule}" if is_own else "anti-affinity of a pod of another namespace"
+                note = f"Evicted: {rule} was broken in {report.domain}{_beside(pod, report)}"
                 self._record(pod, report, "Evicting", note)
             case EvictionResult.GONE:
                 self._log.info(2, "The pod to be evicted is gone", **pairs)
@@ -116,15 +120,22 @@ class EnforcementReporter:
             return
         self._log.info(0, "Evicted to move", **_move_pairs(move))
         if self._recorder is not None:
-            better = "another" if move.group is not None else "a better"
-            note = f"Evicted to move from {move.pod.node_name} to {better} node such as {move.node_name}: {move.why}"
+            better, why = "a better", move.why
+            if move.group is not None:
+                group = named_to(move.pod.namespace, "pod group", move.group.text)
+                better, why = "another", f"so that {group} fits, which waits"
+            note = (
+                f"Evicted to move from {move.pod.node_name} to {better} node such as {move.node_name}: {why}"
+            )
             self._recorder.record(self._key("Normal", move.pod, "Evicting", MOVED_REASON), note)
 
     def _record(self, pod: Pod, report: ViolationReport, action: str, note: str) -> None:
         if self._recorder is None:
             return
         reason = ENFORCED_REASON if report.enforced else ORDINARY_REASON
-        self._recorder.record(self._key("Warning", pod, action, reason, report.other), note)
+        is_own = report.other is not None and report.other.namespace == pod.namespace
+        related = report.other if is_own else None
+        self._recorder.record(self._key("Warning", pod, action, reason, related), note)
 
     def _key(
         self,
@@ -155,5 +166,7 @@ def _move_pairs(move: Move) -> dict[str, object]:
     return {"pod": move.pod.key, "node": move.pod.node_name, "better": move.node_name, "why": move.why}
 
 
-def _beside(report: ViolationReport) -> str:
-    return "" if report.other is None else f", beside {report.other.key}"
+def _beside(pod: Pod, report: ViolationReport) -> str:
+    if report.other is None:
+        return ""
+    return f", beside {named_to(pod.namespace, 'pod', report.other.key).removeprefix('pod ')}"

@@ -51,6 +51,7 @@ from scheduler.shell.enforcement_reports import EnforcementReporter
 from scheduler.shell.evictor import EvictionOutcome, evict, nominate
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.recorder import EventRecorder
+from scheduler.shell.slices import in_pieces
 from scheduler.shell.sweeper import Sweeper
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
@@ -252,9 +253,9 @@ class EnforcerDaemon(daemon.Daemon):
                 await asyncio.sleep(0)
                 continue
             self._check()
-            self._rebalance()
+            await self._rebalance()
             if self._cost_writer is not None:
-                self._cost_writer.write(self._group)
+                await self._cost_writer.write(self._group)
             await self._inbox.wait(self._idle_s())
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=_STOP_EVICTION_S)
@@ -288,15 +289,19 @@ class EnforcerDaemon(daemon.Daemon):
         took_s = self._now_s() - now_s
         self._check_from_s = now_s + max(_CHECK_PERIOD_S, _CHECK_PERIOD_FACTOR * took_s)
 
-    def _rebalance(self) -> None:
-        """Start the next move, unless a rule that is enforced needs the turn."""
+    async def _rebalance(self) -> None:
+        """
+        Start the next move, unless a rule that is enforced needs the turn.
+
+        Between pieces of the search other tasks run, but no event is applied: the loop of `_work` waits for its end.
+        """
         now_s = self._now_s()
         if self._rebalancer is None or now_s < self._rebalance_at_s or not self._caches.is_synced():
             return
         self._rebalance_at_s = now_s + CHECK_PERIOD_S
         if self._in_flight is not None or self._enforcer.status.evictions or not self._may_act(now_s):
             return
-        move = self._rebalancer.check(now_s)
+        move = await in_pieces(self._rebalancer.check(now_s), now_s=self._now_s)
         if move is None:
             return
         if self._options.dry_run:

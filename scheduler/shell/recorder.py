@@ -60,7 +60,8 @@ class EventRecorder:
     A queue of events and the tasks that write them.
 
     `clock_s` is the time since the epoch, for the Events themselves; `now_s` a monotonic clock. `jitter` returns a
-    number in [0, 1). `on_dropped` is called for every event that will not be written.
+    number in [0, 1). `on_dropped` is called for every event that will not be written. `leads` returns whether this
+    instance reports: the timers of a standby are due too, and what they report is the leader's to say.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class EventRecorder:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         on_dropped: Callable[[], None] = lambda: None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client = client
+        self._client, self._leads = client, leads
         self._on_dropped = on_dropped
         self._series = EventSeries()
         self._clock_s, self._now_s, self._sleep, self._jitter = clock_s, now_s, sleep, jitter
@@ -93,6 +95,8 @@ class EventRecorder:
 
     def record(self, key: EventKey, note: str) -> None:
         """Queue the event, count it in its series, or drop it. Never waits, never raises."""
+        if not self._leads():
+            return
         if self._pending >= QUEUE_LIMIT or self._is_dropping():
             self._on_dropped()
         elif write := self._series.observe(key, note, self._clock_s(), self._now_s()):

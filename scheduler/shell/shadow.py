@@ -22,7 +22,9 @@ from scheduler.shell import daemon
 from scheduler.shell.caches import Caches
 from scheduler.shell.connection import Connection, ConnectionOptions, connect
 from scheduler.shell.garbage_collection import disable_full_collections
+from scheduler.shell.slices import in_pieces
 from scheduler.shell.sweeper import SWEEP_PERIOD_S, Sweeper
+from scheduler.state.batches import finished
 from scheduler.state.cluster_view import ClusterView
 from scheduler.version import product_version
 
@@ -77,7 +79,7 @@ def replay(options: Options, changes: Iterable[tuple[float, WatchEvent | Mark]])
         if at_s >= sweep_s:
             shadow.state.sweep()
             sweep_s = at_s + SWEEP_PERIOD_S
-        shadow.apply(event, at_s)
+        finished(shadow.apply(event, at_s))
         if (now_s := time.monotonic()) >= reported_s:
             options.on_progress(shadow.report())
             reported_s = now_s + _TICK_S
@@ -144,7 +146,7 @@ class ShadowDaemon(daemon.Daemon):
             for stimulus in inbox.take(_STIMULI_PER_SLICE):
                 if not isinstance(stimulus, WatchEvent):
                     raise TypeError(f"a watch made {type(stimulus).__name__}")
-                shadow.apply(stimulus, now_s)
+                await in_pieces(shadow.apply(stimulus, now_s), now_s=time.monotonic)
             if len(inbox):
                 await asyncio.sleep(0)
                 continue

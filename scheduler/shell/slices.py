@@ -14,6 +14,8 @@ from scheduler.state.cluster import ClusterState
 
 _T = TypeVar("_T")
 
+#: Time after which other tasks run, while a loop waits for the end of its own pieces.
+_PIECES_S: Final = 0.005
 #: Time of one slice: no longer than a burst of cycles.
 _SLICE_S: Final = 0.002
 #: On a machine that has other work too, a slice may seem long.
@@ -48,3 +50,21 @@ async def in_slices(
             result: _T = done.value
             return result
         await asyncio.sleep(min(_MAX_PAUSE_S, pause_factor() * (now_s() - began_s)))
+
+
+async def in_pieces(pieces: Generator[None, None, _T], *, now_s: Callable[[], float]) -> _T:
+    """
+    Run the pieces, and other tasks after every `_PIECES_S`; return the generator's value.
+
+    For a loop that applies no event meanwhile: the state is the same at the end as at the beginning.
+    """
+    pause_at_s = now_s() + _PIECES_S
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            result: _T = done.value
+            return result
+        if now_s() >= pause_at_s:
+            await asyncio.sleep(0)
+            pause_at_s = now_s() + _PIECES_S

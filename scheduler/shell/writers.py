@@ -51,7 +51,7 @@ class Writers:
         self._inbox, self._metrics = inbox, metrics
         self.limit = BindLimit(now_s=now_s)
         self.recorder = EventRecorder(
-            client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add
+            client, clock_s=clock_s, now_s=now_s, on_dropped=metrics.events_dropped.add, leads=leads
         )
         self._autoscalers = AutoscalerEvents(client, inbox, log=self._log, leads=leads)
         self._binder = Binder(

@@ -17,6 +17,7 @@ from scheduler.model.pod_groups import GroupKey
 from scheduler.model.pods import Pod
 from scheduler.model.stimuli import CycleDue, TimePassed
 from scheduler.simulation.world import GROUP_REPORT_S, World
+from scheduler.state.batches import finished
 
 #: Moves that are proposed for a group: no larger set is searched for completely.
 _MOST_MOVES: Final = 2
@@ -87,7 +88,7 @@ def move_notes(key: GroupKey, world: World) -> tuple[str, ...]:
     if not members:
         return ()
     search = HoleSearch(world.state, world.profiles, key, members, _MOST_MOVES)
-    text = moves_text(search.moves(list(world.state.placed)))
+    text = moves_text(finished(search.moves(list(world.state.placed))))
     return (text,) if text else ()
 
 

@@ -5,16 +5,19 @@ goes to the same node at once, and a controller makes as many failed pods as the
     refused --> excluded for 5 s, 10 s, 20 s ... 300 s --> allowed, and remembered for 300 s --> forgotten
                            a pod of the spec starts there, or the node changes --> forgotten at once
 
-A node that failed under a member of a group is excluded for this group for `FAILED_S`, whatever becomes of the node and
-the group meanwhile. Neither kind of exclusion is known after a restart.
+A node that failed under a member of a group is excluded for this group for `FAILED_S`. Once it has been ready for
+`READY_S` without a break, it is the group's last resort: the search for a group without other places may take it.
+Neither kind of exclusion is known after a restart.
 
 Time is an argument. Bounded: past `CAPACITY` exclusions, the exclusion whose refusal is the oldest is forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from scheduler.model.pod_groups import GroupKey
@@ -26,6 +29,8 @@ FIRST_S: Final = 5.0
 LONGEST_S: Final = 300.0
 #: Seconds that a failure excludes the node for: longer than the 300 s after which members are evicted from it.
 FAILED_S: Final = 600.0
+#: Seconds that a node that failed has to be ready before it is a last resort: one that flaps mostly is not for so long.
+READY_S: Final = 60.0
 #: Exclusions that are remembered, about 200 bytes each.
 CAPACITY: Final = 4096
 
@@ -35,17 +40,24 @@ Subject = PodSpec | GroupKey
 
 @dataclass(slots=True)
 class _Exclusion:
-    """A node that is excluded for one subject until `ends_s`, and remembered for `LONGEST_S` more."""
+    """
+    A node that is excluded for one subject until `ends_s`, and remembered for `LONGEST_S` more.
+
+    `last_resort_s`: when it is a last resort, if it stays ready.
+    """
 
     reason: str
     n_refusals: int
     ends_s: float
     has_ended: bool = False
+    last_resort_s: float = inf
+    is_last_resort: bool = False
 
     @property
     def next_s(self) -> float:
-        """The second at which the exclusion ends or, if it has ended, is forgotten."""
-        return self.ends_s + LONGEST_S if self.has_ended else self.ends_s
+        """The second at which the exclusion ends, is a last resort or, if it has ended, is forgotten."""
+        last_resort_s = inf if self.is_last_resort else self.last_resort_s
+        return self.ends_s + LONGEST_S if self.has_ended else min(self.ends_s, last_resort_s)
 
 
 _NONE: Final[Mapping[str, str]] = {}
@@ -103,6 +115,29 @@ class KubeletRefusals:
         self._exclusions.pop((group, node_name), None)
         self._add(group, node_name, _Exclusion(reason, 1, now_s + FAILED_S))
 
+    def note_health(self, node_name: str, now_s: float, *, is_ready: bool) -> None:
+        """Note that the node, which failed before, is ready from now on, or fails. O(exclusions)."""
+        for (subject, name), exclusion in self._exclusions.items():
+            if name == node_name and isinstance(subject, GroupKey):
+                exclusion.last_resort_s = now_s + READY_S if is_ready else inf
+                exclusion.is_last_resort = False
+        self._set_next()
+
+    def last_resorts(self, group: GroupKey) -> list[str]:
+        """Return the names of the excluded nodes that the group may take if it has no other places."""
+        names = self.excluded_nodes(group)
+        return [name for name in names if self._exclusions[group, name].is_last_resort]
+
+    @contextmanager
+    def without(self, group: GroupKey, node_names: Sequence[str]) -> Iterator[None]:
+        """Do not exclude these nodes for the group within the block."""
+        before = self._excluded[group]
+        self._excluded[group] = {name: why for name, why in before.items() if name not in node_names}
+        try:
+            yield
+        finally:
+            self._excluded[group] = before
+
     def _add(self, subject: Subject, node_name: str, exclusion: _Exclusion) -> None:
         if len(self._exclusions) >= CAPACITY:
             self._forget(next(iter(self._exclusions)))
@@ -121,7 +156,11 @@ class KubeletRefusals:
         return self._forget_all([key for key in of_node if isinstance(key[0], PodSpec)])
 
     def expire(self, now_s: float) -> bool:
-        """End exclusions whose time is over. Return whether any ended. O(exclusions), and O(1) before `next_s`."""
+        """
+        End exclusions whose time is over. Return whether any ended or is a last resort from now on.
+
+        O(exclusions), and O(1) before `next_s`.
+        """
         if self._next_s is None or now_s < self._next_s:
             return False
         any_ended = False
@@ -130,6 +169,8 @@ class KubeletRefusals:
                 continue
             if exclusion.has_ended:
                 del self._exclusions[key]
+            elif exclusion.ends_s > now_s:
+                exclusion.is_last_resort = any_ended = True
             else:
                 exclusion.has_ended = any_ended = True
                 self._end(*key)

@@ -252,16 +252,22 @@ def _allocated_by_another(name: str, by: str = "other") -> build.Json:
     return resource_claim(name, allocation={"devices": {"results": [result]}}, reservedFor=[consumer])
 
 
-def test_of_two_claims_with_one_device_the_later_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("namespace", "holder"),
+    [("default", "claim default/theirs"), ("other", "a claim of another namespace")],
+)
+def test_of_two_claims_with_one_device_the_later_is_given_up(namespace: str, holder: str) -> None:
     """Two schedulers decide at once, and the API server accepts both: the watch shows whose write came first."""
     cluster, _ = _with_claim("c")
     asked = cluster.reserve()
-    cluster.server.put(_allocated_by_another("theirs"))
+    theirs = _allocated_by_another("theirs")
+    theirs["metadata"]["namespace"] = namespace
+    cluster.server.put(theirs)
     instructions = cluster.write(asked)
     assert instructions == []
     instructions = cluster.watch()
     assert (
-        "claim default/c has a device that was allocated to claim default/theirs before"
+        f"claim default/c has a device that was allocated to {holder} before"
         in attempt_of(instructions).message
     )
     assert cluster.state.devices.n_allocated_twice == 1

@@ -14,7 +14,7 @@ from scheduler.model.instructions import Bind, EvictVictim, PatchCondition
 from scheduler.model.pod_groups import GROUP, MIN_COUNT, MOVE_AFTER, GroupKey, GroupKind
 from scheduler.model.pods import Pod
 from scheduler.plugins.kubelet_refusal import FAILED, MOST_FAILED
-from scheduler.state.kubelet_refusals import CAPACITY, FAILED_S
+from scheduler.state.kubelet_refusals import CAPACITY, FAILED_S, READY_S
 from tests.core.test_group_levels import RACK, placed
 from tests.support import build
 from tests.support.build import container
@@ -78,8 +78,43 @@ def test_the_new_member_avoids_the_node_that_is_ready_again(driver: Driver, tain
     assert placed(driver) == {"alone": "r1-1"}
 
 
+def test_a_node_that_stays_ready_is_taken_before_a_group_waits_on(driver: Driver) -> None:
+    """As a last resort: a node that flaps is not, and another node is taken first, if it comes."""
+    for name in ("r1-0", "r1-1"):
+        host(driver, name)
+    lost = running(driver, "m0", "m1")["r1-1"]
+    host(driver, "r1-1", *UNREACHABLE)
+    driver.lose(lost)
+    member(driver, "new")
+    for _ in range(2):
+        host(driver, "r1-1")
+        driver.pass_time(READY_S - 1.0)
+        assert not placed(driver)
+        host(driver, "r1-1", *NOT_READY)
+        driver.pass_time(10.0)
+        assert not placed(driver)
+    host(driver, "r1-1")
+    driver.pass_time(READY_S - 1.0)
+    assert not placed(driver)
+    driver.pass_time(1.0)
+    assert placed(driver) == {"new": "r1-1"}
+
+
+def test_another_node_comes_before_the_last_resort(driver: Driver) -> None:
+    for name in ("r1-0", "r1-1"):
+        host(driver, name)
+    lost = running(driver, "m0", "m1")["r1-1"]
+    host(driver, "r1-1", *UNREACHABLE)
+    driver.lose(lost)
+    host(driver, "r1-1")
+    driver.pass_time(READY_S + 1.0)
+    host(driver, "r1-2")
+    member(driver, "new")
+    assert placed(driver) == {"new": "r1-2"}
+
+
 def test_the_new_member_is_woken_once_the_time_is_over(driver: Driver) -> None:
-    """`FAILED_S` after the failure, whatever becomes of the node meanwhile."""
+    """`FAILED_S` after the failure, also if the node flaps so that it is no last resort."""
     host(driver, "r1-0")
     host(driver, "r1-1")
     lost = running(driver, "m0", "m1")["r1-1"]
@@ -90,7 +125,10 @@ def test_the_new_member_is_woken_once_the_time_is_over(driver: Driver) -> None:
     host(driver, "r1-1")
     member(driver, "new")
     assert not placed(driver)
-    driver.pass_time(FAILED_S - 101.0)
+    driver.pass_time(FAILED_S - 111.0)
+    host(driver, "r1-1", *UNREACHABLE)
+    host(driver, "r1-1")
+    driver.pass_time(10.0)
     assert not placed(driver)
     driver.pass_time(1.0)
     assert placed(driver) == {"new": "r1-1"}
@@ -101,14 +139,14 @@ def test_the_move_of_the_whole_group_avoids_the_node(driver: Driver) -> None:
     """Without the node, the group's own rack has room for one member fewer: it moves to the other rack."""
     for name in ("r1-0", "r1-1"):
         host(driver, name)
-    lost = running(driver, "m0", "m1", **{MOVE_AFTER: "60"})["r1-1"]
+    lost = running(driver, "m0", "m1", **{MOVE_AFTER: "30"})["r1-1"]
     host(driver, "r1-1", *NOT_READY)
     driver.lose(lost)
     for name in ("r1-1", "r2-0", "r2-1"):
         host(driver, name)
-    member(driver, "new", 2, "g", **{MOVE_AFTER: "60"})
+    member(driver, "new", 2, "g", **{MOVE_AFTER: "30"})
     assert not placed(driver)
-    driver.pass_time(60.0)
+    driver.pass_time(30.0)
     victims = [each.victim.name for each in driver.cycle() if isinstance(each, EvictVictim)]
     assert victims == ["m0"]
 
@@ -135,12 +173,13 @@ _NODES: Final = ("r1-0", "r1-1", "r1-2", "r1-3")
 
 
 @given(st.data())
-def test_no_member_is_ever_bound_to_a_node_that_failed_under_its_group(data: st.DataObject) -> None:
+def test_a_node_that_failed_under_a_group_is_at_most_its_last_resort(data: st.DataObject) -> None:
     """Two groups and nodes that fail, recover, go and come; a plain record says which nodes are avoided until when."""
     driver = Driver()
     avoided: dict[tuple[str, str], float] = {}
     where: dict[str, tuple[str, Pod, str]] = {}
     down: dict[str, bool] = dict.fromkeys(_NODES, False)
+    ready_s = dict.fromkeys(_NODES, 0.0)
     for name in _NODES:
         host(driver, name)
     for number in range(data.draw(st.integers(5, 25))):
@@ -150,7 +189,7 @@ def test_no_member_is_ever_bound_to_a_node_that_failed_under_its_group(data: st.
                 host(driver, name, *data.draw(st.sampled_from((NOT_READY, UNREACHABLE))))
             case "recover" if down[name]:
                 host(driver, name)
-                down[name] = False
+                down[name], ready_s[name] = False, driver.now_s
                 continue
             case "delete" if not down[name]:
                 driver.lose_node(name)
@@ -175,7 +214,13 @@ def test_no_member_is_ever_bound_to_a_node_that_failed_under_its_group(data: st.
                     group = each.pod.group.key.name
                     ends_s = [end_s for (of, _), end_s in avoided.items() if of == group]
                     if sum(end_s > driver.now_s for end_s in ends_s) <= MOST_FAILED:
-                        assert avoided.get((group, each.node_name), 0.0) <= driver.now_s
+                        taken = {node for _, _, node in where.values()} | {each.node_name}
+                        others = [node for node in _NODES if not down[node] and node not in taken]
+                        is_avoided = avoided.get((group, each.node_name), 0.0) > driver.now_s
+                        is_steady = ready_s[each.node_name] + READY_S <= driver.now_s
+                        assert not is_avoided or (
+                            is_steady and all(avoided.get((group, n), 0.0) > driver.now_s for n in others)
+                        )
                     assert not down[each.node_name]
                     where[each.pod.uid] = group, driver.confirm(each.pod, each.node_name), each.node_name
         keys = {group: GroupKey(GroupKind.OWN, "default", group) for group in "gh"}

@@ -195,6 +195,27 @@ def test_a_group_whose_object_comes_last_gets_its_turn_by_its_own_priority(clust
     assert queued(cluster, "m1").priority == 5
 
 
+def test_a_member_that_comes_moves_no_other_in_the_queue(
+    cluster: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its group has a priority of its own, which a member's priority does not change."""
+    cluster.handle(group_seen("g", 3, priority=10, version="v1beta1"))
+    members(cluster, 3, priority=5)
+    ranked: list[str] = []
+    rank = cluster.queue.rank
+
+    def counted(uid: str, priority: int) -> None:
+        ranked.append(uid)
+        rank(uid, priority)
+
+    monkeypatch.setattr(cluster.queue, "rank", counted)
+    show(cluster, "late", priority=4)
+    assert ranked == [queued(cluster, "late").uid]
+    assert queued(cluster, "late").priority == 10
+    cluster.handle(group_seen("g", 3, priority=20, version="v1beta1"))
+    assert {queued(cluster, name).priority for name in ("m0", "m1", "m2", "late")} == {20}
+
+
 @pytest.mark.parametrize(("version", "n_bound"), [("v1alpha2", 2), ("v1beta1", 0)])
 def test_a_member_with_gates_holds_the_whole_group(cluster: Driver, version: str, n_bound: int) -> None:
     cluster.node("n", allocatable={"cpu": "4"})

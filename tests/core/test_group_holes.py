@@ -20,6 +20,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT, GroupKey, GroupKind
 from scheduler.model.pods import ContainerResize, Pod, Resize
 from scheduler.model.stimuli import ObjectSeen, PodSeen
 from scheduler.state.audit import differences
+from scheduler.state.batches import finished
 from scheduler.syntax.quantity import parse_quantity
 from tests.core.test_group_levels import RACK
 from tests.support import build
@@ -62,7 +63,7 @@ def group(driver: Driver, n: int, cpu: int, required: str = RACK) -> list[Pod]:
 def moves(driver: Driver, members: list[Pod], n_most: int = 2) -> tuple[PodMove, ...]:
     search = HoleSearch(driver.state, driver.profiles, KEY, members, n_most)
     before = {uid: each.pod for uid, each in driver.state.placed.items()}
-    found = search.moves(list(before))
+    found = finished(search.moves(list(before)))
     assert {uid: each.pod for uid, each in driver.state.placed.items()} == before
     assert differences(driver.state) == []
     return found
@@ -74,6 +75,15 @@ def test_a_small_pod_moves_out_of_the_rack(driver: Driver) -> None:
     small(driver, "s", "a1")
     (move,) = moves(driver, group(driver, 2, 2))
     assert move.text == "move default/s from a1 to b1"
+
+
+def test_a_search_comes_in_pieces(driver: Driver) -> None:
+    """Of a decision each, so that other tasks run in between."""
+    for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        node(driver, name, rack, 2)
+    small(driver, "s", "a1")
+    search = HoleSearch(driver.state, driver.profiles, KEY, group(driver, 2, 2), 2)
+    assert sum(1 for _ in search.moves(list(driver.state.placed))) > 5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.preemption import preempted_event
 from scheduler.model.disruption_budgets import decode_disruption_budget
 from scheduler.model.group_topology import Topology
 from scheduler.model.instructions import (
@@ -247,6 +248,8 @@ def test_an_event_of_a_victim_names_the_group_and_its_own_node(cluster: Driver) 
     (event,) = cluster.handle(EvictionEnded(order.preemptor.uid, low.uid, VictimFate.DELETED))
     assert isinstance(event, EmitEvent)
     assert (event.pod.name, event.note) == ("low", "Preempted by pod group default/train on node n0")
+    foreign = preempted_event(replace(low, namespace="other"), order.preemptor, "")
+    assert foreign.note == "Preempted by a pod group of another namespace on node n0"
 
 
 def test_nobody_is_evicted_for_a_group_that_would_still_be_too_large(cluster: Driver) -> None:

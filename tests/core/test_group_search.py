@@ -45,8 +45,11 @@ class Chance(Random):
         near = [self.term() for _ in range(self.choice((0, 0, 1, 1, 2)))]
         apart = [self.term() for _ in range(self.choice((0, 0, 1)))]
         key, app = self.choice((RACK, HOSTNAME)), self.choice(APPS)
+        limit = self.choice(({}, {}, {}, {"maxPodsPerDomain": self.choice((1, 2, "40%", "70%"))}))
+        own = build.affinity(anti_required=[{**self.term(), **limit}])
         return {
             "labels": {"app": self.choice(APPS)},
+            "annotations": {"affinity-scheduler.io/affinity": json.dumps(own)} if limit else {},
             "affinity": build.affinity(required=near, anti_required=apart) or None,
             "spread": self.choice(([], [], [], [build.spread(key, build.selector(f"app={app}"))])),
             "containers": [build.container(requests={"cpu": self.choice(("100m", "500m", "1", "1", "2"))})],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -423,6 +424,39 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
     text = conditions(cluster.cycle())["l-0"]
     assert text.endswith(" The search ended after 3 decisions (maxSearchDecisions); there may be places.")
     cluster.audit()
+
+
+@pytest.mark.parametrize(
+    ("limit", "level", "text"),
+    [
+        (2, "", "Anti-affinity leaves room for 6 at most: 2 in each of 3 rack."),
+        ("30%", "", "Anti-affinity leaves room for 8 at most, in 3 rack."),
+        (2, "block", "Anti-affinity leaves room for 4 at most: 2 in each of 2 rack."),
+        (4, "block", "Anti-affinity leaves room for 6 at most, in 2 rack."),
+    ],
+)
+def test_limits_that_leave_room_for_too_few_are_said(
+    cluster: Driver, limit: int | str, level: str, text: str
+) -> None:
+    """Where another pod declares a limit, each way to place the members would be tried, and the search ends early."""
+    for rack, block, n_nodes in (("a", "x", 6), ("b", "x", 1), ("c", "y", 6)):
+        for index in range(n_nodes):
+            cluster.node(f"{rack}-{index}", labels={RACK: rack, "block": block}, allocatable={"cpu": "1"})
+    cluster.pod("o", node="c-0", **limited("other", 5), containers=[container(requests={"cpu": "0"})])
+    more = limited("train", limit)
+    if level:
+        more["annotations"]["affinity-scheduler.io/pod-group-required-topology"] = level
+    for index in range(10):
+        # Members of two kinds, which the limit counts together.
+        member(cluster, f"w-{index}", n=10, cpu=("1", "900m")[index % 2], **more)
+    assert conditions(cluster.cycle())["w-0"].endswith(text)
+
+
+def limited(app: str, limit: int | str) -> Json:
+    """Return a label, and the annotation that limits the pods with it in a rack."""
+    apart = affinity(anti_required=[{**term(RACK, selector(f"app={app}")), "maxPodsPerDomain": limit}])
+    annotations = {"affinity-scheduler.io/affinity": json.dumps(apart)}
+    return {"labels": {"app": app}, "annotations": annotations}
 
 
 def test_members_of_two_profiles_are_refused(tmp_path: Path) -> None:

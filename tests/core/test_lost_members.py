@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from scheduler.core.group_messages import stays_message
 from scheduler.core.group_nominations import HOLD_FOR_S
 from scheduler.core.lost_members import REPORT_AFTER_S
 from scheduler.model.group_topology import REQUIRED_TOPOLOGY
@@ -139,6 +140,13 @@ def two_groups(driver: Driver) -> list[Pod]:
         for index in range(3):
             member(driver, f"{group}{index}", f"{where}-{index}", group=group)
     return [lose(driver, driver.state.placed[f"uid-default-{name}"].pod) for name in ("g0", "h0")]
+
+
+def test_a_group_of_another_namespace_for_which_places_are_held_is_not_named() -> None:
+    key = GroupKey(GroupKind.OWN, "a", "g")
+    for namespace, name in (("a", "pod group a/h"), ("b", "a pod group of another namespace")):
+        text = stays_message(key, "no.", [GroupKey(GroupKind.OWN, namespace, "h")])
+        assert text == f"The group does not move: no. Places are held for {name}, which moves."
 
 
 def test_of_two_groups_that_lose_a_member_one_takes_the_free_rack_and_the_other_stays(driver: Driver) -> None:

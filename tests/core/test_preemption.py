@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -138,7 +139,7 @@ def test_an_answer_that_comes_after_the_bind_is_reported_and_not_in_vain(cluster
     assert kinds(end_eviction(cluster, high, low)) == ["EmitEvent"]
     assert end_eviction(cluster, high, low) == []
     assert cluster.machine.preemptions.wasted == {}
-    assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ()
+    assert cluster.machine.preemptions.evicted_for(high, "n") == ()
 
 
 def test_a_pod_is_held_until_its_last_victim_ends(cluster: Driver):
@@ -387,8 +388,11 @@ def test_an_attempt_and_the_record_of_the_bind_name_the_victims(cluster: Driver)
     (shown,) = feed.after(0, lambda _namespace: True, 10).decisions
     assert (shown.nominated, shown.n_victims, shown.evicted) == ("n", 1, ("default/low",))
     end_eviction(cluster, high, low)
-    assert cluster.machine.preemptions.evicted_for(high.uid, "n") == ("default/low",)
-    assert cluster.machine.preemptions.evicted_for(high.uid, "other") == ()
+    assert cluster.machine.preemptions.evicted_for(high, "n") == ("default/low",)
+    assert cluster.machine.preemptions.evicted_for(high, "other") == ()
+    # An annotation of a pod names no pod of another namespace.
+    stranger = replace(high, namespace="other")
+    assert cluster.machine.preemptions.evicted_for(stranger, "n") == ("1 of other namespaces",)
     cluster.lose(low)
     cluster.pass_time(20)
     result = decide(high, ClusterView(cluster.state), cluster.profiles[NAME], Random(1), Unobserved())

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from scheduler.enforcing.deletion_costs import DeletionCosts
 from scheduler.model.annotations import AFFINITY
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import DELETION_COST, WRITTEN_DELETION_COST
-from scheduler.model.stimuli import PodSeen
+from scheduler.model.stimuli import PodGone, PodSeen
+from scheduler.state.batches import finished
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json, selector, term
 from tests.support.enforcer_driver import Driver
@@ -82,7 +83,7 @@ class Costs:
 
     def check(self) -> dict[str, str]:
         self.now_s += 5.0
-        return {write.pod.name: write.cost for write in self.costs.check(self.now_s)}
+        return {write.pod.name: write.cost for write in finished(self.costs.check(self.now_s))}
 
     def settle(self) -> dict[str, str]:
         """Write until nothing is left, as the API server would show it. Return all costs."""
@@ -135,6 +136,16 @@ def test_a_users_cost_is_left_alone_and_ours_follows():
     assert costs.settle() == {"web-00": "-1", "web-03": "-1"}
     costs.annotate("web-02", cost=None, written="-3")
     assert costs.settle() == {"web-02": "-3"}
+
+
+@pytest.mark.parametrize("n_pieces", range(3))
+def test_a_pod_that_is_evicted_between_two_pieces_gets_no_cost(n_pieces: int):
+    costs = Costs(spread=_SPREAD)
+    costs.place("aa")
+    pieces = costs.costs.check(costs.now_s)
+    assert sum(1 for _ in islice(pieces, n_pieces)) == n_pieces
+    costs.driver.enforcer.apply(PodGone(costs.documents["web-01"]["metadata"]["uid"]))
+    assert {write.pod.name for write in finished(pieces)} <= {"web-00"}
 
 
 def test_nothing_is_written_twice_before_a_watch_shows_it_and_again_after_a_failure():

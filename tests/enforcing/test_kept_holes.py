@@ -20,6 +20,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import BindDone, NodeSeen, PodGone, PodSeen, TimePassed
 from scheduler.settings.loading import default_settings
 from scheduler.state.audit import differences
+from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
@@ -102,7 +103,7 @@ class Life:
         while self.driver.now_s < until_s:
             self.driver.now_s += _STEP_S
             self.schedule()
-            if (move := self.rebalancer.check(self.driver.now_s)) is not None:
+            if (move := finished(self.rebalancer.check(self.driver.now_s))) is not None:
                 self.carry_out(move)
 
     def schedule(self) -> None:

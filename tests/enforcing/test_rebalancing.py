@@ -18,6 +18,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.settings.loading import default_settings
 from scheduler.state.audit import differences
+from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
@@ -68,7 +69,7 @@ class World:
 
     def check(self, after_s: float = 0.0) -> Move | None:
         self.now_s += after_s
-        move = self.rebalancer.check(self.now_s)
+        move = finished(self.rebalancer.check(self.now_s))
         assert differences(self.state) == []
         return move
 

@@ -18,6 +18,7 @@ from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.stimuli import BindDone, NodeGone, NodeSeen, PodGone, PodSeen, TimePassed
 from scheduler.settings.loading import default_settings
 from scheduler.state.audit import differences
+from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.support import build
@@ -71,7 +72,7 @@ class Life:
             while self.driver.machine.has_work() and (told := self.driver.cycle()):
                 for bind in (one for one in told if isinstance(one, Bind)):
                     self._bind(bind)
-            move = self.rebalancer.check(self.driver.now_s)
+            move = finished(self.rebalancer.check(self.driver.now_s))
             if move is not None:
                 self.moves.append(move)
                 self._delete(move.pod.uid)

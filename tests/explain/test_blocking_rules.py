@@ -10,6 +10,7 @@ import pytest
 from scheduler.explain.sentences import rule_text
 from scheduler.formats.explanation import Domain, Rule
 from scheduler.model.annotations import AFFINITY
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.wording import amount_text, namespaces_text, selector_text
 from scheduler.syntax.selectors import EVERYTHING, NOTHING, parse_selector
 from tests.support import build
@@ -245,3 +246,31 @@ def test_shares_say_their_numbers(limit: build.Json, running: tuple[str, ...], t
     assert existing.text.startswith("Anti-affinity of running pods: ")
     assert own.share is not None
     assert own.share.n_pods == len(running) + 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "group", "texts"),
+    [
+        pytest.param(
+            {"app": "db"},
+            0,
+            ["30% of the pods with app=web", "a has 0 of 1 pods, 30% allows 1", "and the one that declares"],
+            id="the rule does not select the pod that declares it",
+        ),
+        pytest.param(
+            {"app": "web"},
+            4,
+            ["as 30% of its group's minimum of 4: a has 2 pods, 30% allows 2 (with this pod)"],
+            id="a percentage of the minimum of a running group",
+        ),
+    ],
+)
+def test_a_percentage_of_running_pods_says_of_what(
+    labels: dict[str, str], group: int, texts: list[str]
+) -> None:
+    pods = [_limited(f"r{n}", {"maxPodsPerDomain": "30%"}, "a1") for n in range(2)]
+    for pod in pods:
+        pod["metadata"]["labels"] = labels | ({GROUP: "g", MIN_COUNT: str(group)} if group else {})
+    (rule,) = rules(Cluster(zoned("a1"), pods), web("p"))
+    for text in texts:
+        assert text in rule.text

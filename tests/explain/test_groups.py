@@ -177,8 +177,8 @@ def test_a_percentage_of_the_group_is_told_as_one() -> None:
         build.node(name, labels={build.ZONE: name}, allocatable={"cpu": "4", "pods": "20"}) for name in "abc"
     ]
     texts = [rule.text for rule in _explained(Cluster(nodes), template, 10).rules]
-    assert f"per {build.ZONE} 20% of the pods with app=n" in texts[0]
-    assert "a has 2 of 10 pods, 20% allows 2" in texts[0]
+    assert f"per {build.ZONE} as many pods with app=n" in texts[0]
+    assert "as 20% of its group's minimum of 10: a has 2 pods, 20% allows 2;" in texts[0]
 
 
 def test_members_that_disagree_are_told_so_without_suggestions() -> None:

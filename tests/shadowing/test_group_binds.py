@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
+from scheduler.model.stimuli import PodSeen
 from scheduler.shadowing.shadow import RACE_S
 from scheduler.shadowing.shadow_report import Cause
 from tests.shadowing.test_shadow import Watched, needs
 from tests.support import build
 from tests.support.build import Json
+from tests.support.json_cluster import decoded
 
 RACK = "rack"
 IN_ONE_RACK = {"affinity-scheduler.io/pod-group-required-topology": RACK}
@@ -57,6 +59,18 @@ def test_a_group_in_another_rack_than_ours_is_as_good() -> None:
 def test_members_whose_places_are_ours_in_another_order_are_as_we_would() -> None:
     watched = Watched(racks("a1", "a2"))
     place(watched, IN_ONE_RACK, m0="a2", m1="a1")
+    assert compared(watched) == (1, 1, 0)
+
+
+def test_a_group_is_compared_in_pieces() -> None:
+    """The pieces are of a decision each; other tasks run in between."""
+    watched = Watched(racks("a1", "a2", "b1"))
+    pods = [member(f"m{index}", topology=IN_ONE_RACK) for index in range(2)]
+    for pod in pods:
+        watched.see(pod)
+    last = [{**pod, "spec": {**pod["spec"], "nodeName": f"a{n + 1}"}} for n, pod in enumerate(pods)]
+    watched.see(last[0], after_s=0.1)
+    assert sum(1 for _ in watched.shadow.apply(PodSeen(decoded(last[1])), watched.now_s)) >= 4
     assert compared(watched) == (1, 1, 0)
 
 

@@ -21,6 +21,7 @@ from scheduler.shadowing.differences import reasons_of
 from scheduler.shadowing.shadow import INTERRUPTED_S, RACE_S, Shadow
 from scheduler.shadowing.shadow_report import Cause, Difference
 from scheduler.state.audit import differences
+from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.explain.random_clusters import random_cluster
@@ -40,12 +41,12 @@ class Watched:
         self.shadow = Shadow(OTHER, state, profile, random.Random(1))
         self.now_s = 0.0
         for node in nodes:
-            self.shadow.apply(NodeSeen(decode_node(encoded(node))), self.now_s)
+            finished(self.shadow.apply(NodeSeen(decode_node(encoded(node))), self.now_s))
         self.shadow.compares = True
 
     def see(self, pod: build.Json, *, after_s: float = 10.0) -> None:
         self.now_s += after_s
-        self.shadow.apply(PodSeen(decoded(pod)), self.now_s)
+        finished(self.shadow.apply(PodSeen(decoded(pod)), self.now_s))
         assert differences(self.shadow.state) == []
 
     def bind(self, pod: build.Json, node: str, *, after_s: float = 10.0) -> None:
@@ -140,7 +141,7 @@ def test_a_pod_that_was_left_pending_is_decided_again() -> None:
     text = reasons_of(decide_on(watched, pod))
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
     watched.now_s += RACE_S / 10
-    watched.shadow.apply(PodGone("uid-default-repelling"), watched.now_s)
+    finished(watched.shadow.apply(PodGone("uid-default-repelling"), watched.now_s))
     watched.see({**pod, "status": {"conditions": [said]}}, after_s=RACE_S / 10)
     watched.see({**pod, "spec": {**pod["spec"], "nodeName": "a1"}}, after_s=RACE_S / 10)
     assert watched.shadow.report().causes == {Cause.RACE: 1, Cause.SCORE: 1}
@@ -251,7 +252,7 @@ def test_pods_that_are_nominated_keep_their_room() -> None:
     message = "0/1 nodes are available: 1 Insufficient cpu."
     watched.see(nominated(unschedulable(needs("preemptor", "3"), message), "a1"))
     victim = watched.shadow.state.placed["uid-default-victim"].pod
-    watched.shadow.apply(PodGone(victim.uid), watched.now_s + 10)
+    finished(watched.shadow.apply(PodGone(victim.uid), watched.now_s + 10))
     watched.see(needs("late", "2"), after_s=20)
     watched.see(unschedulable(needs("late", "2"), message))
     report = watched.shadow.report()
@@ -276,7 +277,7 @@ class WithClaim(Watched):
     def store(self, document: build.Json) -> None:
         self.now_s += 10
         kind = StorageKind(document["kind"])
-        self.shadow.apply(ObjectSeen(self._decoder.decode(kind, encoded(document))), self.now_s)
+        finished(self.shadow.apply(ObjectSeen(self._decoder.decode(kind, encoded(document))), self.now_s))
 
 
 def test_a_pod_with_a_claim_is_compared_when_its_node_is_chosen_and_counts_there() -> None:
@@ -308,7 +309,7 @@ def test_a_node_that_changed_shortly_before_is_a_race() -> None:
     watched = Watched(zoned("a1 b1"))
     watched.see(needs("p"))
     (node,) = zoned("b1", unschedulable=True)
-    watched.shadow.apply(NodeSeen(decode_node(encoded(node))), watched.now_s + 9.9)
+    finished(watched.shadow.apply(NodeSeen(decode_node(encoded(node))), watched.now_s + 9.9))
     pod = needs("p")
     watched.see({**pod, "spec": {**pod["spec"], "nodeName": "b1"}})
     assert watched.difference.cause is Cause.RACE

@@ -259,6 +259,21 @@ async def test_events_of_one_pod_are_written_in_order():
 
 
 @pytest.mark.asyncio
+async def test_a_standby_writes_no_events():
+    """Its timers report the same groups as the leader's."""
+    leads = False
+    async with scripted(reply()) as script, client_of(script) as client:
+        recorder = EventRecorder(client, leads=lambda: leads)
+        recorder.record(key_of("a"), "standby")
+        leads = True
+        recorder.record(key_of("b"), "leader")
+        running = asyncio.create_task(recorder.run())
+        await recorder.drain(5.0)
+        running.cancel()
+    assert [json.loads(request.body)["note"] for request in script.received] == ["leader"]
+
+
+@pytest.mark.asyncio
 async def test_a_patch_of_an_expired_event_recreates_it():
     """With its series."""
     gone = reply(body(404, "NotFound"), status=404)

@@ -15,7 +15,7 @@ from scheduler.overview.what_if import PodName, WhatIfRequest
 from scheduler.plugins.kubelet_refusal import FAILED
 from scheduler.serving.page_data import BusyError
 from scheduler.settings.loading import default_settings
-from scheduler.shell.slices import in_slices
+from scheduler.shell.slices import in_pieces, in_slices
 from scheduler.shell.what_if_service import WhatIfService
 from scheduler.state.cluster import ClusterState
 from tests.support.build import container, pod
@@ -70,8 +70,11 @@ async def test_work_in_slices_lets_others_run() -> None:
     now = [0.0]
     counting = asyncio.create_task(count())
     assert await in_slices(work(), ClusterState(), pause_factor=lambda: 1.0, now_s=lambda: now[-1]) == "done"
-    counting.cancel()
     assert turns > 20
+    turns, now[:] = 0, [0.0]
+    assert await in_pieces(work(), now_s=lambda: now[-1]) == "done"
+    assert turns >= 9
+    counting.cancel()
 
 
 async def test_a_copy_knows_the_nodes_whose_kubelet_refuses_the_pod() -> None:

@@ -20,6 +20,7 @@ from scheduler.model.nodes import Node
 from scheduler.model.object_writes import ObjectWrite, StoredObject
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import is_older
+from scheduler.model.wording import named_to
 from scheduler.plugins.dynamic_resources.binding import (
     BINDING_FAILED,
     has_conditions,
@@ -75,7 +76,8 @@ class ReservedClaims(Reservation):
             return shown
         for claim in shown:
             if (other := view.devices.earlier_claim(claim)) is not None:
-                return f"claim {claim.key} has a device that was allocated to claim {other} before"
+                holder = named_to(claim.namespace, "claim", other)
+                return f"claim {claim.key} has a device that was allocated to {holder} before"
         if not any(map(has_conditions, shown)):
             return True
         for claim in shown:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from scheduler.framework.explaining import BlockingRule, ExplainContext, PodsPerRow, Share, example_value
 from scheduler.model.changes import (
@@ -17,6 +18,7 @@ from scheduler.model.changes import (
     RecreateWithMatchLabelKey,
     RunPod,
 )
+from scheduler.model.pods import Pod
 from scheduler.model.revisions import REVISION_KEY, anti_affinity_across_revisions, declares_any
 from scheduler.model.terms import AffinityTerm, DomainLimit, Shares, usable
 from scheduler.model.wording import namespaces_text, selector_text
@@ -67,10 +69,6 @@ def _own_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[Blo
 
 def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterator[BlockingRule]:
     pod = context.pod
-    percents = {
-        (term.topology_key, term.max_pods): term.percent_of_minimum
-        for term in usable(pod.spec.affinity.required_anti)
-    }
     for matcher, key, limit in dict.fromkeys(terms.anti):
         n_selected = context.view.pods_by_domain(matcher, key).on_nodes()
         most = most_pods(matcher, key, limit, context.view)
@@ -78,11 +76,7 @@ def _own_anti_affinity(context: ExplainContext, terms: IncomingTerms) -> Iterato
             context, "requiredAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, most) - 1
         )
         rule = _with_share(context, rule, matcher, limit, most)
-        percent = percents.get((key, limit), 0)
-        if percent and isinstance(most, int) and pod.group is not None:
-            share = Share(n_pods=pod.group.min_count, percent=percent, weights={})
-            rule = replace(rule, share=share, max_per_domain=np.full(rule.column.n_ids, most))
-        yield rule
+        yield _with_percent(rule, pod, key, limit)
 
 
 def _existing_anti_affinity(context: ExplainContext) -> Iterator[BlockingRule]:
@@ -121,9 +115,16 @@ def _limiting(context: ExplainContext, term: ExistingPodTerm) -> BlockingRule:
     is_declared = view.column(key).per_domain(view.declaring(term)).on_nodes() > 0
     n_selected = np.where(is_declared, view.pods_by_domain(matcher, key).on_nodes(), 0)
     most = most_pods(matcher, key, term.key.max_pods, view)
-    capacity = own_capacity(term.key, _on_nodes(context, key, most))
-    rule = _limit(context, "existingAntiAffinity", key, matcher, n_selected, capacity - 1)
-    rule = _with_share(context, rule, matcher, term.key.max_pods, most)
+    capacity = own_capacity(term.key, most)
+    rule = _limit(
+        context, "existingAntiAffinity", key, matcher, n_selected, _on_nodes(context, key, capacity) - 1
+    )
+    rule = _with_share(context, rule, matcher, term.key.max_pods, capacity)
+    if isinstance(most, int):
+        declaring = next((pod for pod, _ in context.declaring_pods(term)), context.pod)
+        rule = _with_percent(rule, declaring, key, most)
+    if rule.share is not None and not term.key.selects_itself:
+        rule = replace(rule, share=structs.replace(rule.share, declaring_takes=1))
     counts = np.where(is_declared, rule.counts, 0)
     return replace(
         rule,
@@ -153,6 +154,22 @@ def _with_share(
     n_pods = max(limit.least_whole, n_with_incoming(matcher, context.view))
     share = Share(n_pods=n_pods, percent=limit.percent, weights=weights)
     return replace(rule, share=share, max_per_domain=most)
+
+
+def _with_percent(rule: BlockingRule, declaring: Pod, key: str, most: DomainLimit) -> BlockingRule:
+    """Return the rule with its percentage, if the pod that declares it says a part of its group's minimum."""
+    percent = next(
+        (
+            term.percent_of_minimum
+            for term in usable(declaring.spec.affinity.required_anti)
+            if (term.topology_key, term.max_pods) == (key, most)
+        ),
+        0,
+    )
+    if not percent or declaring.group is None or rule.max_existing is None:
+        return rule
+    share = Share(n_pods=declaring.group.min_count, percent=percent, weights={}, is_of_minimum=True)
+    return replace(rule, share=share, max_per_domain=np.full(rule.column.n_ids, rule.max_existing + 1))
 
 
 def _limit(

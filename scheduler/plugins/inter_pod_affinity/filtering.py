@@ -18,14 +18,14 @@ Source: plugins/interpodaffinity/filtering.go (kubernetes 1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
 
 import numpy as np
 
-from scheduler.framework.interface import PodContext
+from scheduler.framework.interface import DomainCopies, PodContext
 from scheduler.framework.status import Status, unresolvable, unschedulable
 from scheduler.model.pods import Pod
 from scheduler.model.terms import DomainLimit, Shares
@@ -68,6 +68,20 @@ def most_pods(matcher: PodMatcher, key: str, limit: DomainLimit, view: ClusterVi
 def n_with_incoming(matcher: PodMatcher, view: ClusterView) -> int:
     """Return the number of pods of which a domain has a share."""
     return n_divided(view.selected(matcher).by_row, view.alive) + 1
+
+
+def domain_copies(
+    context: PodContext, view: ClusterView, terms: IncomingTerms, n_most: int
+) -> dict[Hashable, DomainCopies]:
+    """Return by own anti-affinity term how many copies of the pod come into each domain, if `n_most` pods come."""
+    limits: dict[Hashable, DomainCopies] = {}
+    for matcher, key, limit in terms.anti:
+        if view.selects(matcher, context.pod):
+            n_selected = n_divided(view.selected(matcher).by_row, view.alive) + n_most
+            most = limit if isinstance(limit, int) else most_per_domain(limit, view.column(key), n_selected)
+            more = np.maximum(0, most - view.pods_by_domain(matcher, key).amounts)
+            limits[matcher, key, limit] = DomainCopies(key, more)
+    return limits
 
 
 def affinity_masks(

@@ -45,6 +45,7 @@ from scheduler.model.terms import Problem, Shares, usable
 from scheduler.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from scheduler.plugins.inter_pod_affinity.explaining import affinity_rules, changes_for_all_nodes
 from scheduler.plugins.inter_pod_affinity.filtering import (
+    domain_copies,
     existing_rule,
     forbidden_domains,
     full_domains,
@@ -144,7 +145,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return AffinityTrial(context, terms, view, declared, row, is_exempt=is_exempt)
 
         needs_pods = terms.required is not None
-        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=needs_pods)
+        limits = partial(domain_copies, context, view, terms)
+        return RuleFilter(view.n_rows, *rules, trial=trial, needs_pods=needs_pods, domain_copies=limits)
 
     def explain(self, context: ExplainContext) -> PluginExplanation:
         """Return the terms that refuse a node."""
