@@ -23,7 +23,7 @@ import aiohttp
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, Bundle
+from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, SNAPSHOT_LIMIT_BYTES, Bundle
 from scheduler.cli.query.listing import connect
 from scheduler.cli.query.redaction import known_configuration
 from scheduler.cli.snapshot import add_plugin_arguments, save, snapshot_of
@@ -118,7 +118,8 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    snapshot = await bundle.take(SNAPSHOT, snapshot_of(args.kubeconfig, args.context, node_annotations))
+    reading = snapshot_of(args.kubeconfig, args.context, node_annotations, limit_bytes=SNAPSHOT_LIMIT_BYTES)
+    snapshot = await bundle.take(SNAPSHOT, reading)
     if snapshot is not None:
         bundle.add_snapshot(snapshot)
     configuration: Mapping[str, object] = {}
@@ -310,8 +311,15 @@ def _last_seen(event: Mapping[str, object]) -> str:
 async def _listed(
     bundle: Bundle, client: KubeClient, name: str, path: str, query: tuple[tuple[str, str], ...]
 ) -> list[dict[str, object]] | None:
+    """Return the objects of the first page; the bundle notes if there are more."""
     taken = await bundle.take(name, client.request(Request("GET", path, "list", query), timeout_s=_TIMEOUT_S))
-    return None if taken is None else _mappings(_document(taken).get("items"))
+    if taken is None:
+        return None
+    document = _document(taken)
+    items = _mappings(document.get("items"))
+    if _mapping(document.get("metadata")).get("continue"):
+        bundle.miss(name, f"all but the first {len(items)} by name, which need not be the newest")
+    return items
 
 
 def _document(body: bytes) -> Mapping[str, object]:
