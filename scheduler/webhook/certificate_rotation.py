@@ -86,21 +86,23 @@ class CertificateRotation:
         """
         stored = await self._store.read()
         is_valid = refusal_reason(stored.trusted, self._hosts, self._clock_s()) is None
-        trusted, is_current = stored.trusted, True
+        trusted, refusal = stored.trusted, None
         try:
             trusted = await self._renewed(stored)
         except ApiError as error:
             if not is_valid:
                 raise
-            until, is_current = datetime.fromtimestamp(expires_s(trusted.pair.cert), UTC), False
-            message = "Failed to renew the serving certificate; serving the old one"
-            self._report(message, error, until=until.isoformat())
+            refusal = error
         await self._publish(trusted.authorities)
         if self._served is None and is_valid:
             # The API server knows it; a renewed one has to wait.
             self._serve(stored.trusted.pair)
         self._serve_if_known(trusted)
-        return is_current
+        if refusal is not None:
+            until = datetime.fromtimestamp(expires_s(trusted.pair.cert), UTC).isoformat()
+            message = "Failed to renew the serving certificate; serving the old one"
+            self._report(message, refusal, until=until)
+        return refusal is None
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
         """Check again and again, until cancelled."""
@@ -121,9 +123,9 @@ class CertificateRotation:
             return False
 
     def _report(self, message: str, error: Exception, **pairs: object) -> None:
-        """Log a failure, unless it is the one that was logged last and lasts."""
-        if f"{message}{error}" != self._reported:
-            self._reported = f"{message}{error}"
+        """Log a failure, unless it is logged and lasts."""
+        if self._reported != (line := f"{message}: {error}"):
+            self._reported = line
             self._log.error(message, err=error, **pairs)
 
     async def _renewed(self, stored: StoredCertificate) -> TrustedKeyPair:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from scheduler.errors import ApiError, Conflict, Unreachable
+from scheduler.errors import ApiError, Conflict, Forbidden, Unreachable
 from scheduler.serving.certificates import TrustedKeyPair
 from scheduler.serving.tls import KeyPair
 from scheduler.webhook.certificate_store import SecretStore, StoredCertificate
@@ -30,6 +30,7 @@ class Shared(SecretStore):
     is_down: bool = False
     #: The answer to every write, such as 403 without the right.
     refusal: ApiError | None = None
+    is_publishing_refused: bool = False
     #: Another writer's write, just before the next one.
     faster: TrustedKeyPair | None = None
 
@@ -51,6 +52,8 @@ class Shared(SecretStore):
 
     async def publish(self, authorities: bytes) -> int:
         self._answer()
+        if self.is_publishing_refused:
+            raise Forbidden(403, "Forbidden", "cannot patch configurations")
         if self.published[-1:] != [authorities]:
             self.published.append(authorities)
         return 2

@@ -393,6 +393,25 @@ async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
     ]
 
 
+@pytest.mark.asyncio
+async def test_nothing_is_served_that_the_api_server_may_not_know():
+    """Neither the Secret nor a configuration may be written. One line says so, and none that it serves."""
+    shared = Shared(trusted=GOOD, refusal=NO_RIGHT, is_publishing_refused=True)
+    replica = Replica(shared, Clock(NOW_S + LIFETIME_S - 1))
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 4:
+            raise EndError
+
+    with pytest.raises(EndError):
+        await replica.rotation.run(sleep)
+    (line,) = replica.log.getvalue().splitlines()
+    assert "cannot patch configurations" in line
+    assert replica.served.pairs == []
+
+
 class EndError(Exception):
     """Ends the endless loop."""
 
