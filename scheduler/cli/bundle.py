@@ -38,6 +38,8 @@ from scheduler.model.read_fields import FieldTree
 from scheduler.version import product_version
 
 _TIMEOUT_S: Final = 30.0
+#: Of all answers of the scheduler's port together: one that hangs answers none.
+_PORT_TIMEOUT_S: Final = 60.0
 _N_LOG_LINES: Final = 4_000
 _MAX_PODS: Final = 5
 _MAX_EVENTS: Final = 500
@@ -199,8 +201,9 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
+        deadline_s = asyncio.get_running_loop().time() + _PORT_TIMEOUT_S
         for name, path in _ENDPOINTS.items():
-            body = await bundle.take(name, _answer(session, url + path))
+            body = await bundle.take(name, _answer(session, url + path, deadline_s))
             if body is None:
                 continue
             if name == "configz.json":
@@ -211,9 +214,13 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
     return configuration
 
 
-async def _answer(session: aiohttp.ClientSession, url: str) -> bytes:
-    """Return the body, one byte more than the limit if it is longer. Raises SettingsError for another status."""
-    async with session.get(url, allow_redirects=False) as answer:
+async def _answer(session: aiohttp.ClientSession, url: str, deadline_s: float) -> bytes:
+    """
+    Return the body, one byte more than the limit if it is longer.
+
+    Raises SettingsError for another status; TimeoutError, also at the deadline of the event loop's clock.
+    """
+    async with asyncio.timeout_at(deadline_s), session.get(url, allow_redirects=False) as answer:
         body = b""
         while len(body) <= LIMIT_BYTES and (piece := await answer.content.read(LIMIT_BYTES + 1 - len(body))):
             body += piece

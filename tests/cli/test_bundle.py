@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import json
@@ -227,6 +228,29 @@ async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pyt
     (line,) = (line for line in lines if line.startswith("events.json"))
     assert line.endswith("missing: all but the first 2 by name, which need not be the newest")
     assert line in parts["MANIFEST.txt"]
+
+
+@pytest.mark.asyncio
+async def test_a_scheduler_that_hangs_costs_its_time_once(
+    tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its port accepts connections and never answers: each part says so."""
+    monkeypatch.setattr(bundle, "_PORT_TIMEOUT_S", 0.5)
+    path = tmp_path / "bundle.tar.gz"
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with DevCluster(nodes=1) as cluster, await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        (tmp_path / "k").write_text(kubeconfig_text(cluster.url))
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        code, _, err = await called(
+            "bundle", "-o", str(path), "--url", url, "--kubeconfig", str(tmp_path / "k")
+        )
+    assert code == 0
+    assert {f"{name}: missing: no answer in time" for name in ANSWERED} <= set(err.splitlines())
+    assert "snapshot.json" in read(path)
 
 
 @pytest.mark.asyncio

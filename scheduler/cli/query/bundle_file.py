@@ -49,9 +49,11 @@ class Bundle:
         """Return what is read; None with a note if it cannot be had."""
         try:
             return await reading
-        except (ApiError, SettingsError, aiohttp.ClientError, TimeoutError) as error:
+        except TimeoutError:
+            self.miss(name, "no answer in time")
+        except (ApiError, SettingsError, aiohttp.ClientError) as error:
             self.miss(name, str(error) or type(error).__name__)
-            return None
+        return None
 
     def packed(self) -> bytes:
         """Return the tar file, compressed."""
