@@ -23,7 +23,7 @@ import aiohttp
 import msgspec
 
 from scheduler.cli import settings_flags
-from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, Bundle
+from scheduler.cli.query.bundle_file import LIMIT_BYTES, SNAPSHOT, SNAPSHOT_LIMIT_BYTES, Bundle
 from scheduler.cli.query.listing import connect
 from scheduler.cli.query.redaction import known_configuration
 from scheduler.cli.snapshot import add_plugin_arguments, save, snapshot_of
@@ -38,6 +38,8 @@ from scheduler.model.read_fields import FieldTree
 from scheduler.version import product_version
 
 _TIMEOUT_S: Final = 30.0
+#: Of all answers of the scheduler's port together: one that hangs answers none.
+_PORT_TIMEOUT_S: Final = 60.0
 _N_LOG_LINES: Final = 4_000
 _MAX_PODS: Final = 5
 _MAX_EVENTS: Final = 500
@@ -118,7 +120,8 @@ async def _collected(args: argparse.Namespace, node_annotations: frozenset[str])
     authorization = await credentials.authorization()
     bundle = Bundle(() if authorization is None else (authorization.split()[-1],))
     bundle.add("versions.json", msgspec.json.format(msgspec.json.encode(_versions())))
-    snapshot = await bundle.take(SNAPSHOT, snapshot_of(args.kubeconfig, args.context, node_annotations))
+    reading = snapshot_of(args.kubeconfig, args.context, node_annotations, limit_bytes=SNAPSHOT_LIMIT_BYTES)
+    snapshot = await bundle.take(SNAPSHOT, reading)
     if snapshot is not None:
         bundle.add_snapshot(snapshot)
     configuration: Mapping[str, object] = {}
@@ -198,8 +201,9 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     connector = aiohttp.TCPConnector(ssl=False)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
+        deadline_s = asyncio.get_running_loop().time() + _PORT_TIMEOUT_S
         for name, path in _ENDPOINTS.items():
-            body = await bundle.take(name, _answer(session, url + path))
+            body = await bundle.take(name, _answer(session, url + path, deadline_s))
             if body is None:
                 continue
             if name == "configz.json":
@@ -210,9 +214,13 @@ async def _add_endpoints(bundle: Bundle, url: str, credentials: Credentials) -> 
     return configuration
 
 
-async def _answer(session: aiohttp.ClientSession, url: str) -> bytes:
-    """Return the body, one byte more than the limit if it is longer. Raises SettingsError for another status."""
-    async with session.get(url, allow_redirects=False) as answer:
+async def _answer(session: aiohttp.ClientSession, url: str, deadline_s: float) -> bytes:
+    """
+    Return the body, one byte more than the limit if it is longer.
+
+    Raises SettingsError for another status; TimeoutError, also at the deadline of the event loop's clock.
+    """
+    async with asyncio.timeout_at(deadline_s), session.get(url, allow_redirects=False) as answer:
         body = b""
         while len(body) <= LIMIT_BYTES and (piece := await answer.content.read(LIMIT_BYTES + 1 - len(body))):
             body += piece
@@ -310,8 +318,15 @@ def _last_seen(event: Mapping[str, object]) -> str:
 async def _listed(
     bundle: Bundle, client: KubeClient, name: str, path: str, query: tuple[tuple[str, str], ...]
 ) -> list[dict[str, object]] | None:
+    """Return the objects of the first page; the bundle notes if there are more."""
     taken = await bundle.take(name, client.request(Request("GET", path, "list", query), timeout_s=_TIMEOUT_S))
-    return None if taken is None else _mappings(_document(taken).get("items"))
+    if taken is None:
+        return None
+    document = _document(taken)
+    items = _mappings(document.get("items"))
+    if _mapping(document.get("metadata")).get("continue"):
+        bundle.miss(name, f"all but the first {len(items)} by name, which need not be the newest")
+    return items
 
 
 def _document(body: bytes) -> Mapping[str, object]:

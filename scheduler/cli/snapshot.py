@@ -76,27 +76,41 @@ def save(output: str, body: bytes) -> None:
 
 
 async def snapshot_of(
-    kubeconfig: str | None, context: str | None, node_annotations: frozenset[str] = frozenset()
+    kubeconfig: str | None,
+    context: str | None,
+    node_annotations: frozenset[str] = frozenset(),
+    *,
+    limit_bytes: int = sys.maxsize,
 ) -> bytes:
     """
     Return the snapshot as JSON, one object per line, with the annotations of nodes that plugins read.
 
-    Raises SettingsError.
+    Raises SettingsError, also as soon as the objects have more bytes than the limit.
     """
+    n_bytes = 0
+
+    def reduce(kind: str, raw: msgspec.Raw) -> bytes:
+        nonlocal n_bytes
+        document = nesting.read(_JSON.decode, raw)
+        reduced = msgspec.json.encode(scheduling_fields(kind, document, node_annotations))
+        n_bytes += len(reduced)
+        if n_bytes > limit_bytes:
+            instead = "less; the command snapshot has no limit"
+            raise SettingsError("the cluster", "", f"more than {limit_bytes} bytes", instead)
+        return reduced
+
     progress = ReadProgress(sys.stderr, os.environ)
     parts = [msgspec.json.encode(header())[:-1]]
     async with connect(kubeconfig, context, os.environ) as client:
         for kind, watched in KINDS.items():
-            objects = await list_kind(client, watched, partial(_reduce, kind, node_annotations), progress)
+            objects = await list_kind(client, watched, partial(reduce, kind), progress)
             if objects is not None:
-                parts.append(b',\n"' + watched.section.encode() + b'":[\n' + b",\n".join(objects) + b"\n]")
+                # No copy of the objects but the last one: a large cluster has hundreds of megabytes.
+                parts.append(b',\n"' + watched.section.encode() + b'":[\n')
+                parts += (part for each in objects for part in (each, b",\n"))
+                parts[-1] = b"\n]" if objects else parts[-1] + b"\n]"
     progress.clear()
     return b"".join((*parts, b"}\n"))
-
-
-def _reduce(kind: str, node_annotations: frozenset[str], raw: msgspec.Raw) -> bytes:
-    document = nesting.read(_JSON.decode, raw)
-    return msgspec.json.encode(scheduling_fields(kind, document, node_annotations))
 
 
 def _write(path: Path, body: bytes) -> None:

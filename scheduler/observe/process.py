@@ -7,7 +7,7 @@ Source: component-base/metrics/prometheus/restclient (kubernetes 1.36). The `ver
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import (
@@ -38,6 +38,11 @@ REST_DURATION: Final = Family(
 MALFORMED_OBJECTS: Final = Family(
     "affinity_scheduler_malformed_objects_total",
     "Number of malformed objects or annotations from the API server that were ignored.",
+    ("kind",),
+)
+OBJECTS_MALFORMED: Final = Family(
+    "affinity_scheduler_objects_malformed",
+    "Number of objects that are ignored now, or an annotation of theirs, since they are malformed.",
     ("kind",),
 )
 WATCH_RESTARTS: Final = Family(
@@ -132,6 +137,10 @@ class ControllerMetrics(ProcessMetrics):
         self.malformed_objects = self._counter(MALFORMED_OBJECTS)
         self.watch_restarts = self._counter(WATCH_RESTARTS)
         self.events_dropped = self._counter(EVENTS_DROPPED)
+
+    def register_malformed(self, count: Callable[[], Mapping[str, int]]) -> None:
+        """Read at every scrape how many objects of each kind are malformed. Call once."""
+        self._callback(OBJECTS_MALFORMED, count)
 
     def register_leader(self, name: str, leads: Callable[[], bool]) -> None:
         """Read at every scrape whether this instance holds the Lease. Call once."""

@@ -90,14 +90,22 @@ def renew(hosts: Sequence[str], now_s: float, old_authorities: bytes) -> Trusted
 
 def renewal_reason(trusted: TrustedKeyPair, hosts: Sequence[str], now_s: float) -> str | None:
     """Return why the pair has to be replaced, None if it need not be."""
+    reason = refusal_reason(trusted, hosts, now_s)
+    if reason is None and now_s >= expires_s(trusted.pair.cert) - RENEW_BEFORE_S:
+        return "it expires soon"
+    return reason
+
+
+def refusal_reason(trusted: TrustedKeyPair, hosts: Sequence[str], now_s: float) -> str | None:
+    """Return why clients that trust the authorities refuse the pair, None if they take it."""
     try:
         certificate, *_ = x509.load_pem_x509_certificates(trusted.pair.cert)
         authorities = x509.load_pem_x509_certificates(trusted.authorities)
         key = serialization.load_pem_private_key(trusted.pair.key, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "there is none"
-    if now_s >= certificate.not_valid_after_utc.timestamp() - RENEW_BEFORE_S:
-        return "it expires soon"
+    if now_s >= certificate.not_valid_after_utc.timestamp():
+        return "it has expired"
     if now_s < certificate.not_valid_before_utc.timestamp():
         return "it is not valid yet"
     if _public_bytes(key) != _public_bytes(certificate):

@@ -52,6 +52,7 @@ class Caches:
             )
             for kind in kinds
         ]
+        metrics.register_malformed(lambda: {each.kind: each.n_malformed for each in self.informers})
         #: True from the first `is_synced` that returned True.
         self.was_synced = False
 

@@ -22,8 +22,6 @@ from scheduler.shell.inbox import Inbox
 _CHANGES_PER_STEP: Final = 500
 #: Delay of the watch that `catch_up` tolerates before it takes changes from a list.
 _MAX_WATCH_DELAY_S: Final = 0.5
-#: Problems remembered per kind; with more malformed objects, some are logged repeatedly.
-_MAX_PROBLEMS: Final = 1_000
 
 
 class Informer:
@@ -49,8 +47,9 @@ class Informer:
         self._now_s = now_s
         #: Held while a batch is delivered in pieces, so that batches do not mix.
         self._delivering = asyncio.Lock()
-        #: The last problem of each malformed object, which is logged once and not with every version.
-        self._problem_by_key: dict[Key | None, str] = {}
+        #: The hash of the last problem of each malformed object, which is logged once and not with every version.
+        #: None: of the last object whose name is unreadable too, so that it is not known when it ends.
+        self._problem_by_key: dict[Key | None, int] = {}
         #: True once the initial list is in the inbox, or the server has said that it does not have the kind.
         self.synced = False
         #: True if the server does not have the kind. The reflector goes on asking, since that can change.
@@ -63,6 +62,11 @@ class Informer:
     def kind(self) -> str:
         """The kind's name."""
         return self._kind.kind
+
+    @property
+    def n_malformed(self) -> int:
+        """The number of objects that are malformed now, or have a malformed annotation."""
+        return len(self._problem_by_key) - (None in self._problem_by_key)
 
     def silent_s(self) -> float:
         """Return the seconds since the server last sent anything about the kind, which it does about once a minute."""
@@ -168,10 +172,8 @@ class Informer:
         if problem is None:
             if self._problem_by_key:
                 self._problem_by_key.pop(key, None)
-        elif self._problem_by_key.get(key) != problem:
-            if len(self._problem_by_key) >= _MAX_PROBLEMS:
-                del self._problem_by_key[next(iter(self._problem_by_key))]
-            self._problem_by_key[key] = problem
+        elif self._problem_by_key.get(key) != hash(problem):
+            self._problem_by_key[key] = hash(problem)
             self._on_malformed(self.kind)
             name = "?" if key is None else str(key)
             self._log.error(

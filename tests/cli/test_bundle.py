@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import json
@@ -17,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.cli import bundle
 from scheduler.cli.main import main
 from scheduler.cli.query.bundle_file import Bundle
 from scheduler.cli.query.redaction import LEFT_OUT, known_configuration, without_secrets
 from scheduler.devcluster.cluster import DevCluster
-from scheduler.devcluster.kinds import NODE, POD
+from scheduler.devcluster.kinds import CORE_EVENT, NODE, POD
 from scheduler.formats.snapshot_file import header
 from tests.cli.conftest import Called
 from tests.cli.test_commands import SECRET, web
@@ -204,6 +206,54 @@ async def test_without_scheduler_and_rights_the_reasons_are_all_there_is(
 
 
 @pytest.mark.asyncio
+async def test_limits_are_named(tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that is too large for a snapshot, whose reading ends early, and of events."""
+    monkeypatch.setattr(bundle, "_EVENTS_READ", 2)
+    monkeypatch.setattr(bundle, "SNAPSHOT_LIMIT_BYTES", 1_000)
+    path = tmp_path / "bundle.tar.gz"
+    async with DevCluster(nodes=3) as cluster:
+        for number in range(3):
+            event = {"metadata": {"name": f"e{number}"}, "reportingComponent": "affinity-scheduler"}
+            event |= {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
+            cluster.store.create(CORE_EVENT, "default", event)
+        (tmp_path / "k").write_text(kubeconfig_text(cluster.url))
+        code, _, err = await called(
+            "bundle", "-o", str(path), "--url", "http://127.0.0.1:1", "--kubeconfig", str(tmp_path / "k")
+        )
+    assert code == 0
+    parts, lines = read(path), err.splitlines()
+    assert "snapshot.json" not in parts
+    assert "snapshot.json: missing: the cluster: found more than 1000 bytes, expected less" in err
+    assert len(parts["events.json"].splitlines()) == 2
+    (line,) = (line for line in lines if line.startswith("events.json"))
+    assert line.endswith("missing: all but the first 2 by name, which need not be the newest")
+    assert line in parts["MANIFEST.txt"]
+
+
+@pytest.mark.asyncio
+async def test_a_scheduler_that_hangs_costs_its_time_once(
+    tmp_path: Path, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its port accepts connections and never answers: each part says so."""
+    monkeypatch.setattr(bundle, "_PORT_TIMEOUT_S", 0.5)
+    path = tmp_path / "bundle.tar.gz"
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with DevCluster(nodes=1) as cluster, await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        (tmp_path / "k").write_text(kubeconfig_text(cluster.url))
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        code, _, err = await called(
+            "bundle", "-o", str(path), "--url", url, "--kubeconfig", str(tmp_path / "k")
+        )
+    assert code == 0
+    assert {f"{name}: missing: no answer in time" for name in ANSWERED} <= set(err.splitlines())
+    assert "snapshot.json" in read(path)
+
+
+@pytest.mark.asyncio
 @pytest.mark.real
 async def test_a_real_api_server_accepts_every_request(
     real_server: Address, tmp_path: Path, called: Called
@@ -287,9 +337,9 @@ def test_a_configuration_loses_fields_named_like_secrets_and_arguments_of_other_
 
 def test_parts_are_bounded(tmp_path: Path) -> None:
     """The manifest says so."""
-    bundle = Bundle()
-    bundle.add("log.txt", b"x" * 100, limit_bytes=60)
-    (tmp_path / "b").write_bytes(bundle.packed())
+    made = Bundle()
+    made.add("log.txt", b"x" * 100, limit_bytes=60)
+    (tmp_path / "b").write_bytes(made.packed())
     parts = read(tmp_path / "b")
     assert parts["log.txt"] == "x" * 60
     assert "log.txt: 60 bytes, cut: it has more than 60" in parts["MANIFEST.txt"]

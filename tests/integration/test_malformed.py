@@ -115,6 +115,8 @@ async def test_malformed_objects_affect_no_other(cluster: Cluster, daemon: Daemo
     await until(complaints, lambda found: all(found.values()), what="a complaint about each")
     assert await complaints() == dict.fromkeys(ODD, 1)
     assert await daemon.metric("affinity_scheduler_malformed_objects_total") == len(ODD)
+    assert await daemon.metric("affinity_scheduler_objects_malformed") == len(ODD)
+    assert await daemon.metric("affinity_scheduler_objects_malformed", kind="Service") == 1
 
 
 async def test_valid_but_absurd_quantities_break_nothing(
@@ -169,3 +171,5 @@ async def test_a_repaired_pod_is_scheduled(cluster: Cluster, daemon: Daemon, sto
         return str(spec.get("nodeName", ""))
 
     assert await until(node_name, what="the mended pod bound") == "a"
+    assert await daemon.metric("affinity_scheduler_malformed_objects_total") == 1
+    assert await daemon.metric("affinity_scheduler_objects_malformed") == 0

@@ -39,7 +39,7 @@ POINT_205MS = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_P
 POINT_ALL = f'scheduler_framework_extension_point_duration_seconds_bucket{{{_POINT},le="+Inf"}}'
 SHUT_OFF = 'affinity_scheduler_plugin_shut_off{plugin="Mine",profile="p"}'
 RESTARTS = 'affinity_scheduler_watch_restarts_total{kind="Pod"}'
-MALFORMED = 'affinity_scheduler_malformed_objects_total{kind="Node"}'
+MALFORMED = 'affinity_scheduler_objects_malformed{kind="Node"}'
 DROPPED = "affinity_scheduler_events_dropped_total"
 OK = 'rest_client_requests_total{code="200",method="GET",host="h"}'
 THROTTLED = 'rest_client_requests_total{code="429",method="POST",host="h"}'
@@ -117,8 +117,8 @@ FIRES = [
     ),
     pytest.param("PluginShutOff", {SHUT_OFF: "0x80 1x9"}, id="PluginShutOff: since ten minutes"),
     pytest.param("WatchRestarts", {RESTARTS: "0+1x90"}, id="WatchRestarts: one a minute"),
-    pytest.param("MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: the first one"),
-    pytest.param("MalformedObjects", {MALFORMED: "1x80 2x9"}, id="MalformedObjects: one more"),
+    pytest.param("MalformedObjects", {MALFORMED: "_x80 1x9"}, id="MalformedObjects: at the start"),
+    pytest.param("MalformedObjects", {MALFORMED: "0x9 1x80"}, id="MalformedObjects: for an hour"),
     pytest.param("EventsDropped", {DROPPED: "0+1x90"}, id="EventsDropped: one a minute"),
     pytest.param("ApiErrors", {THROTTLED: "0+120x90"}, id="ApiErrors: 9 % throttled"),
     pytest.param("ApiErrors", {UNANSWERED: "0+120x90"}, id="ApiErrors: 9 % without an answer"),
@@ -162,7 +162,7 @@ SILENT = [
     ),
     pytest.param({SHUT_OFF: "1x80 _x9"}, id="PluginShutOff: before a restart without the plugin"),
     pytest.param({RESTARTS: "0x85 1+1x4"}, id="WatchRestarts: four"),
-    pytest.param({MALFORMED: "1x90"}, id="MalformedObjects: long ago"),
+    pytest.param({MALFORMED: "1x80 0x9"}, id="MalformedObjects: corrected"),
     pytest.param({DROPPED: "0x40 7x49"}, id="EventsDropped: long ago"),
     pytest.param({THROTTLED: "0+60x90"}, id="ApiErrors: just under 5 %"),
     pytest.param({FORBIDDEN: "7x90"}, id="Forbidden: long ago"),

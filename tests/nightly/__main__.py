@@ -120,6 +120,11 @@ def _run(kind: Kind, seed: int, seconds: float) -> Row:
             failures += lines or [f"exit code {code}: {' | '.join(output.splitlines()[-3:])[:300]}"]
             if not any("python -m" in line for line in lines):
                 failures.append(f"  python {' '.join(arguments)}")
+    if not n_runs and not failures:
+        failures = [
+            f"nothing was run: {' | '.join(output.splitlines()[-3:])[:300]}",
+            f"  python {' '.join(arguments)}",
+        ]
     if kind.name == "speed" and not failures:
         failures += declines(measured(BENCH))
     row = Row(

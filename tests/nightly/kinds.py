@@ -52,7 +52,6 @@ def _tests(*paths: str) -> Command:
     return lambda seed, _: [
         "-m",
         "pytest",
-        "-q",
         "-p",
         "no:cacheprovider",
         f"--hypothesis-seed={seed}",
@@ -94,7 +93,7 @@ KINDS: Final = (
         "runbooks",
         1,
         _tests("--slow-runbooks", "tests/monitoring/test_tried_runbooks.py"),
-        re.compile(r"^(\d+) passed", re.MULTILINE),
+        re.compile(r"(\d+) (?:failed|passed)(?=.* in [\d.]+s)"),
         least_s=180,
     ),
     Kind("fuzz", 3, _module("tests.fuzz"), re.compile(r"(\d+) inputs")),

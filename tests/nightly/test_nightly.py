@@ -45,6 +45,27 @@ def test_a_failure_is_a_line_and_the_line_that_repeats_it(capsys: pytest.Capture
     ]
 
 
+def test_a_kind_that_runs_nothing_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as tests that are all skipped for want of a program."""
+    row = _run(Kind("kind", 1, lambda *_: ["-c", "print('22 skipped')"], re.compile(r"(\d+) runs")), 7, 10)
+    assert (row.runs, row.found) == (0, 1)
+    assert capsys.readouterr().out.splitlines()[1] == "  nothing was run: 22 skipped"
+
+
+@pytest.mark.parametrize(
+    ("result", "n"), [("assert True", 2), ("assert False", 2), ("pytest.skip('no program')", 1)]
+)
+def test_the_tests_that_a_kind_tried_are_counted(tmp_path: Path, result: str, n: int) -> None:
+    """Also those that failed, but not those that were skipped, in what pytest prints by the kind's own command."""
+    (runbooks,) = (kind for kind in KINDS if kind.name == "runbooks")
+    assert runbooks.counted is not None
+    path = tmp_path / "test_few.py"
+    path.write_text(f"import pytest\ndef test_a(): pass\ndef test_b(): {result}\n")
+    arguments = [each for each in runbooks.command(1, 60.0) if "runbooks" not in each]
+    output = _child([*arguments, f"--config-file={_ROOT / 'pyproject.toml'}", str(path)], 60.0)[1]
+    assert sum(map(int, runbooks.counted.findall(output))) == n, output
+
+
 def test_a_slow_decline_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "ratios.json"
     for ratio in (1.0, 1.02, 0.98):

@@ -53,11 +53,8 @@ async def test_a_leader_that_cannot_renew_its_lease_ends_and_leads_again(tmp_pat
             assert daemon.logged(f"the Lease {NAME} was not renewed in time"), daemon.log()
             assert not daemon.logged("Traceback"), daemon.log()
         async with started(full.kubeconfig, *_ELECTION) as daemon:
-
-            async def answers() -> bool:
-                return (await daemon.get("/livez"))[0] != 0
-
-            await until(answers)
+            await until(lambda: daemon.metric("rest_client_requests_total", code="500"), what="a try to lead")
+            assert await daemon.metric("leader_election_master_status") == 0
             await _empty(full, n_filled)
             await until(lambda: daemon.metric("leader_election_master_status"))
             await full.cluster.add_pod("p")

@@ -1,6 +1,7 @@
 """Priority and fairness rejects requests of the scheduler (429 with Retry-After) while others are served."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,14 @@ async def test_binds_that_are_throttled_are_sent_again_when_asked(tmp_path: Path
         async with started(server.kubeconfig_of_scheduler(), "--leader-elect=false") as daemon:
             await until(daemon.is_ready)
             await _throttle(server, ["create"], ["pods/binding"])
+            began_s = time.monotonic()
             for number in range(_N_PODS):
                 await server.cluster.add_pod(f"p{number}")
             await server.cluster.all_bound(_N_PODS)
-            assert await daemon.metric("rest_client_requests_total", code="429", method="POST")
+            n_rejected = await daemon.metric("rest_client_requests_total", code="429", method="POST")
+            # Retry-After is a second.
+            assert 0 < n_rejected <= _N_PODS * (time.monotonic() - began_s + 1)
+            assert await daemon.metric("scheduler_schedule_attempts_total", result="error") == 0
             words = command_with("ApiErrors", "dump_priority_levels")
             levels = await asyncio.to_thread(Kubectl(server.kubeconfig), *words[1:])
             (level,) = (line.split(",") for line in levels.splitlines() if line.startswith("night,"))

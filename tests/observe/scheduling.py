@@ -38,6 +38,7 @@ class Observed:
         self.metrics.register_state(
             self.driver.queue, self.driver.state, self.driver.machine.preemptions.wasted
         )
+        self.metrics.register_malformed(lambda: {"Pod": 1, "Node": 0})
         self.metrics.register_leader("affinity-scheduler", lambda: True)
         self.metrics.register_semantics(DEFAULT_SEMANTICS, DEFAULT_SEMANTICS.version)
 

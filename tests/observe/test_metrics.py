@@ -89,6 +89,7 @@ def test_our_own_series_have_our_prefix() -> None:
     ours = set(_declared()) - {name for name, *_ in _UPSTREAM}
     assert {name.removeprefix("affinity_scheduler_") for name in ours} == {
         "malformed_objects_total",
+        "objects_malformed",
         "watch_restarts_total",
         "cache_divergences_total",
         "events_dropped_total",

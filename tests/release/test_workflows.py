@@ -41,6 +41,16 @@ def test_commands_install_nothing_but_by_the_makefile_and_take_no_text_of_an_eve
     assert all(f"\n{target}:" in menu for target in targets)
 
 
+@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml"])
+def test_what_runs_tests_has_a_prometheus_and_fails_without_one(name):
+    """Tests of alerts and runbooks are skipped where there is none."""
+    commands = [step.get("run", "") for step in steps(ROOT / ".github" / "workflows" / name)]
+    installed, checked, tested = commands[2:5]
+    assert installed.endswith("apt-get install -y -qq --no-install-recommends prometheus")
+    assert checked == "command -v prometheus promtool kubectl"
+    assert tested.startswith("make locked ")
+
+
 @pytest.mark.parametrize("target", [".venv-locked", "locked"])
 def test_the_makefile_installs_the_lock_of_ci_by_hash(target):
     menu = (ROOT / "Makefile").read_text()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
-from scheduler.errors import ApiError, Conflict, Unreachable
+from scheduler.errors import ApiError, Conflict, Forbidden, Unreachable
 from scheduler.serving.certificates import TrustedKeyPair
 from scheduler.serving.tls import KeyPair
 from scheduler.webhook.certificate_store import SecretStore, StoredCertificate
@@ -27,15 +28,22 @@ class Shared(SecretStore):
     n_writes: int = 0
     published: list[bytes] = field(default_factory=list)
     is_down: bool = False
+    #: The answer to every write, such as 403 without the right.
+    refusal: ApiError | None = None
+    is_publishing_refused: bool = False
     #: Another writer's write, just before the next one.
     faster: TrustedKeyPair | None = None
 
     async def read(self) -> StoredCertificate:
         self._answer()
-        return StoredCertificate(str(self.version), self.trusted)
+        stored = StoredCertificate(str(self.version), self.trusted)
+        await asyncio.sleep(0)  # others read before this replica writes
+        return stored
 
     async def write(self, version: str, trusted: TrustedKeyPair) -> None:
         self._answer()
+        if self.refusal is not None:
+            raise self.refusal
         if self.faster is not None:
             self.trusted, self.faster, self.version = self.faster, None, self.version + 1
         if version != str(self.version):
@@ -44,6 +52,8 @@ class Shared(SecretStore):
 
     async def publish(self, authorities: bytes) -> int:
         self._answer()
+        if self.is_publishing_refused:
+            raise Forbidden(403, "Forbidden", "cannot patch configurations")
         if self.published[-1:] != [authorities]:
             self.published.append(authorities)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509 import verification
 
-from scheduler.errors import SettingsError, Unreachable
+from scheduler.errors import Forbidden, NotFound, ServerFault, SettingsError, Unreachable
 from scheduler.observe.logs import Logger, configure
 from scheduler.serving.certificates import (
     LIFETIME_S,
@@ -72,6 +73,7 @@ GOOD, OTHER = issue([HOST], NOW_S), issue([HOST], NOW_S)
         ),
         pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S, "it expires soon", id="a month left"),
         pytest.param(GOOD, HOST, NOW_S + LIFETIME_S - RENEW_BEFORE_S - 1, None, id="more than a month left"),
+        pytest.param(GOOD, HOST, NOW_S + LIFETIME_S, "it has expired", id="the last second"),
         pytest.param(GOOD, HOST, NOW_S - MONTH_S, "it is not valid yet", id="from the future"),
         pytest.param(GOOD, "other.svc", NOW_S, "it is for other names", id="renamed"),
         pytest.param(
@@ -252,8 +254,162 @@ async def test_the_pair_is_served_on_while_the_api_server_is_down():
 
     with pytest.raises(EndError):
         await replica.rotation.run(sleep)
-    assert slept == [5.0, 5.0, 60.0]
-    assert replica.log.getvalue().count("Failed to check the serving certificate") == 2
+    assert slept == [5.0, 10.0, 60.0]
+    assert replica.log.getvalue().count("Failed to check the serving certificate") == 1
+
+
+# Without the right to write the Secret
+
+NO_RIGHT = Forbidden(403, "Forbidden", "cannot patch resource secrets")
+EMPTY = TrustedKeyPair(b"", KeyPair(b"", b""))
+RUBBISH = TrustedKeyPair(b"x", KeyPair(b"y", b"z"))
+
+
+@pytest.mark.parametrize("left_s", [RENEW_BEFORE_S, 1.0])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        NO_RIGHT,
+        NotFound(404, "NotFound", "deleted meanwhile"),
+        ServerFault(500, "InternalError", "etcd"),
+        Unreachable(0, "Timeout", "no answer"),
+    ],
+    ids=lambda refusal: refusal.reason,
+)
+@pytest.mark.asyncio
+async def test_a_restarted_replica_serves_the_old_pair_while_it_is_valid(left_s, refusal):
+    """One line says so, however long it lasts. Renewed once that is possible, it waits as ever."""
+    shared, clock = Shared(trusted=GOOD, refusal=refusal), Clock(NOW_S + LIFETIME_S - left_s)
+    replica = Replica(shared, clock)
+    for _ in range(3):
+        assert not await replica.rotation.check()
+    assert replica.served.pairs == [GOOD.pair]
+    assert shared.published == [GOOD.authorities]
+    assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
+    (line,) = replica.log.getvalue().splitlines()
+    assert "Failed to renew the serving certificate; serving the old one" in line
+    assert refusal.message in line
+    assert f'until="{datetime.fromtimestamp(NOW_S + LIFETIME_S, UTC).isoformat()}"' in line
+    shared.refusal = None
+    assert await replica.rotation.check()
+    assert shared.trusted.pair != GOOD.pair
+    assert replica.serves == GOOD.pair
+    assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
+    clock.now_s += LEARN_S
+    await replica.rotation.check()
+    assert replica.serves == shared.trusted.pair
+
+
+@pytest.mark.parametrize(
+    ("stored", "late_s"),
+    [
+        pytest.param(GOOD, LIFETIME_S, id="expired for good"),
+        pytest.param(EMPTY, 0.0, id="an empty Secret"),
+        pytest.param(RUBBISH, 0.0, id="rubbish"),
+        pytest.param(TrustedKeyPair(OTHER.authorities, GOOD.pair), 0.0, id="another authority"),
+        pytest.param(
+            TrustedKeyPair(GOOD.authorities, KeyPair(GOOD.pair.cert, OTHER.pair.key)),
+            LIFETIME_S - 1,
+            id="mixed up, and expires soon",
+        ),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_restarted_replica_serves_nothing_that_clients_refuse(stored, late_s):
+    """Nor does it publish its authority. Once the Secret can be written, it serves a new pair at once."""
+    shared, clock = Shared(trusted=stored, refusal=NO_RIGHT), Clock(NOW_S + late_s)
+    replica = Replica(shared, clock)
+    with pytest.raises(Forbidden):
+        await replica.rotation.check()
+    assert (replica.served.pairs, shared.published) == ([], [])
+    shared.refusal = None
+    assert await replica.rotation.check()
+    assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
+
+
+@pytest.mark.parametrize("stored", [EMPTY, RUBBISH])
+@pytest.mark.asyncio
+async def test_a_running_replica_serves_on_whatever_the_secret_has(stored):
+    shared, clock = Shared(trusted=GOOD), Clock()
+    replica = Replica(shared, clock)
+    await replica.rotation.check()
+    shared.trusted, shared.refusal = stored, NO_RIGHT
+    with pytest.raises(Forbidden):
+        await replica.rotation.check()
+    assert (replica.served.pairs, shared.published) == ([GOOD.pair], [GOOD.authorities])
+
+
+@pytest.mark.asyncio
+async def test_what_a_user_writes_amid_a_renewal_is_not_published():
+    """The served pair stays trusted, and the next check writes a new pair."""
+    shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
+    shared.faster = RUBBISH
+    replica = Replica(shared, clock)
+    assert not await replica.rotation.check()
+    assert (replica.serves, shared.published) == (GOOD.pair, [GOOD.authorities])
+    assert await replica.rotation.check()
+    assert trusts(shared.published[-1], replica.serves, now_s=clock.now_s)
+    assert trusts(shared.published[-1], shared.trusted.pair, now_s=clock.now_s)
+
+
+@pytest.mark.asyncio
+async def test_two_replicas_that_renew_at_once_agree():
+    """Both have read the old pair before one of them writes."""
+    shared, clock = Shared(trusted=GOOD), Clock(NOW_S + LIFETIME_S - RENEW_BEFORE_S)
+    replicas = [Replica(shared, clock), Replica(shared, clock)]
+    assert await asyncio.gather(*(replica.rotation.check() for replica in replicas)) == [True, True]
+    assert shared.n_writes == 1
+    clock.now_s += LEARN_S
+    for replica in replicas:
+        await replica.rotation.check()
+        assert replica.serves == shared.trusted.pair != GOOD.pair
+        assert replica.served.pairs[0] == GOOD.pair
+        assert trusts(shared.published[-1], GOOD.pair, now_s=clock.now_s)
+
+
+@pytest.mark.asyncio
+async def test_retries_are_ever_slower_up_to_the_period_and_begin_anew():
+    """Each kind of failure is one line."""
+    shared, clock = Shared(trusted=GOOD, refusal=NO_RIGHT), Clock(NOW_S + LIFETIME_S - 1)
+    replica = Replica(shared, clock)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        shared.refusal = None if len(slept) == 6 else NO_RIGHT
+        if len(slept) == 7:
+            shared.trusted = RUBBISH
+        if len(slept) == 9:
+            raise EndError
+
+    with pytest.raises(EndError):
+        await replica.rotation.run(sleep)
+    assert slept == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 5.0, 10.0]
+    lines = [line.partition("] ")[2].partition(" err")[0] for line in replica.log.getvalue().splitlines()]
+    assert lines == [
+        '"Failed to renew the serving certificate; serving the old one"',
+        '"Renewed the serving certificate" reason="it expires soon"',
+        '"Failed to check the serving certificate; retrying"',
+    ]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_served_that_the_api_server_may_not_know():
+    """Neither the Secret nor a configuration may be written. One line says so, and none that it serves."""
+    shared = Shared(trusted=GOOD, refusal=NO_RIGHT, is_publishing_refused=True)
+    replica = Replica(shared, Clock(NOW_S + LIFETIME_S - 1))
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 4:
+            raise EndError
+
+    with pytest.raises(EndError):
+        await replica.rotation.run(sleep)
+    (line,) = replica.log.getvalue().splitlines()
+    assert "cannot patch configurations" in line
+    assert replica.served.pairs == []
 
 
 class EndError(Exception):

@@ -18,7 +18,7 @@ from scheduler.version import product_version
 _FOLDER, _, SNAPSHOT = BUNDLED_SNAPSHOT.partition("/")
 #: Of one part. The metrics of 5,000 nodes have 1 MB; the snapshot of 150,000 pods has 150 MB.
 LIMIT_BYTES: Final = 8 << 20
-_SNAPSHOT_LIMIT_BYTES: Final = 512 << 20
+SNAPSHOT_LIMIT_BYTES: Final = 512 << 20
 
 
 class Bundle:
@@ -36,11 +36,8 @@ class Bundle:
         self._put(name, kept.encode(), note)
 
     def add_snapshot(self, body: bytes) -> None:
-        """Add the snapshot as it is, or leave it out if it is too long."""
-        if len(body) > _SNAPSHOT_LIMIT_BYTES:
-            self.miss(SNAPSHOT, f"more than {_SNAPSHOT_LIMIT_BYTES} bytes; `snapshot -o FILE` saves it")
-        else:
-            self._put(SNAPSHOT, body, "")
+        """Add the snapshot as it is."""
+        self._put(SNAPSHOT, body, "")
 
     def miss(self, name: str, reason: str) -> None:
         """Note that a part is missing, here and on standard error."""
@@ -52,9 +49,11 @@ class Bundle:
         """Return what is read; None with a note if it cannot be had."""
         try:
             return await reading
-        except (ApiError, SettingsError, aiohttp.ClientError, TimeoutError) as error:
+        except TimeoutError:
+            self.miss(name, "no answer in time")
+        except (ApiError, SettingsError, aiohttp.ClientError) as error:
             self.miss(name, str(error) or type(error).__name__)
-            return None
+        return None
 
     def packed(self) -> bytes:
         """Return the tar file, compressed."""
