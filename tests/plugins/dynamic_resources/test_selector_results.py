@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scheduler.cel import Selector, compile_selector
+from scheduler.cel import DeviceFields, Selector, compile_selector
 from scheduler.model.device_decoder import DeviceDecoder
 from scheduler.model.device_fields import fields_of
-from scheduler.model.devices import DeviceId, DeviceKind
+from scheduler.model.devices import Device, DeviceId, DeviceKind, ResourceSlice
 from scheduler.plugins.dynamic_resources import selection
 from scheduler.plugins.dynamic_resources.inputs import Candidate
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
@@ -74,6 +74,7 @@ def candidates_of(given_devices: list[tuple[str, dict[str, Any]]]) -> list[Candi
             },
         }
         its_slice = DeviceDecoder().decode(DeviceKind.SLICE, json.dumps(raw).encode())
+        assert isinstance(its_slice, ResourceSlice)
         (device,) = its_slice.devices
         found.append(Candidate(device, its_slice, DeviceId(driver, "n", device.name)))
     return found
@@ -110,8 +111,13 @@ def test_devices_that_an_expression_sees_alike_are_evaluated_once(
 ) -> None:
     fields = {"attributes": {"d.example.com/a": {"int": 1}}}
     candidates = candidates_of([("d.example.com", fields)] * 3)
-    seen = []
-    monkeypatch.setattr(selection, "fields_of", lambda *device: seen.append(device) or fields_of(*device))
+    seen: list[Device] = []
+
+    def seeing(driver: str, device: Device) -> DeviceFields:
+        seen.append(device)
+        return fields_of(driver, device)
+
+    monkeypatch.setattr(selection, "fields_of", seeing)
     results = SelectorResults()
     for candidate in candidates:
         results.matches(expression, candidate)
