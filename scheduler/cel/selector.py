@@ -31,12 +31,13 @@ class Selector:
     """
     A compiled expression. Immutable, so it may be shared and remembered.
 
-    `reads`: the fields of a device by which alone devices differ for it: ("driver",), or ("attributes" or "capacity",
-    domain, name). None if it may read any. An attribute without a value fails it all the same.
+    `reads`: the attributes and capacities that it may read, as ("attributes" or "capacity", domain, name); None if it
+    may read any. Beside these it may read the driver and allowMultipleAllocations; and it fails on a device with an
+    attribute that has no value, whether it reads that or not.
     """
 
     expression: str
-    reads: frozenset[tuple[str, ...]] | None
+    reads: frozenset[tuple[str, str, str]] | None
     _run: Run = field(repr=False, compare=False)
     _n_slots: int = field(repr=False, compare=False)
 
@@ -93,20 +94,20 @@ def compile_selector(expression: str) -> Selector | CompileError:
     return Selector(expression, _reads(root), run, n_slots)
 
 
-def _reads(root: Node) -> frozenset[tuple[str, ...]] | None:
+def _reads(root: Node) -> frozenset[tuple[str, str, str]] | None:
     """Return `Selector.reads`. O(nodes)."""
-    reads: set[tuple[str, ...]] = set()
+    reads: set[tuple[str, str, str]] = set()
     nodes = [root]
     while nodes:
-        path = _path(node := nodes.pop())
-        if path is None:
-            nodes += children(node)
-        elif path[:1] == ("driver",) or path[:1] == ("allowMultipleAllocations",):
-            reads.add(path[:1])
-        elif len(path) >= 3:
-            reads.add(path[:3])
-        else:
-            return None
+        match _path(node := nodes.pop()):
+            case None:
+                nodes += children(node)
+            case ("driver" | "allowMultipleAllocations", *_):
+                pass
+            case (kind, domain, name, *_):
+                reads.add((kind, domain, name))
+            case _:
+                return None
     return frozenset(reads)
 
 

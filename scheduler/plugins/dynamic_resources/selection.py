@@ -99,11 +99,9 @@ def _seen_by(selector: Selector, candidate: Candidate) -> Hashable:
     seen: list[Hashable] = [driver, device.allow_multiple_allocations]
     # Whether these have values, every expression sees.
     seen += [pair for pair in device.attributes.items() if pair[1].type in _MAY_LACK_VALUE]
-    for path in selector.reads:
-        if len(path) < 3:
-            continue
-        fields = device.attributes if path[0] == "attributes" else device.capacity
-        full, plain = f"{path[1]}/{path[2]}", path[2] if path[1] == driver else ""
+    for kind, domain, name in selector.reads:
+        fields = device.attributes if kind == "attributes" else device.capacity
+        full, plain = f"{domain}/{name}", name if domain == driver else ""
         if full in fields and plain in fields:
             # Which of the two counts depends on their order.
             return device
