@@ -71,6 +71,7 @@ class SelectorResults:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
         seen = _seen_by(selector, candidate)
         if (result := results.get(seen)) is not None:
+            # To find that it is seen alike takes 2 µs.
             self._cost_left -= 1
             results[candidate.device] = result
             return result
