@@ -54,7 +54,8 @@ class ActivePods:
 
     def deprioritize(self, namespace: str) -> None:
         """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
-        self._turn(namespace, self.behind | {namespace})
+        if namespace not in self.behind:
+            self._turn(namespace, self.behind | {namespace})
 
     def restore_priority(self, namespace: str) -> None:
         """Undo `deprioritize`."""

@@ -85,11 +85,19 @@ def test_a_record_counts_nodes_by_their_first_reason() -> None:
         build.node("tainted", taints=["a=b:NoSchedule"]),
         build.node("tainted-and-small", taints=["a=b:NoSchedule"], allocatable={"cpu": "1"}),
         build.node("small", allocatable={"cpu": "1"}),
+        build.node("smaller", allocatable={"cpu": "1", "memory": "1Gi"}),
+        build.node("closed", allocatable={"pods": "0"}),
     ]
-    result, state = placed(nodes, build.pod(containers=[build.container(requests={"cpu": "2"})]))
+    requests = {"cpu": "2", "memory": "2Gi"}
+    result, state = placed(nodes, build.pod(containers=[build.container(requests=requests)]))
     record = read_record(decision_record(result, state.nodes))
     assert record is not None
-    assert record.rejected == {"node(s) had untolerated taint(s)": 2, "Insufficient cpu": 1}
+    assert record.rejected == {
+        "node(s) had untolerated taint(s)": 2,
+        "Insufficient cpu": 2,
+        "Insufficient memory": 1,
+        "Too many pods": 1,
+    }
     assert record.feasible == 2
 
 
