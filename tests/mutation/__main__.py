@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=7200.0, help="when to stop (default %(default)s)")
     parser.add_argument("--room", nargs="+", choices=sorted(ROOMS), default=sorted(ROOMS))
     parser.add_argument("--most", type=float, default=inf, help="seconds of tests of a mutant (default: all)")
-    parser.add_argument("--untested", action="store_true", help="list the mutants that no test of the room runs")
+    parser.add_argument("--untested", action="store_true", help="list the mutants that no test runs")
     parser.add_argument("--only", nargs="+", metavar="PATH#NUMBER", help="these mutants")
     args = parser.parse_args()
     if importlib.util.find_spec("coverage") is None:
@@ -85,11 +85,16 @@ def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:
 
 
 def _list_untested(sample: Sequence[Mutant]) -> int:
-    records = {room: _record(room) for room in sorted({room_of(mutant.path) for mutant in sample})}
-    untested = [mutant for mutant in sample if not records[room_of(mutant.path)].tests_of(mutant)]
+    rooms = {room_of(mutant.path) for mutant in sample}
+    records = {room: _record(room) for room in sorted(rooms.union(*(BESIDE[room] for room in rooms)))}
+    untested = [
+        mutant
+        for mutant in sample
+        if not any(records[room].tests_of(mutant) for room in (room_of(mutant.path), *BESIDE[room_of(mutant.path)]))
+    ]
     for mutant in sorted(untested, key=lambda each: (each.path, each.number)):
         print(mutant)
-    print(f"{len(sample)} mutants, {len(untested)} are run by no test of their room")
+    print(f"{len(sample)} mutants, {len(untested)} are run by no test of their room or of one beside it")
     return 1 if untested else 0
 
 

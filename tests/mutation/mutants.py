@@ -58,7 +58,7 @@ _TYPES_OF_EVENT: Final = {"Normal": "Warning", "Warning": "Normal"}
 #: Words in the names of constants that are bounds.
 _BOUNDS: Final = frozenset(
     ("BATCH", "CAPACITY", "COST", "ENTRY", "FEW", "MANY", "MAX", "MEMOIZED", "MOST", "ONCE", "PART", "PARTS", "PIECE",
-     "REMEMBERED", "SIZE", "UNLIMITED")
+     "REMEMBERED", "SIZE", "UNITS", "UNLIMITED")
 )  # fmt: skip
 #: Modules whose texts are left out.
 _WITHOUT_TEXTS: Final = ("audit.py",)

@@ -14,6 +14,7 @@ import resource
 import select
 import signal
 import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -38,6 +39,8 @@ _TIMES: Final = 4.0
 _START_S: Final = 30.0
 #: On top of it for one test, where the process has started.
 _TEST_S: Final = 3.0
+#: The exit code of a fork that failed before or after the tests.
+_BROKEN: Final = 70
 #: Of wall time for each second of CPU, on a machine that has other work too.
 _WALL: Final = 5.0
 #: Options of pytest: properties draw the same examples for every mutant, and the limits here are of CPU.
@@ -82,6 +85,8 @@ class CollectedRoom:
         context = get_context("fork")
         self._pipe, far_end = context.Pipe()
         context.Process(target=_collect, args=(root, folders, log, far_end), daemon=True).start()
+        # Or the end of that process would not end a read.
+        far_end.close()
 
     def run(self, mutant: Mutant | None, tests: dict[str, float]) -> End:
         """
@@ -157,9 +162,11 @@ def _forked(work: Callable[[], int], limit_s: float) -> End:
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 1))
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        code = 1
+        code = _BROKEN
         try:
             code = work()
+        except Exception:  # noqa: BLE001: the parent says so
+            traceback.print_exc()
         finally:
             os._exit(code)
     child = os.pidfd_open(pid)
@@ -171,6 +178,8 @@ def _forked(work: Callable[[], int], limit_s: float) -> End:
         os.killpg(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
+    if code == _BROKEN:
+        raise RuntimeError("a mutant was not run; see the log")
     if not has_ended or code in (-signal.SIGXCPU, -signal.SIGPROF):
         return End.ENDLESS
     return End.SURVIVED if code == 0 else End.NOTICED

@@ -15,7 +15,8 @@ from tests.plugins.volume_lives import BEGINNINGS, CHANGES, pods
 from tests.reference.cluster import Cluster
 from tests.support import build
 from tests.support.build import Json
-from tests.support.storage_objects import capacity, claim, csi_driver, csi_node, storage_class, volume
+from tests.support.cases.volume_rows import using
+from tests.support.storage_objects import attachment, capacity, claim, csi_driver, csi_node, storage_class, volume
 
 
 @pytest.mark.parametrize("minor", [36, 37])
@@ -54,6 +55,54 @@ def test_decisions_are_the_reference_s_whatever_happened_to_volumes(
     for pod in incoming:
         assert decision_mismatches(reference.evaluate(pod, gates=gates), fresh.evaluate(pod)) == []
     assert live.differences() == []
+
+
+#: Each claim is bound, and each node has room for few volumes: most pods are refused for the pods that are there.
+_BOUND = (
+    storage_class("static", "kubernetes.io/no-provisioner"),
+    *(volume(f"v{index}", "static", claimed_by=f"default/c{index}", phase="Bound") for index in range(4)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    limits=st.lists(st.integers(1, 2), min_size=2, max_size=2),
+    modes=st.lists(st.sampled_from(("ReadWriteOnce", "ReadWriteOncePod")), min_size=4, max_size=4),
+    running=st.lists(st.tuples(pods(placed=True), st.sampled_from(("n0", "n1"))), min_size=5, max_size=9),
+    attached=st.lists(st.sampled_from(("v0", "v1", "v2", "v3")), max_size=1),
+    incoming=st.one_of(
+        pods(placed=False),
+        st.lists(st.sampled_from(("c0", "c1", "c2", "c3")), min_size=1, max_size=3, unique=True).map(
+            lambda names: using(*names, name="incoming")
+        ),
+    ),
+)
+def test_the_victims_for_a_pod_with_volumes_are_the_reference_s(
+    limits: list[int],
+    modes: list[str],
+    running: list[tuple[Json, str]],
+    attached: list[str],
+    incoming: Json,
+):
+    claims = [
+        claim(f"c{index}", "static", volume=f"v{index}", modes=(mode,)) for index, mode in enumerate(modes)
+    ]
+    crowd = [{**pod, "spec": {**pod["spec"], "nodeName": name}} for pod, name in running]
+    nodes = [
+        each
+        for name, limit in zip(("n0", "n1"), limits, strict=True)
+        for each in (build.node(name), csi_node(name, d=limit))
+    ]
+    product, reference = ProductSubject(None), Cluster()
+    for obj in (*nodes, *_BOUND, *claims, *(attachment("a", name, "n0") for name in attached), *crowd):
+        product.apply(obj)
+        reference.apply(obj)
+    pod = {**incoming, "spec": {**incoming["spec"], "priority": 10}}
+    expected = reference.evaluate_and_preempt(pod, None)
+    for plugin in expected.get("filter", {}):
+        n_candidates = len(expected.get("preemption", {}).get("candidates", ()))
+        event(f"refused by {plugin}, {n_candidates} candidates")
+    assert decision_mismatches(expected, product.evaluate(pod)) == []
 
 
 def _evaluated(minor: int, *objects: Json, config: Json | None = None) -> Json:
