@@ -64,7 +64,7 @@ _BOUND = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     limits=st.lists(st.integers(1, 2), min_size=2, max_size=2),
     modes=st.lists(st.sampled_from(("ReadWriteOnce", "ReadWriteOncePod")), min_size=4, max_size=4),
