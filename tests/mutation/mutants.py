@@ -2,7 +2,7 @@
 The mutants of a module: each changes one comparison, one constant or one branch of it.
 
 Left out is what no test can or should notice: annotations, decorators, docstrings, asserts, exceptions that are raised,
-branches for type checkers, the texts of audits, which only a defect brings out, and the last unit of bounds: one entry
+branches and variables for type checkers, the texts of audits, which only a defect brings out, and the last unit of bounds: one entry
 more in a cache or one pod more in a piece of work changes no answer.
 """
 
@@ -232,6 +232,9 @@ def _is_slots(node: ast.AST) -> bool:
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
+    """Return whether the node is a branch for type checkers, or makes a type variable."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("TypeVar", "ParamSpec")
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 

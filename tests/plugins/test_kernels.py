@@ -104,11 +104,11 @@ def test_only_extended_resources_can_be_ignored(name: str, is_checked: bool):
 
 
 def test_the_scores_of_one_resource():
-    requested, allocatable = _amounts(3000, 6000, 0, 1), _amounts(4000, 4000, 4000, 0)
+    requested, allocatable = _amounts(3000, 6000, 0, 1, 0), _amounts(4000, 4000, 4000, 0, 1)
     shape = shape_table((ShapePoint(0, 10), ShapePoint(100, 0)))
-    assert np.asarray(least_allocated_scores(requested, allocatable)).tolist() == [25, 0, 100, 0]
-    assert np.asarray(most_allocated_scores(requested, allocatable)).tolist() == [75, 100, 0, 0]
-    assert np.asarray(ratio_scores(requested, allocatable, shape)).tolist() == [25, 0, 100, 0]
+    assert np.asarray(least_allocated_scores(requested, allocatable)).tolist() == [25, 0, 100, 0, 100]
+    assert np.asarray(most_allocated_scores(requested, allocatable)).tolist() == [75, 100, 0, 0, 0]
+    assert np.asarray(ratio_scores(requested, allocatable, shape)).tolist() == [25, 0, 100, 0, 100]
 
 
 SHAPES = st.lists(
