@@ -63,7 +63,11 @@ def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
     totals = [ranked.total for ranked in record.top]
     assert totals == sorted(totals, reverse=True)
-    assert [is_of_bind(record, name) for name in (result.node_name, record.top[1].node, "")] == [True, False, False]
+    assert [is_of_bind(record, name) for name in (result.node_name, record.top[1].node, "")] == [
+        True,
+        False,
+        False,
+    ]
     without_scores = msgspec.structs.replace(record, top=())
     assert [is_of_bind(without_scores, name) for name in (result.node_name, "")] == [True, False]
 

@@ -90,7 +90,9 @@ def _list_untested(sample: Sequence[Mutant]) -> int:
     untested = [
         mutant
         for mutant in sample
-        if not any(records[room].tests_of(mutant) for room in (room_of(mutant.path), *BESIDE[room_of(mutant.path)]))
+        if not any(
+            records[room].tests_of(mutant) for room in (room_of(mutant.path), *BESIDE[room_of(mutant.path)])
+        )
     ]
     for mutant in sorted(untested, key=lambda each: (each.path, each.number)):
         print(mutant)
@@ -112,7 +114,9 @@ def _play(sample: Sequence[Mutant], until_s: float, most_s: float, *, looks_besi
         if explanation_of(mutant):
             n_explained += 1
             continue
-        if looks_beside and any(_is_noticed(mutant, beside, min(_BESIDE_S, most_s), rooms) for beside in BESIDE[room]):
+        if looks_beside and any(
+            _is_noticed(mutant, beside, min(_BESIDE_S, most_s), rooms) for beside in BESIDE[room]
+        ):
             continue
         survivors.append(mutant)
         untested = "" if rooms[room].record.tests_of(mutant) else " (no test of the room runs it)"

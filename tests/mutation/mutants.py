@@ -2,8 +2,8 @@
 The mutants of a module: each changes one comparison, one constant or one branch of it.
 
 Left out is what no test can or should notice: annotations, decorators, docstrings, asserts, exceptions that are raised,
-branches and variables for type checkers, the texts of audits, which only a defect brings out, and the last unit of bounds: one entry
-more in a cache or one pod more in a piece of work changes no answer.
+branches and variables for type checkers, the texts of audits, which only a defect brings out, and the last unit of
+bounds: one entry more in a cache or one pod more in a piece of work changes no answer.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 Runs the tests of a mutant in a fork, and returns whether one fails.
 
 What runs after the import is changed in a fork of a process that has imported the product and collected the tests of
-the room, by other code for the functions. What the import runs is changed in a fork of a process that has loaded pytest,
-and nothing of the product.
+the room: functions get other code. What the import runs is changed in a fork of a process that has loaded pytest, and
+nothing of the product.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _forked(work: Callable[[], int], limit_s: float) -> End:
         code = _BROKEN
         try:
             code = work()
-        except Exception:  # noqa: BLE001: the parent says so
+        except Exception:  # noqa: BLE001
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -16,7 +16,15 @@ from tests.reference.cluster import Cluster
 from tests.support import build
 from tests.support.build import Json
 from tests.support.cases.volume_rows import using
-from tests.support.storage_objects import attachment, capacity, claim, csi_driver, csi_node, storage_class, volume
+from tests.support.storage_objects import (
+    attachment,
+    capacity,
+    claim,
+    csi_driver,
+    csi_node,
+    storage_class,
+    volume,
+)
 
 
 @pytest.mark.parametrize("minor", [36, 37])
