@@ -2,6 +2,7 @@
 Mutation: changes one comparison, constant or branch at a time, and runs the tests of its room until one fails.
 
     python -m tests.mutation [--seed N] [--sample N] [--seconds N] [--room ROOM ...] [--only PATH#NUMBER ...]
+                             [--most SECONDS] [--untested]
 
 A mutant that the tests of its room do not notice is shown to those of the rooms beside it. Each survivor is one line.
 The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of less than 15 minutes is of
