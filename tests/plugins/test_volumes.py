@@ -216,3 +216,15 @@ def test_an_existing_volume_that_fits_well_scores_by_its_size():
         volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
     )
     assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
+
+
+def test_a_claim_takes_volumes_that_its_selector_selects_alone():
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", selector=build.selector("tier=fast")),
+        volume("slow", "static", terms=[build.node_term(f"{build.ZONE} in a")], labels={"tier": "slow"}),
+        volume("fast", "static", terms=[build.node_term(f"{build.ZONE} in b")], labels={"tier": "fast"}),
+    )
+    assert found["decided"] == "b"
+    assert found["filter"]["VolumeBinding"].keys() == {"a"}
