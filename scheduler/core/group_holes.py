@@ -151,19 +151,19 @@ class HoleSearch:
         first = self._members[0]
         required = () if asked is None else all_levels(asked, first, self._state, self._profile).required
         numbers = np.zeros(nodes.n_rows, dtype=np.int64)
-        room: dict[int, int] = {}
+        room: Counter[int] = Counter()
         if required:
             ids = domain_ids(required, nodes)
             numbers = ids.ids
             domains = {numbers.item(nodes.row_by_name[pod.node_name]) for pod in pods}
-            room = {number: outcome.room.get(ids.value_of(number), 0) for number in domains}
+            room = Counter({number: outcome.room.get(ids.value_of(number), 0) for number in domains})
         turns: dict[str, tuple[int, int, bool, int, str]] = {}
         for few in batches(pods):
             for pod in few:
                 row, held = nodes.row_by_name[pod.node_name], filter_request(pod)
                 number = numbers.item(row)
                 size = sum(held.values())
-                turns[pod.uid] = -room.get(number, 0), number, self._lacks_room(row, held), size, pod.uid
+                turns[pod.uid] = -room[number], number, self._lacks_room(row, held), size, pod.uid
             yield
         return turns
 

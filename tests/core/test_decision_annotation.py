@@ -16,13 +16,14 @@ from scheduler.core.decision_annotation import (
     DECISION_ANNOTATION,
     RECORD_LIMIT_BYTES,
     decision_record,
+    is_of_bind,
     read_record,
 )
 from scheduler.core.machine import Machine
 from scheduler.core.node_scores import FilterResult, Refusal
 from scheduler.framework.interface import RuleFilter
 from scheduler.framework.observer import Unobserved
-from scheduler.framework.status import unschedulable
+from scheduler.framework.status import Code, unschedulable
 from scheduler.model.nodes import decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -62,6 +63,44 @@ def test_a_record_has_the_chosen_node_first_and_scores_that_add_up() -> None:
     assert [sum(ranked.scores.values()) for ranked in record.top] == [r.total for r in record.top]
     totals = [ranked.total for ranked in record.top]
     assert totals == sorted(totals, reverse=True)
+    assert [is_of_bind(record, name) for name in (result.node_name, record.top[1].node, "")] == [
+        True,
+        False,
+        False,
+    ]
+    without_scores = msgspec.structs.replace(record, top=())
+    assert [is_of_bind(without_scores, name) for name in (result.node_name, "")] == [True, False]
+
+
+def test_a_record_names_relaxed_rules_and_evicted_pods_if_there_are_any() -> None:
+    result, state = placed([build.node("n")], build.pod())
+    record = read_record(decision_record(result, state.nodes, ["rule"], ["default/victim"]))
+    assert record is not None
+    assert (record.relaxed, record.evicted) == (("rule",), ("default/victim",))
+    assert {"relaxed", "evicted"}.isdisjoint(json.loads(decision_record(result, state.nodes)))
+
+
+class _Points(Unobserved):
+    """Notes the points that are entered, and the ones that are left."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.left: list[tuple[str, Code]] = []
+
+    def enter(self, point: str) -> None:
+        self.entered.append(point)
+
+    def leave(self, point: str, code: Code) -> None:
+        self.left.append((point, code))
+
+
+def test_a_decision_enters_and_leaves_the_points_of_upstream() -> None:
+    _, state = placed([build.node("a"), build.node("b")], build.pod())
+    profile = build_profiles(default_settings(), ClusterView(state))[NAME]
+    points = _Points()
+    decide(decoded(build.pod()), ClusterView(state), profile, random.Random(1), points)
+    assert points.entered == ["PreFilter", "Filter", "PreScore", "Score"]
+    assert points.left == [(point, Code.SUCCESS) for point in points.entered]
 
 
 def test_a_record_names_no_refused_node() -> None:

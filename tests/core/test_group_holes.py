@@ -127,6 +127,15 @@ def test_a_pod_that_is_being_resized_takes_no_more_elsewhere_than_its_spec_says(
     }
 
 
+def test_a_pod_moves_out_of_the_rack_with_most_room_for_the_group(driver: Driver) -> None:
+    """Either pod makes room for both members: one has its rack without room, the other beside room for one."""
+    for name, rack, cpu in (("a1", "a", 4), ("b1", "b", 2), ("b2", "b", 2), ("c1", "c", 3)):
+        node(driver, name, rack, cpu)
+    small(driver, "large", "a1", 3)
+    small(driver, "s", "b1")
+    assert [move.pod.name for move in moves(driver, group(driver, 2, 2))] == ["s"]
+
+
 def test_a_group_for_which_pods_end_already_needs_no_moves(driver: Driver) -> None:
     for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         node(driver, name, rack, 2)

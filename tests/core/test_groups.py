@@ -391,6 +391,20 @@ def test_members_apart_on_hosts_and_in_one_rack(cluster: Driver) -> None:
     assert set(nodes.values()) == {"b-0", "b-1", "b-2"}
 
 
+def test_members_that_need_each_other_are_placed_where_most_fit_without_one_that_fits_nowhere(
+    cluster: Driver,
+) -> None:
+    """The node of rack a is the emptiest."""
+    cluster.node("a-0", labels={RACK: "a"}, allocatable={"cpu": "2"})
+    racks(cluster, b=3)
+    member(cluster, "large", n=1, cpu="4", affinity=together())
+    for index in range(3):
+        member(cluster, f"small-{index}", n=1, affinity=together())
+    nodes = binds(cluster.cycle())
+    assert nodes.keys() == {"small-0", "small-1", "small-2"}
+    assert {node.partition("-")[0] for node in nodes.values()} == {"b"}
+
+
 def test_an_order_that_pod_by_pod_would_miss_is_found(cluster: Driver) -> None:
     """The small pod fits on both nodes, the large one only on the node that is preferred by the small one."""
     cluster.node("big", labels={RACK: "a"}, allocatable={"cpu": "4"})

@@ -2,6 +2,7 @@
 Mutation: changes one comparison, constant or branch at a time, and runs the tests of its room until one fails.
 
     python -m tests.mutation [--seed N] [--sample N] [--seconds N] [--room ROOM ...] [--only PATH#NUMBER ...]
+                             [--most SECONDS] [--untested]
 
 A mutant that the tests of its room do not notice is shown to those of the rooms beside it. Each survivor is one line.
 The exit code is 1 if there is a survivor that `explained.toml` does not explain. A run of less than 15 minutes is of
@@ -30,7 +31,7 @@ from tests.mutation.explained import explanation_of
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.recording import Record
 from tests.mutation.rooms import BESIDE, ROOMS, modules_of, room_of
-from tests.mutation.running import SAME_EXAMPLES, End, run
+from tests.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
 
 _ROOT: Final = Path(__file__).parents[2]
 #: Below it there is time for the tests of one room alone, which are recorded first.
@@ -49,6 +50,8 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=2000, help="mutants (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=7200.0, help="when to stop (default %(default)s)")
     parser.add_argument("--room", nargs="+", choices=sorted(ROOMS), default=sorted(ROOMS))
+    parser.add_argument("--most", type=float, default=inf, help="seconds of tests of a mutant (default: all)")
+    parser.add_argument("--untested", action="store_true", help="list the mutants that no test runs")
     parser.add_argument("--only", nargs="+", metavar="PATH#NUMBER", help="these mutants")
     args = parser.parse_args()
     if importlib.util.find_spec("coverage") is None:
@@ -58,7 +61,9 @@ def main() -> int:
         args.room = [random.Random(args.seed).choice(args.room)]
     sample = _named(args.only) if args.only else _drawn(args.room, args.seed, args.sample)
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(_CACHE / "bytecode")
-    return _play(sample, until_s, looks_beside=args.seconds >= _SHORT_S)
+    if args.untested:
+        return _list_untested(sample)
+    return _play(sample, until_s, args.most, looks_beside=args.seconds >= _SHORT_S)
 
 
 def _named(names: Sequence[str]) -> list[Mutant]:
@@ -80,8 +85,24 @@ def _drawn(rooms: Sequence[str], seed: int, n: int) -> list[Mutant]:
     return every[:n]
 
 
-def _play(sample: Sequence[Mutant], until_s: float, *, looks_beside: bool) -> int:
-    records: dict[str, Record] = {}
+def _list_untested(sample: Sequence[Mutant]) -> int:
+    rooms = {room_of(mutant.path) for mutant in sample}
+    records = {room: _record(room) for room in sorted(rooms.union(*(BESIDE[room] for room in rooms)))}
+    untested = [
+        mutant
+        for mutant in sample
+        if not any(
+            records[room].tests_of(mutant) for room in (room_of(mutant.path), *BESIDE[room_of(mutant.path)])
+        )
+    ]
+    for mutant in sorted(untested, key=lambda each: (each.path, each.number)):
+        print(mutant)
+    print(f"{len(sample)} mutants, {len(untested)} are run by no test of their room or of one beside it")
+    return 1 if untested else 0
+
+
+def _play(sample: Sequence[Mutant], until_s: float, most_s: float, *, looks_beside: bool) -> int:
+    rooms: dict[str, _Room] = {}
     n_run = n_explained = 0
     survivors: list[Mutant] = []
     for mutant in sample:
@@ -89,42 +110,55 @@ def _play(sample: Sequence[Mutant], until_s: float, *, looks_beside: bool) -> in
             break
         n_run += 1
         room = room_of(mutant.path)
-        if _is_noticed(mutant, room, inf, records):
+        if _is_noticed(mutant, room, most_s, rooms):
             continue
         if explanation_of(mutant):
             n_explained += 1
             continue
-        if looks_beside and any(_is_noticed(mutant, beside, _BESIDE_S, records) for beside in BESIDE[room]):
+        if looks_beside and any(
+            _is_noticed(mutant, beside, min(_BESIDE_S, most_s), rooms) for beside in BESIDE[room]
+        ):
             continue
         survivors.append(mutant)
-        untested = "" if records[room].tests_of(mutant) else " (no test of the room runs it)"
+        untested = "" if rooms[room].record.tests_of(mutant) else " (no test of the room runs it)"
         print(f"survived{untested}: {mutant}\n  python -m tests.mutation --only {mutant.name}", flush=True)
     print(f"{n_run} mutants, {len(survivors)} survived, {n_explained} more are explained")
     return 1 if survivors else 0
 
 
-def _is_noticed(mutant: Mutant, room: str, most_s: float, records: dict[str, Record]) -> bool:
-    """Return whether one of the room's quickest tests that run the line, which take so many seconds, notices."""
-    if room not in records:
-        records[room] = _record(room)
-    tests = _quickest(records[room], records[room].tests_of(mutant), most_s)
-    seconds = sum(records[room].seconds[test] for test in tests)
-    return bool(tests) and run(_ROOT, mutant, tests, seconds, _CACHE / "last.log") is not End.SURVIVED
+class _Room:
+    """The tests of a room, ready to be run."""
+
+    def __init__(self, room: str) -> None:
+        self.record, log = _record(room), _CACHE / f"{room}.log"
+        self._collected = CollectedRoom(_ROOT, ROOMS[room], log)
+        quickest = sorted(self.record.seconds, key=self.record.seconds.__getitem__)
+        # Or all mutants would seem to be noticed.
+        if self._collected.run(None, self._first(quickest, _CONTROL_S)) is not End.SURVIVED:
+            raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {log}")
+
+    def end(self, mutant: Mutant, most_s: float) -> End:
+        """Return the end of the mutant's quickest tests that together take at most this time."""
+        tests = self._first(self.record.tests_of(mutant), most_s)
+        if not tests:
+            return End.SURVIVED
+        if not self.record.is_imported(mutant):
+            return self._collected.run(mutant, tests)
+        return run(_ROOT, mutant, list(tests), sum(tests.values()), _CACHE / "last.log")
+
+    def _first(self, tests: Sequence[str], most_s: float) -> dict[str, float]:
+        seconds = [self.record.seconds[test] for test in tests]
+        return {
+            test: each_s
+            for test, each_s, total_s in zip(tests, seconds, accumulate(seconds), strict=True)
+            if total_s <= most_s
+        }
 
 
-def _quickest(record: Record, tests: Sequence[str], most_s: float) -> list[str]:
-    """Return the first of the tests, which are sorted, that together take at most this time."""
-    totals_s = accumulate(map(record.seconds.__getitem__, tests))
-    return [test for test, total_s in zip(tests, totals_s, strict=True) if total_s <= most_s]
-
-
-def _check_unchanged(room: str, path: Path) -> None:
-    """Raise SystemExit unless quick tests pass where a mutant is run, or all mutants would seem to be noticed."""
-    record, log = _read(path), _CACHE / "unchanged.log"
-    tests = _quickest(record, sorted(record.seconds, key=record.seconds.__getitem__), _CONTROL_S)
-    if run(_ROOT, None, tests, _CONTROL_S, log) is not End.SURVIVED:
-        path.unlink()
-        raise SystemExit(f"the tests of {room} fail in a fork without any mutant: {log}")
+def _is_noticed(mutant: Mutant, room: str, most_s: float, rooms: dict[str, _Room]) -> bool:
+    if room not in rooms:
+        rooms[room] = _Room(room)
+    return rooms[room].end(mutant, most_s) is not End.SURVIVED
 
 
 def _record(room: str) -> Record:
@@ -152,11 +186,6 @@ def _record(room: str) -> Record:
             raise SystemExit(
                 f"the tests of {room} fail without any mutant:\n{done.stdout[-2000:]}{done.stderr[-500:]}"
             )
-        _check_unchanged(room, path)
-    return _read(path)
-
-
-def _read(path: Path) -> Record:
     return msgspec.json.decode(path.read_bytes(), type=Record)
 
 

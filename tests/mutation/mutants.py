@@ -2,8 +2,8 @@
 The mutants of a module: each changes one comparison, one constant or one branch of it.
 
 Left out is what no test can or should notice: annotations, decorators, docstrings, asserts, exceptions that are raised,
-branches for type checkers, the texts of audits, which only a defect brings out, and the last unit of bounds: one entry
-more in a cache or one pod more in a piece of work changes no answer.
+branches and variables for type checkers, the texts of audits, which only a defect brings out, and the last unit of
+bounds: one entry more in a cache or one pod more in a piece of work changes no answer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TYPES_OF_EVENT: Final = {"Normal": "Warning", "Warning": "Normal"}
 #: Words in the names of constants that are bounds.
 _BOUNDS: Final = frozenset(
     ("BATCH", "CAPACITY", "COST", "ENTRY", "FEW", "MANY", "MAX", "MEMOIZED", "MOST", "ONCE", "PART", "PARTS", "PIECE",
-     "REMEMBERED", "SIZE", "UNLIMITED")
+     "REMEMBERED", "SIZE", "UNITS", "UNLIMITED")
 )  # fmt: skip
 #: Modules whose texts are left out.
 _WITHOUT_TEXTS: Final = ("audit.py",)
@@ -72,6 +72,8 @@ class Mutant:
     Attributes:
         path: of the module, from the root of the repository.
         number: of the change in the module.
+        line: of the changed expression.
+        code_line: of its code: the line, or its statement's first, as a constant may be loaded there.
         where: the qualified name of the function or class around it; empty at the top of the module.
         before, after: the changed expression or statement.
     """
@@ -79,6 +81,7 @@ class Mutant:
     path: str
     number: int
     line: int
+    code_line: int
     where: str
     before: str
     after: str
@@ -96,18 +99,28 @@ class Mutant:
 def mutants_of(root: Path, path: str) -> list[Mutant]:
     """Return all mutants of the module."""
     tree = ast.parse((root / path).read_text())
+    lines = lines_of(compile(tree, path, "exec", dont_inherit=True))
     has_texts = Path(path).name not in _WITHOUT_TEXTS
     return [
-        Mutant(path, number, change.line, change.where, change.before, change.after)
-        for number, change in enumerate(_changes(tree, ""))
+        Mutant(
+            path, number, change.line, change.line if change.line in lines else change.first_line,
+            change.where, change.before, change.after,
+        )
+        for number, change in enumerate(_changes(tree, "", 0))
         if has_texts or not change.is_of_text
-    ]
+    ]  # fmt: skip
+
+
+def lines_of(code: CodeType) -> set[int]:
+    """Return the lines that have code, of the module or function and all within."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return {line for _, _, line in code.co_lines() if line}.union(*map(lines_of, inner))
 
 
 def mutated(root: Path, mutant: Mutant) -> CodeType:
     """Return the compiled module with the change."""
     tree = ast.parse((root / mutant.path).read_text())
-    change = next(each for number, each in enumerate(_changes(tree, "")) if number == mutant.number)
+    change = next(each for number, each in enumerate(_changes(tree, "", 0)) if number == mutant.number)
     change.apply()
     return compile(ast.fix_missing_locations(tree), str(root / mutant.path), "exec", dont_inherit=True)
 
@@ -115,11 +128,14 @@ def mutated(root: Path, mutant: Mutant) -> CodeType:
 class _Change:
     """The change of a field of a node, or of one item of the field's list, to another node."""
 
-    def __init__(self, node: ast.AST, field: str, index: int | None, new: ast.AST, *, where: str) -> None:
+    def __init__(
+        self, node: ast.AST, field: str, index: int | None, new: ast.AST, *, where: str, first_line: int
+    ) -> None:
         self._node, self._field, self._index, self._new = node, field, index, new
         old = getattr(node, field) if index is None else getattr(node, field)[index]
         shown: Any = node if isinstance(old, _OPERATORS) or _is_bare(node, old) else old
         self.line, self.where, self.before = shown.lineno, where, _text(shown)
+        self.first_line = first_line
         self.is_of_text = isinstance(old, ast.Constant) and isinstance(old.value, str)
         self.apply()
         self.after = _text(node if shown is node else new)
@@ -149,13 +165,15 @@ def _text(node: ast.AST) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-def _changes(node: ast.AST, where: str) -> Iterator[_Change]:
-    """Yield the changes below the node, depth first."""
+def _changes(node: ast.AST, where: str, first_line: int) -> Iterator[_Change]:
+    """Yield the changes below the node, depth first; `first_line` is that of the statement around it."""
     left_out = _LEFT_OUT.get(type(node))
     if left_out == frozenset() or _is_for_type_checkers(node):
         return
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         where = f"{where}.{node.name}".lstrip(".")
+    if isinstance(node, ast.stmt):
+        first_line = node.lineno
     for field, value in ast.iter_fields(node):
         if left_out and field in left_out:
             continue
@@ -164,8 +182,8 @@ def _changes(node: ast.AST, where: str) -> Iterator[_Change]:
             if not isinstance(child, ast.AST) or _is_docstring(child) or _is_slots(child) or _is_bound(child):
                 continue
             for new in _replacements(node, field, child):
-                yield _Change(node, field, index, new, where=where)
-            yield from _changes(child, where)
+                yield _Change(node, field, index, new, where=where, first_line=first_line)
+            yield from _changes(child, where, first_line)
 
 
 def _replacements(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
@@ -214,6 +232,9 @@ def _is_slots(node: ast.AST) -> bool:
 
 
 def _is_for_type_checkers(node: ast.AST) -> bool:
+    """Return whether the node is a branch for type checkers, or makes a type variable."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("TypeVar", "ParamSpec")
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 

@@ -22,17 +22,32 @@ if TYPE_CHECKING:
 
 
 class Record(msgspec.Struct):
-    """`seconds`: of CPU, by test. `tests`: indexes into `seconds`, by file and line."""
+    """
+    What the tests of a room run.
+
+    Attributes:
+        seconds: of CPU, by test.
+        tests: indexes into `seconds`, by file and line.
+        imported: the lines that run when the tests are collected, by file.
+    """
 
     seconds: dict[str, float]
     tests: dict[str, dict[int, list[int]]]
+    imported: dict[str, set[int]]
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run the line, or anything of a module whose import runs it, the quickest first."""
+        """Return the tests that run the code, or anything of a module whose import runs it, the quickest first."""
         by_line = self.tests.get(mutant.path, {})
-        indexes = set(by_line.get(mutant.line, ())) or {each for line in by_line.values() for each in line}
+        if self.is_imported(mutant):
+            indexes = {index for tests in by_line.values() for index in tests}
+        else:
+            indexes = set(by_line.get(mutant.code_line, ()))
         names = list(self.seconds)
         return sorted((names[index] for index in indexes), key=self.seconds.__getitem__)
+
+    def is_imported(self, mutant: Mutant) -> bool:
+        """Return whether the code has run before any test does."""
+        return mutant.code_line in self.imported.get(mutant.path, ())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,12 +80,17 @@ class _Recorder:
         self._measured.stop()
         data = self._measured.get_data()
         index_of = {nodeid: index for index, nodeid in enumerate(self._seconds)}
-        tests = {
-            str(Path(file).relative_to(self._root)): {
-                line: sorted(index_of[name] for name in names if name in index_of)
-                for line, names in data.contexts_by_lineno(file).items()
-            }
+        names_by_line = {
+            str(Path(file).relative_to(self._root)): data.contexts_by_lineno(file)
             for file in data.measured_files()
         }
-        record = msgspec.json.encode(Record(self._seconds, tests))
+        tests = {
+            path: {line: sorted(index_of[name] for name in names if name) for line, names in by_line.items()}
+            for path, by_line in names_by_line.items()
+        }
+        imported = {
+            path: {line for line, names in by_line.items() if "" in names}
+            for path, by_line in names_by_line.items()
+        }
+        record = msgspec.json.encode(Record(self._seconds, tests, imported))
         Path(os.environ["MUTATION_RECORD"]).write_bytes(record)

@@ -11,7 +11,8 @@ ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "core": ("tests/core",),
     "plugins": ("tests/plugins", "tests/explain"),
     "queueing": ("tests/queueing",),
-    "state": ("tests/state",),
+    # Plugins of others read the state through its read-only views.
+    "state": ("tests/state", "tests/plugin"),
 }
 #: Rooms whose tests play the room as well. They are asked about a mutant that its own tests do not notice.
 BESIDE: Final[Mapping[str, tuple[str, ...]]] = {

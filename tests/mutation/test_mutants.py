@@ -17,6 +17,7 @@ _MODULE = '''
 from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     LIMIT = 1
+T = TypeVar("T")
 
 @decorated(1)
 def f(a: Literal["x"], b: int = 3) -> Literal["y"]:

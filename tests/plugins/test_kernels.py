@@ -21,10 +21,15 @@ from scheduler.plugins.node_resources.fit import (
     most_allocated_scores,
     ratio_scores,
 )
+from scheduler.plugins.node_resources.resource_allocation import DeviceUses
 from scheduler.state.arrays import Amounts, Mask, rounded
 from tests.reference import arithmetic
 from tests.reference.balanced_allocation import balance as reference_balance
 from tests.reference.image_locality import with_tag as reference_with_tag
+from tests.support.build import container
+from tests.support.driving import Driver
+
+GPU = "example.com/gpu"
 
 
 def _mask(bits: str) -> Mask:
@@ -99,11 +104,11 @@ def test_only_extended_resources_can_be_ignored(name: str, is_checked: bool):
 
 
 def test_the_scores_of_one_resource():
-    requested, allocatable = _amounts(3000, 6000, 0, 1), _amounts(4000, 4000, 4000, 0)
+    requested, allocatable = _amounts(3000, 6000, 0, 1, 0), _amounts(4000, 4000, 4000, 0, 1)
     shape = shape_table((ShapePoint(0, 10), ShapePoint(100, 0)))
-    assert np.asarray(least_allocated_scores(requested, allocatable)).tolist() == [25, 0, 100, 0]
-    assert np.asarray(most_allocated_scores(requested, allocatable)).tolist() == [75, 100, 0, 0]
-    assert np.asarray(ratio_scores(requested, allocatable, shape)).tolist() == [25, 0, 100, 0]
+    assert np.asarray(least_allocated_scores(requested, allocatable)).tolist() == [25, 0, 100, 0, 100]
+    assert np.asarray(most_allocated_scores(requested, allocatable)).tolist() == [75, 100, 0, 0, 0]
+    assert np.asarray(ratio_scores(requested, allocatable, shape)).tolist() == [25, 0, 100, 0, 100]
 
 
 SHAPES = st.lists(
@@ -191,3 +196,19 @@ def test_min_max_is_upstreams_formula_on_every_feasible_node(nodes: list[tuple[i
     assert found[mask].tolist() == wanted
     assert found.min() >= 0
     assert found.max() <= 100
+
+
+def test_devices_are_used_where_the_node_does_not_offer_the_resource_itself():
+    driver = Driver()
+    driver.node("offers", allocatable={GPU: "4"})
+    driver.node("reaches devices")
+    driver.node("has neither")
+    for name, n in (("offers", 1), ("reaches devices", 2), ("has neither", 3)):
+        driver.pod(name.replace(" ", "-"), node=name, containers=[container(requests={GPU: str(n)})])
+    devices = (_amounts(3, 1, 0), _amounts(2, 1, 0))
+    uses = DeviceUses(driver.state.nodes, {GPU: devices, "example.com/nic": devices})
+    for row, expected in enumerate([(1, 4), (1, 1), (3, 0)]):
+        assert uses.use(GPU, row) == expected
+        # No node offers it.
+        assert uses.use("example.com/nic", row) == (devices[1][row], devices[0][row])
+        assert uses.use("cpu", row) == driver.state.nodes.use("cpu", row)

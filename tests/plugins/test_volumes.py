@@ -1,5 +1,6 @@
 """Clusters with volumes: whatever happened before, the decision is the plain reference's."""
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -15,7 +16,16 @@ from tests.plugins.volume_lives import BEGINNINGS, CHANGES, pods
 from tests.reference.cluster import Cluster
 from tests.support import build
 from tests.support.build import Json
-from tests.support.storage_objects import capacity, claim, csi_driver, csi_node, storage_class, volume
+from tests.support.cases.volume_rows import using
+from tests.support.storage_objects import (
+    attachment,
+    capacity,
+    claim,
+    csi_driver,
+    csi_node,
+    storage_class,
+    volume,
+)
 
 
 @pytest.mark.parametrize("minor", [36, 37])
@@ -54,6 +64,66 @@ def test_decisions_are_the_reference_s_whatever_happened_to_volumes(
     for pod in incoming:
         assert decision_mismatches(reference.evaluate(pod, gates=gates), fresh.evaluate(pod)) == []
     assert live.differences() == []
+
+
+#: Each claim is bound, and each node has room for few volumes: most pods are refused for the pods that are there.
+_BOUND = (
+    storage_class("static", "kubernetes.io/no-provisioner"),
+    *(volume(f"v{index}", "static", claimed_by=f"default/c{index}", phase="Bound") for index in range(4)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    limits=st.lists(st.integers(1, 2), min_size=2, max_size=2),
+    modes=st.lists(st.sampled_from(("ReadWriteOnce", "ReadWriteOncePod")), min_size=4, max_size=4),
+    running=st.lists(st.tuples(pods(placed=True), st.sampled_from(("n0", "n1"))), min_size=5, max_size=9),
+    attached=st.lists(st.sampled_from(("v0", "v1", "v2", "v3")), max_size=1),
+    incoming=st.one_of(
+        pods(placed=False),
+        st.lists(st.sampled_from(("c0", "c1", "c2", "c3")), min_size=1, max_size=3, unique=True).map(
+            lambda names: using(*names, name="incoming")
+        ),
+    ),
+)
+def test_the_victims_for_a_pod_with_volumes_are_the_reference_s(
+    limits: list[int],
+    modes: list[str],
+    running: list[tuple[Json, str]],
+    attached: list[str],
+    incoming: Json,
+):
+    crowd = {pod["metadata"]["uid"]: _on(pod, name) for pod, name in running}.values()
+    # Quirk of kubernetes 1.36 (conflictingPVCRefCount): several pods that use a ReadWriteOncePod claim count as one.
+    n_users = Counter(name for pod in crowd for name in _claim_names(pod))
+    claims = [
+        claim(name, "static", volume=f"v{name[1:]}", modes=(mode if n_users[name] < 2 else "ReadWriteOnce",))
+        for name, mode in zip(("c0", "c1", "c2", "c3"), modes, strict=True)
+    ]
+    nodes = [
+        each
+        for name, limit in zip(("n0", "n1"), limits, strict=True)
+        for each in (build.node(name), csi_node(name, d=limit))
+    ]
+    product, reference = ProductSubject(None), Cluster()
+    for obj in (*nodes, *_BOUND, *claims, *(attachment("a", name, "n0") for name in attached), *crowd):
+        product.apply(obj)
+        reference.apply(obj)
+    pod = {**incoming, "spec": {**incoming["spec"], "priority": 10}}
+    expected = reference.evaluate_and_preempt(pod, None)
+    for plugin in expected.get("filter", {}):
+        n_candidates = len(expected.get("preemption", {}).get("candidates", ()))
+        event(f"refused by {plugin}, {n_candidates} candidates")
+    assert decision_mismatches(expected, product.evaluate(pod)) == []
+
+
+def _on(pod: Json, node_name: str) -> Json:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node_name}}
+
+
+def _claim_names(pod: Json) -> set[str]:
+    sources = (each.get("persistentVolumeClaim") for each in pod["spec"]["volumes"])
+    return {source["claimName"] for source in sources if source}
 
 
 def _evaluated(minor: int, *objects: Json, config: Json | None = None) -> Json:
@@ -146,3 +216,15 @@ def test_an_existing_volume_that_fits_well_scores_by_its_size():
         volume("large", "wait", capacity="10Gi", terms=[build.node_term(f"{build.ZONE} in b")]),
     )
     assert decision["score"]["VolumeBinding"] == {"a": 50, "b": 90}
+
+
+def test_a_claim_takes_volumes_that_its_selector_selects_alone():
+    found = _evaluated(
+        36,
+        storage_class("static", "kubernetes.io/no-provisioner"),
+        claim("c", "static", selector=build.selector("tier=fast")),
+        volume("slow", "static", terms=[build.node_term(f"{build.ZONE} in a")], labels={"tier": "slow"}),
+        volume("fast", "static", terms=[build.node_term(f"{build.ZONE} in b")], labels={"tier": "fast"}),
+    )
+    assert found["decided"] == "b"
+    assert found["filter"]["VolumeBinding"].keys() == {"a"}

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from scheduler.framework.events import Resource
+from scheduler.model.devices import CLASS_RESOURCE_PREFIX
 from scheduler.plugins.node_affinity import NodeAffinityArgs
 from scheduler.plugins.node_resources.args import NodeResourcesFitArgs
 from scheduler.plugins.pod_topology_spread.args import (
@@ -30,6 +31,7 @@ from tests.support.build import (
     toleration,
 )
 from tests.support.cases.volume_rows import disk, using, with_volumes
+from tests.support.device_documents import device_class
 from tests.support.plugins import plugin_named
 from tests.support.storage_objects import (
     attachment,
@@ -533,6 +535,26 @@ VOLUME_BINDING: Final = [
     Change("5.8 a pool is measured", capacity("p", "w", None), capacity("p", "w", "1Gi"), True),
 ]
 
+_IMPLICIT: Final = _needs(**{f"{CLASS_RESOURCE_PREFIX}gpu": "1"})
+#: Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
+EXTENDED_RESOURCES: Final = [
+    Change("a class that provides it comes", None, device_class("gpu", GPU), True),
+    Change("a class that provides another one comes", None, device_class("gpu", "example.com/nic"), False),
+    Change("a class that provides none comes", None, device_class("gpu"), False),
+    Change("a class of the requested name comes", None, device_class("gpu"), True, _IMPLICIT),
+    Change("a class of another name comes", None, device_class("nic"), False, _IMPLICIT),
+    Change("a class provides it now", device_class("gpu"), device_class("gpu", GPU), True),
+    Change("a class provides it as before", device_class("gpu", GPU), device_class("gpu", GPU), False),
+    Change("a class provides it no more", device_class("gpu", GPU), device_class("gpu"), False),
+    Change(
+        "a class of the requested name provides another one",
+        device_class("gpu"),
+        device_class("gpu", GPU),
+        False,
+        _IMPLICIT,
+    ),
+]
+
 #: By plugin: the pod that it rejected, and what happens then.
 TABLES: Final = [
     ("NodeUnschedulable", pod(), NODE_UNSCHEDULABLE),
@@ -541,6 +563,7 @@ TABLES: Final = [
     ("NodeAffinity", pod(affinity=affinity(node_required=[node_term("app in web")])), NODE_AFFINITY),
     ("NodePorts", _with_ports("p", "80"), NODE_PORTS),
     ("NodeResourcesFit", _needs(cpu="8"), NODE_RESOURCES_FIT),
+    ("NodeResourcesFit", _needs(**{GPU: "1"}), EXTENDED_RESOURCES),
     ("VolumeRestrictions", with_volumes(_DISK), VOLUME_RESTRICTIONS),
     ("NodeVolumeLimits", using("c"), NODE_VOLUME_LIMITS),
     ("VolumeZone", using("c"), VOLUME_ZONE),

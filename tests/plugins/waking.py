@@ -15,6 +15,8 @@ from scheduler.framework.events import (
     with_node_taint_updates,
 )
 from scheduler.framework.kinds import KINDS
+from scheduler.model.device_decoder import DeviceDecoder
+from scheduler.model.devices import DeviceClass, DeviceKind
 from scheduler.model.nodes import Node, decode_node
 from scheduler.model.pod_decoder import PodDecoder
 from scheduler.model.pods import Pod
@@ -49,9 +51,13 @@ def wakes(
     )
 
 
-def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | StorageObject | None:
+def _decoded(decoder: PodDecoder, obj: Json | None) -> Pod | Node | StorageObject | DeviceClass | None:
     if obj is None:
         return None
+    if obj["kind"] == DeviceKind.CLASS:
+        decoded = DeviceDecoder().decode(DeviceKind.CLASS, _bytes(obj))
+        assert isinstance(decoded, DeviceClass)
+        return decoded
     if obj["kind"] in _STORAGE_KINDS:
         return StorageDecoder().decode(StorageKind(obj["kind"]), _bytes(obj))
     return decode_node(_bytes(obj)) if obj["kind"] == "Node" else decoder.decode(_bytes(obj))
@@ -68,6 +74,8 @@ def _events(old: Any, new: Any) -> list[ClusterEvent]:
         assert resource is not None
     elif isinstance(changed, Node):
         resource = Resource.NODE
+    elif isinstance(changed, DeviceClass):
+        resource = Resource.DEVICE_CLASS
     else:
         resource = Resource.ASSIGNED_POD if changed.node_name else Resource.UNSCHEDULABLE_POD
     return [ClusterEvent(resource, action) for action in _actions(old, new)]
@@ -78,7 +86,7 @@ def _actions(old: Any, new: Any) -> list[Action]:
         return [Action.ADD]
     if new is None:
         return [Action.DELETE]
-    if isinstance(new, StorageObject):
+    if isinstance(new, StorageObject | DeviceClass):
         return [Action.UPDATE]
     return node_update_actions(old, new) if isinstance(new, Node) else pod_update_actions(old, new)
 

@@ -406,7 +406,7 @@ def _hint_after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass
     Source: fit.go, isSchedulableAfterDeviceClassEvent (kubernetes 1.36).
     """
     if new is None or (old is not None and old.extended_resource == new.extended_resource):
-        return queue_if(new is None)
+        return Hint.SKIP
     request = filter_request(pod)
     if old is None and CLASS_RESOURCE_PREFIX + new.key in request:
         return Hint.QUEUE
