@@ -186,7 +186,7 @@ async def test_two_budgets_on_one_pod_are_a_failure_that_is_retried(cluster: Sho
     paths = [await _budget(cluster, name, "picky", 1) for name in ("one", "two")]
     async with enforcing(cluster.kubeconfig, *_arguments()) as daemon:
         await until(lambda: daemon.metric(EVICTIONS, result="failed"), what="a failure")
-        assert daemon.logged("Eviction failed", "more than one PodDisruptionBudget")
+        await until(_lines(daemon, "Eviction failed", "more than one PodDisruptionBudget"), what="the line")
         assert await cluster.names() == {"picky", "web"}
         (await cluster.api.delete(paths[0])).ok  # noqa: B018 - asserts success
         await cluster.left("web")

@@ -40,7 +40,7 @@ FIELDS = {
     explanation.Rule: (
         "kind declaredBy topologyKey selects namespaces nodes pods pending skew domains moreDomains text share"
     ),
-    Share: "pods percent weights",
+    Share: "pods percent weights ofMinimum declaringTakes",
     Skew: "maxSkew minDomains domains fewest countsItself",
     explanation.Domain: "domain nodes pods most allowed",
     explanation.Pods: "total shown",
