@@ -78,7 +78,8 @@ class VolumeRestrictions(FilterPlugin):
         """Skip a pod without such a disk and without a claim that is in use."""
         pod = context.pod
         once_per_pod = []
-        for name in pod.spec.claims:
+        # A claim that two volumes name is one claim.
+        for name in dict.fromkeys(pod.spec.claims):
             claim = view.volumes.claim(f"{pod.namespace}/{name}")
             if claim is None:
                 return unresolvable(no_such(StorageKind.CLAIM, name))

@@ -112,6 +112,23 @@ def test_no_more_pods_move_than_may(driver: Driver) -> None:
     assert len(moves(driver, members, 3)) == 3
 
 
+def test_a_search_ends_after_so_many_decisions(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index in range(3):
+        node(driver, f"a{index}", "a", 2)
+        node(driver, f"b{index}", "b", 1)
+        small(driver, f"s{index}", f"a{index}")
+    # Each kind has its own room, so that every attempt is a search.
+    members = [replace(pod, priority=index) for index, pod in enumerate(group(driver, 3, 2))]
+
+    def n_pieces() -> int:
+        search = HoleSearch(driver.state, driver.profiles, KEY, members, 2)
+        return sum(1 for _ in search.moves(list(driver.state.placed)))
+
+    n_with_default = n_pieces()
+    monkeypatch.setattr("scheduler.core.group_holes._MOST_DECISIONS", 10)
+    assert n_pieces() < n_with_default
+
+
 def test_a_pod_that_is_being_resized_takes_no_more_elsewhere_than_its_spec_says(driver: Driver) -> None:
     """Both small pods fit on b1 with what they request, and not with what they still hold."""
     for name, rack in (("a1", "a"), ("a2", "a"), ("b1", "b")):

@@ -113,6 +113,13 @@ def test_the_message_counts_the_racks_with_room_for_a_part(driver: Driver) -> No
     )
 
 
+def test_the_message_names_no_rack_for_a_part_that_runs_in_none(driver: Driver) -> None:
+    racks(driver, "a", r1=2, r2=2)
+    part(driver, "x", 2, 4)
+    part(driver, "y", 2, 4, size=9)
+    assert message(driver).endswith("; the next, y-0: 0/4 nodes are available: 4 Insufficient cpu.")
+
+
 def test_as_many_parts_as_fit_are_placed_and_the_others_later(driver: Driver) -> None:
     racks(driver, "a", r1=2, r2=3)
     for name in "xyz":

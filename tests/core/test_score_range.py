@@ -7,6 +7,8 @@ import pytest
 
 from scheduler.core.decide import _out_of_range
 from scheduler.framework.interface import FeasibleNodes
+from tests.conformance.product import ProductSubject
+from tests.support import build
 
 FEASIBLE = FeasibleNodes(np.array([True, True, False]))
 
@@ -22,3 +24,13 @@ def test_the_first_score_out_of_range_is_named_in_upstreams_words(scores: list[i
         "applying score defaultWeights on Score plugins: "
         f'plugin "Mine" returns an invalid score {named}, it should in the range of [0, 100] after normalizing'
     )
+
+
+def test_a_score_that_wraps_ends_the_cycle_as_upstreams_does() -> None:
+    """A hundred times so many bytes exceed what 64 bits hold; upstream multiplies before it divides."""
+    strategy = {"type": "LeastAllocated", "resources": [{"name": "memory", "weight": 1}]}
+    subject = ProductSubject(build.configuration({"NodeResourcesFit": {"scoringStrategy": strategy}}))
+    for name in "ab":
+        subject.apply(build.node(name, allocatable={"memory": "128Pi", "pods": "9"}))
+    pod = build.pod("p", containers=[build.container(requests={"memory": "1Ki"})])
+    assert "returns an invalid score -29," in subject.evaluate(pod)["error"]

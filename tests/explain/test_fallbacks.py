@@ -56,6 +56,12 @@ def test_a_pod_whose_rule_is_relaxed_in_its_next_cycle_fits() -> None:
     assert answer.notes == (f"relaxed: {RULE} counts as preferred with weight 50: {why}",)
 
 
+def test_a_rule_that_would_yield_to_a_relaxed_pod_blocks_another_one() -> None:
+    plain = build.pod("plain", labels={"app": "web"})
+    answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(plain)
+    assert [rule.kind for rule in answer.rules] == ["existingAntiAffinity"]
+
+
 def test_a_pod_that_no_fallback_would_help_is_told_so() -> None:
     answer = Cluster(zoned("a1 b1"), [web("first", "a1"), web("second", "b1")]).explain(web("big", cpu="64"))
     assert (

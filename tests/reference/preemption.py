@@ -99,23 +99,26 @@ class Trial:
         self._node = node
         self._refusal = refusal
         self._left = list(question.pods_on[node])
+        self._gone: list[Object] = []
         self._held = {_port(port) for pod in self._left for port in _ports(pod)}
 
     def take_away(self, pod: Object) -> None:
         """Remove the pod from the node."""
         self._left.remove(pod)
+        self._gone.append(pod)
         self._held -= set(map(_port, _ports(pod)))
 
     def bring_back(self, pod: Object) -> None:
         """Put the pod back on the node."""
         self._left.append(pod)
+        self._gone.remove(pod)
         self._held |= set(map(_port, _ports(pod)))
 
     def refusal(self) -> Verdict | None:
         """Return why the node refuses the pod now; None if it does not."""
         left = [self._as_held(pod) for pod in self._left]
         pods_on = {**self._question.pods_on, self._node: left}
-        return self._refusal(replace(self._question, pods_on=pods_on), self._node)
+        return self._refusal(replace(self._question, pods_on=pods_on, gone=self._gone), self._node)
 
     def _as_held(self, pod: Object) -> Object:
         """Return the pod with the ports that it still holds."""

@@ -1,6 +1,6 @@
 """The question that every plugin answers, and the form of the answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ class Question:
     gates: Mapping[str, bool]
     #: By kind: every object of the kinds that volumes are made of.
     storage: Mapping[str, list[Object]]
+    #: Pods that have left their node in a trial of preemption.
+    gone: Sequence[Object] = ()
 
     def objects(self, kind: str) -> list[Object]:
         """Return every object of a kind that volumes are made of."""

@@ -28,8 +28,7 @@ def prefilter(question: Question) -> Verdict | None:
 
 def refusals(question: Question) -> dict[str, Verdict]:
     """Return the refusals by node."""
-    used = _used_claims(question)
-    in_use = any((question.namespace, name) in used for name in _once_per_pod(question))
+    in_use = _n_taken(question) > 0
     found = {}
     for node, pods in question.pods_on.items():
         others = [volume for pod in pods for volume in volumes_of(pod)]
@@ -40,18 +39,27 @@ def refusals(question: Question) -> dict[str, Verdict]:
     return found
 
 
-def _once_per_pod(question: Question) -> list[str]:
-    names = []
+def _n_taken(question: Question) -> int:
+    """
+    Return how many of the pod's ReadWriteOncePod claims are taken.
+
+    Quirk of kubernetes 1.36 (conflictingPVCRefCount): a claim counts once, however many pods use it; but each volume of
+    a pod that leaves counts as one less, and its claim is compared by name, whatever the namespace.
+    """
+    running = [pod for pods in question.pods_on.values() for pod in pods]
+    used = {(namespace_of(pod), name) for pod in [*running, *question.gone] for name in claimed_names(pod)}
+    wanted = _once_per_pod(question)
+    n_used = sum((question.namespace, name) in used for name in wanted)
+    return n_used - sum(name in wanted for pod in question.gone for name in claimed_names(pod))
+
+
+def _once_per_pod(question: Question) -> set[str]:
+    names = set()
     for name in claimed_names(question.pod):
         found = claim(question, question.namespace, name)
         if found is not None and "ReadWriteOncePod" in (found["spec"].get("accessModes") or []):
-            names.append(name)
+            names.add(name)
     return names
-
-
-def _used_claims(question: Question) -> set[tuple[str, str]]:
-    pods = [pod for pods in question.pods_on.values() for pod in pods]
-    return {(namespace_of(pod), name) for pod in pods for name in claimed_names(pod)}
 
 
 def _conflict(one: Object, other: Object) -> bool:

@@ -391,6 +391,8 @@ class States(RuleBasedStateMachine):
         if hasattr(self, "state"):
             assert differences(self.state) == []
             assert self.state.n_assumed == sum(one.assumed for one in self.plain.pods.values())
+            shown = {uid: placed.pod.labels for uid, placed in self.state.placed.items()}
+            assert shown == {uid: one.pod.labels for uid, one in self.plain.pods.items()}
             sizes = [one.n_bytes for one in self.state.derived._entries.values()]
             assert self.state.derived.n_bytes == sum(sizes)
             if self._max_derived_bytes is not None:
