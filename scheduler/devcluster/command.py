@@ -24,7 +24,8 @@ from scheduler.syntax.quantity import QuantityError, non_negative_quantity, pars
 _KUBECONFIG: Final = "devcluster.kubeconfig"
 _NOT_SERVED: Final = (
     "Not here: containers and services that answer, networks, autoscaling,\n"
-    "cron jobs that start, admission policies, CRD schemas, and the default\n"
+    "cron jobs that start, admission policies, CRD schemas, failures of nodes\n"
+    "(no taint, and the pods of a deleted node stay), and the default\n"
     "scheduler: pods need schedulerName: affinity-scheduler."
 )
 

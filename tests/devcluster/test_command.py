@@ -73,6 +73,7 @@ async def test_it_says_how_to_use_and_how_to_end_it(tmp_path):
         assert lines[0].startswith("1 node in 3 zones at http://127.0.0.1:")
         assert "Ctrl-C ends and deletes it" in lines[0]
         assert lines[1].startswith("Not here: ")
+        assert "(no taint, and the pods of a deleted node stay), and the default" in lines
         assert max(len(line) for line in lines if path not in line) < _COLUMNS
         assert f"  affinity-scheduler run --kubeconfig {path}" in lines
         assert f"  export KUBECONFIG={path}" in lines
