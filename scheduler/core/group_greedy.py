@@ -55,7 +55,7 @@ class GreedySearch:
             yield from attempt.take_back(0)
         if (yield from is_proven(attempt)):
             return False
-        for scope in scopes.with_room(1):
+        for scope in self._lifted(scopes).with_room(1):
             if (yield from exhaust(attempt, scope.rows)):
                 return True
         return False
@@ -90,6 +90,15 @@ class GreedySearch:
         if room is None:
             return Domains.none()
         return self._attempt.domains_of(request.topology.required, room, request.rows)
+
+    def _lifted(self, scopes: Domains) -> Domains:
+        """Return all domains instead where siblings may meet a member's affinity that pods meet elsewhere alone."""
+        attempt, request = self._attempt, self._request
+        helps = len(self._kinds) > 1 and any(attempt.siblings(kind) for kind in self._kinds)
+        if not (helps and request.topology.required):
+            return scopes
+        ids = domain_ids(request.topology.required, attempt.view.nodes)
+        return Domains(ids, ids.per_domain(request.rows.astype(np.int64)), request.rows)
 
     def _in_order(
         self, domains: Domains, room: Amounts | None, n_wanted: int, levels: Sequence[Rows], held: Amounts

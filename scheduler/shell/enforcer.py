@@ -48,7 +48,7 @@ from scheduler.shell.caches import Caches
 from scheduler.shell.connection import NO_PORT, Connection, ConnectionOptions, connect
 from scheduler.shell.cost_writer import CostWriter
 from scheduler.shell.enforcement_reports import EnforcementReporter
-from scheduler.shell.evictor import EvictionOutcome, evict, nominate
+from scheduler.shell.evictor import evict, nominate
 from scheduler.shell.grace_record import GraceRecord
 from scheduler.shell.recorder import EventRecorder
 from scheduler.shell.slices import in_pieces
@@ -311,10 +311,13 @@ class EnforcerDaemon(daemon.Daemon):
             self._in_flight = self._group.create_task(self._evict_for(move), name=f"move {move.pod.key}")
 
     async def _evict_for(self, move: Move) -> None:
-        outcome = await nominate(self._connection.client, move.nominations)
-        if outcome is None and not (self._may_act(self._now_s()) and self._is_running()):
-            outcome = EvictionOutcome(EvictionResult.FAILED, "this enforcer no longer leads, or stops")
-        outcome = outcome or await evict(self._connection.client, move.pod)
+        client = self._connection.client
+        outcome = await nominate(
+            client,
+            move.nominations,
+            may_act=lambda: self._may_act(self._now_s()) and self._is_running(),
+        )
+        outcome = outcome or await evict(client, move.pod)
         self._reports.on_move_ended(move, outcome)
         is_evicted = outcome.ended is EvictionResult.EVICTED
         if is_evicted:

@@ -12,7 +12,7 @@ The caller retries later: the uid precondition makes a second eviction harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,9 @@ class EvictionOutcome:
     retry_after_s: float | None = None
 
 
+_NO_LEADER: Final = EvictionOutcome(EvictionResult.FAILED, "this enforcer no longer leads, or stops")
+
+
 async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:
     """Evict the pod. Sends at most two requests."""
     try:
@@ -52,9 +55,17 @@ async def evict(client: KubeClient, pod: Pod) -> EvictionOutcome:
     return EvictionOutcome(EvictionResult.EVICTED)
 
 
-async def nominate(client: KubeClient, nominations: Iterable[tuple[Pod, str]]) -> EvictionOutcome | None:
-    """Nominate the pending pods to these nodes, one after the other. Return why no pod is to be evicted for them."""
+async def nominate(
+    client: KubeClient, nominations: Iterable[tuple[Pod, str]], *, may_act: Callable[[], bool]
+) -> EvictionOutcome | None:
+    """
+    Nominate the pending pods to these nodes, one after the other. Return why no pod is to be evicted for them.
+
+    `may_act` is asked before each write, and before the eviction: a search before took time.
+    """
     for pod, node_name in nominations:
+        if not may_act():
+            return _NO_LEADER
         request = patch_pod_status(
             namespace=pod.namespace, name=pod.name, uid=pod.uid, condition=None, nominated_node_name=node_name
         )
@@ -62,7 +73,7 @@ async def nominate(client: KubeClient, nominations: Iterable[tuple[Pod, str]]) -
             await client.request(request, timeout_s=TIMEOUT_S)
         except ApiError as error:
             return EvictionOutcome(EvictionResult.FAILED, f"nominate {pod.key} to {node_name}: {error}")
-    return None
+    return None if may_act() else _NO_LEADER
 
 
 async def _settle(client: KubeClient, pod: Pod, cause: ApiError) -> EvictionOutcome:

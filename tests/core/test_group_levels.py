@@ -23,7 +23,7 @@ from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.pods import Pod
 from scheduler.settings.loading import load_settings
 from tests.reference.machine_room import Hosts, fewest, paths, within_one
-from tests.support.build import HOSTNAME, container
+from tests.support.build import HOSTNAME, affinity, container, selector, term
 from tests.support.daemon import plugin_config, profiles
 from tests.support.driving import NAME, Driver
 
@@ -297,3 +297,18 @@ def test_a_group_is_tried_again_once_a_node_moves_to_a_block_that_was_too_small(
     driver.pass_time(60)
     driver.node("h1", labels={BLOCK: "a"}, allocatable={"cpu": "1", "pods": "10"})
     assert len(placed(driver)) == 2
+
+
+def test_a_rack_is_tried_where_a_member_meets_the_affinity_that_a_pod_meets_elsewhere_alone(
+    driver: Driver,
+) -> None:
+    """The member that waits for the other one has no room in any rack before that one has its place."""
+    driver.node("r1-0", labels={RACK: "r1"}, allocatable={"cpu": "1", "pods": "10"})
+    driver.node("r2-0", labels={RACK: "r2"}, allocatable={"cpu": "2", "pods": "10"})
+    one_cpu = [container(requests={"cpu": "1"})]
+    driver.pod("elsewhere", labels={"app": "web"}, node="r1-0", containers=one_cpu)
+    beside = affinity(required=[term(RACK, selector("app=web"))])
+    labels, annotations = {GROUP: "g", MIN_COUNT: "2"}, {REQUIRED_TOPOLOGY: RACK}
+    driver.pod("a", labels=labels, annotations=annotations, containers=one_cpu, affinity=beside)
+    driver.pod("b", labels={**labels, "app": "web"}, annotations=annotations, containers=one_cpu)
+    assert placed(driver) == {"a": "r2-0", "b": "r2-0"}

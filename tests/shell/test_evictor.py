@@ -80,7 +80,7 @@ async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None
     pods = [PodDecoder().decode(json.dumps(build.pod(name, uid=name)).encode()) for name in ("m0", "m1")]
     answers = [refusal(403, "rbac")] if is_refused else [reply(body(200, "", "")), reply(body(200, "", ""))]
     async with scripted(*answers) as script, client_of(script) as client:
-        outcome = await nominate(client, [(pods[0], "n0"), (pods[1], "")])
+        outcome = await nominate(client, [(pods[0], "n0"), (pods[1], "")], may_act=lambda: True)
         sent = [(each.path, json.loads(each.body)) for each in script.received]
     path = "/api/v1/namespaces/default/pods/{}/status"
     wanted = [
@@ -90,6 +90,20 @@ async def test_pods_are_nominated_until_one_is_refused(is_refused: bool) -> None
     why = "nominate default/m0 to n0: 403 X: rbac"
     assert outcome == (EvictionOutcome(EvictionResult.FAILED, why) if is_refused else None)
     assert sent == (wanted[:1] if is_refused else wanted)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("n_written", [0, 1, 2])
+async def test_an_enforcer_that_lost_its_lease_nominates_no_further_pod_and_evicts_none(
+    n_written: int,
+) -> None:
+    """The search for the move came in pieces, between which it may have lost it."""
+    pods = [PodDecoder().decode(json.dumps(build.pod(name, uid=name)).encode()) for name in ("m0", "m1")]
+    async with scripted(*[reply(body(200, "", ""))] * n_written) as script, client_of(script) as client:
+        nominations = [(pods[0], "n0"), (pods[1], "")]
+        outcome = await nominate(client, nominations, may_act=lambda: len(script.received) < n_written)
+        assert len(script.received) == n_written
+    assert outcome == EvictionOutcome(EvictionResult.FAILED, "this enforcer no longer leads, or stops")
 
 
 def test_the_shutdown_waits_longer_than_an_eviction_takes() -> None:
