@@ -60,6 +60,12 @@ def _amounts(*values: int) -> Amounts:
             [(Code.UNSCHEDULABLE, "P"), (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "P"), None],
             id="the same reasons, with and without hope",
         ),
+        pytest.param(
+            ["xxx", "-x-"],
+            "---",
+            [(Code.UNSCHEDULABLE, "P"), (Code.UNSCHEDULABLE, "P", "Q"), (Code.UNSCHEDULABLE, "P")],
+            id="one reason applies to every node",
+        ),
     ],
 )
 def test_each_combination_of_shortages_is_one_status(
