@@ -1,9 +1,9 @@
 # Two images of one source:
-#   docker build -t affinity-scheduler:0.1.0 .                        the product: without devcluster, demo and test kit
-#   docker build -t affinity-scheduler-demo:0.1.0 --target demo .     with all of it; `docker run` plays the demo
+#   docker build -t affinity-scheduler:1.0.0 .                        the product: without devcluster, demo and test kit
+#   docker build -t affinity-scheduler-demo:1.0.0 --target demo .     with all of it; `docker run` plays the demo
 # Both run as user 65532. The product writes no file at all; the demo keeps its logs in /tmp while it plays.
 # For several architectures, by emulation or on builders of each; every stage is of the image's own:
-#   docker buildx build --platform linux/amd64,linux/arm64 --push -t REGISTRY/affinity-scheduler:0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64 --push -t REGISTRY/affinity-scheduler:1.0.0 .
 # Packages are those of config/locks, by hash. The base image is a tag, since its digest is known to its registry alone:
 #   docker buildx imagetools inspect python:3.13-slim --format '{{.Manifest.Digest}}'
 #   docker build --build-arg BASE=python:3.13-slim@sha256:... .
@@ -49,7 +49,7 @@ ENV PATH=/opt/affinity-scheduler/bin:$PATH \
     LD_PRELOAD=libjemalloc.so.2 \
     MALLOC_CONF=background_thread:true,narenas:1
 ARG BASE
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 LABEL org.opencontainers.image.title="affinity-scheduler" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.base.name="${BASE}" \
