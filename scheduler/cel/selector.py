@@ -12,7 +12,7 @@ from scheduler.cel.device import DeviceFields, EvaluationError
 from scheduler.cel.evaluation import compile_node
 from scheduler.cel.parser import parse
 from scheduler.cel.plans import COST_LIMIT, Frame, InstantiationError, Run
-from scheduler.cel.syntax_tree import Call, Ident, Literal, Node, Select, Source, children
+from scheduler.cel.syntax_tree import Source
 from scheduler.cel.types import ANY, BOOL
 from scheduler.cel.values import CelError, CostLimitError, Value, type_name
 
@@ -28,16 +28,9 @@ class CompileError:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """
-    A compiled expression. Immutable, so it may be shared and remembered.
-
-    `reads`: the attributes and capacities that it may read, as ("attributes" or "capacity", domain, name); None if it
-    may read any. Beside these it may read the driver and allowMultipleAllocations; and it fails on a device with an
-    attribute that has no value, whether it reads that or not.
-    """
+    """A compiled expression. Immutable, so it may be shared and remembered."""
 
     expression: str
-    reads: frozenset[tuple[str, str, str]] | None
     _run: Run = field(repr=False, compare=False)
     _n_slots: int = field(repr=False, compare=False)
 
@@ -91,36 +84,4 @@ def compile_selector(expression: str) -> Selector | CompileError:
         run, n_slots = compile_node(root)
     except InstantiationError as error:
         return CompileError(f"program instantiation failed: {error}")
-    return Selector(expression, _reads(root), run, n_slots)
-
-
-def _reads(root: Node) -> frozenset[tuple[str, str, str]] | None:
-    """Return `Selector.reads`. O(nodes)."""
-    reads: set[tuple[str, str, str]] = set()
-    nodes = [root]
-    while nodes:
-        match _path(node := nodes.pop()):
-            case None:
-                nodes += children(node)
-            case ("driver" | "allowMultipleAllocations", *_):
-                pass
-            case (kind, domain, name, *_):
-                reads.add((kind, domain, name))
-            case _:
-                return None
-    return frozenset(reads)
-
-
-def _path(node: Node) -> tuple[str, ...] | None:
-    """Return the constant names by which the node is reached from `device`; None if it is not reached so."""
-    match node:
-        case Ident():
-            # A variable of that name is taken for a device too, which only adds to what is read.
-            return () if node.name.lstrip(".") == "device" else None
-        case Select():
-            above = _path(node.operand)
-            return None if above is None else (*above, node.field)
-        case Call(function="_[_]", args=[operand, Literal(value=str(key))]):
-            above = _path(operand)
-            return None if above is None else (*above, key)
-    return None
+    return Selector(expression, run, n_slots)

@@ -114,7 +114,7 @@ def _is_too_low(limit: DomainCopies, room: Amounts, n_wanted: int, attempt: Atte
     ids = domain_ids((*required, limit.topology_key), nodes).ids
     of_key = nodes.column(limit.topology_key).ids[: len(ids)]
     totals = np.bincount(ids, weights=room).astype(np.int64)
-    # What the limit leaves of a domain counts on its first row.
+    # The room of a domain, up to its limit, counts on the domain's first row.
     numbers, firsts = np.unique(ids, return_index=True)
     within = np.where(ids == ABSENT, room, 0)
     firsts = firsts[numbers != ABSENT]

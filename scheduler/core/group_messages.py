@@ -12,6 +12,7 @@ from scheduler.model.pod_groups import LIMIT_MEMBERS, GroupKey, GroupKind, PodGr
 from scheduler.model.pods import Pod
 from scheduler.model.wording import named_to
 from scheduler.state.pod_groups import PodGroups
+from scheduler.syntax.plurals import counted
 
 #: Domains that a message names.
 _NAMED_DOMAINS: Final = 2
@@ -136,9 +137,9 @@ def stays_message(key: GroupKey, why: str, moving: Iterable[GroupKey]) -> str:
 
 def _limit_text(limit: LimitedRoom) -> str:
     """Return for how many members a rule leaves room."""
-    n_domains, each = len(limit.each), set(limit.each)
+    domains, each = counted(len(limit.each), "domain"), set(limit.each)
     where = f": {each.pop()} in each of" if len(each) == 1 else ", in"
-    return f" Anti-affinity leaves room for {limit.n_most} at most{where} {n_domains} {limit.key}."
+    return f" Anti-affinity leaves room for {limit.n_most} at most{where} {domains} of {limit.key}."
 
 
 def _level_of(pod: Pod) -> str:

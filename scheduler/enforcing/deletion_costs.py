@@ -94,8 +94,8 @@ class DeletionCosts:
         """
         Return the costs to write now, the first pods to go first. O(pods).
 
-        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is evicted before its end gets no
-        cost; what else that changes, the next check finds.
+        It comes in pieces, of a rule of a ReplicaSet or of some pods. A pod that is gone before its end gets no
+        cost; whatever else changes, the next check finds.
         """
         while self._past and self._past[0] + _WINDOW_S <= now_s:
             self._past.popleft()

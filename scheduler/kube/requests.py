@@ -313,8 +313,7 @@ def second_time(epoch_s: float) -> str:
 
 def micro_time(epoch_s: float) -> str:
     """Return a metav1.MicroTime: RFC 3339, UTC, always six decimals."""
-    # A third of the time of `strftime`: every pod has an event.
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def escaped(name: str) -> str:

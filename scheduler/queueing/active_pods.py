@@ -54,8 +54,7 @@ class ActivePods:
 
     def deprioritize(self, namespace: str) -> None:
         """Let the namespace's pods wait for others of equal priority from now on. O(log namespaces)."""
-        if namespace not in self.behind:
-            self._turn(namespace, self.behind | {namespace})
+        self._turn(namespace, self.behind | {namespace})
 
     def restore_priority(self, namespace: str) -> None:
         """Undo `deprioritize`."""

@@ -336,8 +336,6 @@ class PodQueue:
         A pending pod's own update goes to `update`. Cost: O(pods moved + equivalence classes rejected by a plugin
         that registered the event); if a hint reads labels for this event, each label set counts.
         """
-        if not (self._backlog or len(self._sub_queues.unschedulable)):
-            return
         plugins = self._hints.interested_plugins(event, old, new)
         if plugins:
             self._backlog.add(self._requeuing(plugins, event, old, new, now_s, kept_out))

@@ -35,9 +35,6 @@ class UnschedulablePods:
         self._classes: dict[_Signature, _MutableClass] = {}
         self._index: dict[_IndexKey, dict[_Signature, _MutableClass]] = {}
 
-    def __len__(self) -> int:
-        return len(self._keys_by_uid)
-
     @property
     def n_gated(self) -> int:
         """Return the number of gated pods."""

@@ -1,4 +1,4 @@
-"""What the page's API asks for its data, and the JSON of the answers."""
+"""The source of the page's data, as its API asks for it, and the JSON of the answers."""
 
 from __future__ import annotations
 

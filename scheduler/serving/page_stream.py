@@ -19,7 +19,7 @@ from scheduler.serving.page_files import SECURITY_HEADERS
 TICK_S: Final = 0.5
 #: Open streams. The port has 64 connections, and probes need some.
 MAX_VIEWERS: Final = 32
-#: A stream ends after this and the page asks again, so that a viewer who has lost the right is refused.
+#: A stream ends after this. The page opens another one, which a viewer who has lost the right does not get.
 _STREAM_S: Final = 300.0
 #: A viewer that takes nothing for this long is let go.
 _STALLED_S: Final = 30.0

@@ -147,9 +147,6 @@ class TermSums:
         return np.zeros(0, dtype=np.int64) if sums is None or not sums.amounts.any() else sums.amounts
 
 
-_NO_SUMS: Final = TermSums()
-
-
 class PodCounter:
     """Counts pods and terms per row. Returned values are valid until the next stimulus."""
 
@@ -224,8 +221,6 @@ class PodCounter:
         or 20 ns for each term and row if very many may.
         """
         terms = self._terms
-        if not terms:
-            return _NO_SUMS
         if not limiting:
             label_set = terms.alike(label_set)
 

@@ -126,9 +126,6 @@ class ExistingTerms:
     def __iter__(self) -> Iterator[ExistingPodTerm]:
         return iter(self._terms.values())
 
-    def __len__(self) -> int:
-        return len(self._terms)
-
     def may_cross(self, namespace: str) -> bool:
         """Return whether annotations of the namespace's pods may be about other namespaces."""
         return self._annotating.covers(namespace, self._label_sets.namespace_labels.get(namespace))

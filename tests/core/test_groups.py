@@ -443,10 +443,10 @@ def test_the_search_says_that_it_ended_early(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "level", "text"),
     [
-        (2, "", "Anti-affinity leaves room for 6 at most: 2 in each of 3 rack."),
-        ("30%", "", "Anti-affinity leaves room for 8 at most, in 3 rack."),
-        (2, "block", "Anti-affinity leaves room for 4 at most: 2 in each of 2 rack."),
-        (4, "block", "Anti-affinity leaves room for 6 at most, in 2 rack."),
+        (2, "", "Anti-affinity leaves room for 6 at most: 2 in each of 3 domains of rack."),
+        ("30%", "", "Anti-affinity leaves room for 8 at most, in 3 domains of rack."),
+        (2, "block", "Anti-affinity leaves room for 4 at most: 2 in each of 2 domains of rack."),
+        (4, "block", "Anti-affinity leaves room for 6 at most, in 2 domains of rack."),
     ],
 )
 def test_limits_that_leave_room_for_too_few_are_said(

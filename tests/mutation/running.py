@@ -165,7 +165,7 @@ def _forked(work: Callable[[], int], limit_s: float) -> End:
         code = _BROKEN
         try:
             code = work()
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - of any mutant; the parent raises for the code
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -6,7 +6,6 @@ Source: structured/internal/incubating/allocator_incubating.go, isSelectable and
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 from scheduler.cel import (
@@ -17,7 +16,7 @@ from scheduler.cel import (
     compile_selector,
 )
 from scheduler.model.device_fields import fields_of
-from scheduler.model.devices import AttributeType, DeviceCapacity
+from scheduler.model.devices import Device
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
@@ -27,7 +26,6 @@ MAX_COST: Final = COST_LIMIT // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
 _COST_OF_DEVICE: Final = 5
-_MAY_LACK_VALUE: Final = (AttributeType.VERSION, AttributeType.NONE)
 #: The most expressions whose results are kept.
 _MAX_EXPRESSIONS: Final = 256
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
@@ -45,8 +43,7 @@ class SelectorResults:
         #: What may still be evaluated for the pod.
         self._cost_left = MAX_COST
         self._selectors: dict[str, Selector | CompileError] = {}
-        #: Also by what an expression sees of a device.
-        self._results: dict[str, dict[Hashable, bool | EvaluationError]] = {}
+        self._results: dict[str, dict[Device, bool | EvaluationError]] = {}
 
     def start_pod(self) -> None:
         """Let the next pod evaluate as much as any other."""
@@ -69,50 +66,21 @@ class SelectorResults:
             results.clear()
         if self._cost_left <= 0:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
-        seen = _seen_by(selector, candidate)
-        if (result := results.get(seen)) is not None:
-            # To find that it is seen alike takes 2 µs.
-            self._cost_left -= 1
-            results[candidate.device] = result
-            return result
         limit = COST_LIMIT if self._cost_left == MAX_COST else self._cost_left
         result, cost = selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
         self._cost_left -= _COST_OF_DEVICE + cost
         if cost > limit and limit < COST_LIMIT:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
-        results[candidate.device] = results[seen] = result
+        results[candidate.device] = result
         return result
 
-    def _opened(self, expression: str) -> dict[Hashable, bool | EvaluationError]:
+    def _opened(self, expression: str) -> dict[Device, bool | EvaluationError]:
         if len(self._results) >= _MAX_EXPRESSIONS:
             oldest = next(iter(self._results))
             del self._results[oldest], self._selectors[oldest]
         self._selectors[expression] = compile_selector(expression)
         results = self._results[expression] = {}
         return results
-
-
-def _seen_by(selector: Selector, candidate: Candidate) -> Hashable:
-    """Return what the expression sees of the device, for which its answer is the same; the device if it is unique."""
-    device, driver = candidate.device, candidate.id.driver
-    if selector.reads is None:
-        return device
-    seen: list[Hashable] = [driver, device.allow_multiple_allocations]
-    # Whether these have values, every expression sees.
-    seen += [pair for pair in device.attributes.items() if pair[1].type in _MAY_LACK_VALUE]
-    for kind, domain, name in selector.reads:
-        fields = device.attributes if kind == "attributes" else device.capacity
-        full, plain = f"{domain}/{name}", name if domain == driver else ""
-        if full in fields and plain in fields:
-            # Which of the two counts depends on their order.
-            return device
-        field = fields.get(full) or fields.get(plain)
-        if isinstance(field, DeviceCapacity):
-            # Of equal amounts upstream holds some as integers alone: "6", not "6000m".
-            seen.append((field.value.nano, field.value.amount.compact_scale))
-        else:
-            seen.append(field)
-    return tuple(seen)
 
 
 def all_match(

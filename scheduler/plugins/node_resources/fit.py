@@ -292,7 +292,7 @@ class _RoomFilter(RoomFilter):
         """Return for each reason to which of the rows it applies once other pods have taken so much."""
         short = [np.asarray(self._nodes.pods_left(rows) - taken[0] <= 0)]
         for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
-            # What is left of a resource that no node has is one number.
+            # A resource that no node has is left as one number, not as an amount by row.
             is_short = np.empty(len(rows), dtype=np.bool_)
             short.append(np.less(self.left(name, rows) - by_others, amount, out=is_short))
         return short
