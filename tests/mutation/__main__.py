@@ -30,7 +30,7 @@ import msgspec
 from tests.mutation.explained import explanation_of
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.recording import Record
-from tests.mutation.rooms import BESIDE, ROOMS, modules_of, room_of
+from tests.mutation.rooms import BESIDE, ROOMS, TESTS, modules_of, room_of
 from tests.mutation.running import SAME_EXAMPLES, CollectedRoom, End, run
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="draws the sample (default %(default)s)")
     parser.add_argument("--sample", type=int, default=2000, help="mutants (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=7200.0, help="when to stop (default %(default)s)")
-    parser.add_argument("--room", nargs="+", choices=sorted(ROOMS), default=sorted(ROOMS))
+    parser.add_argument("--room", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--most", type=float, default=inf, help="seconds of tests of a mutant (default: all)")
     parser.add_argument("--untested", action="store_true", help="list the mutants that no test runs")
     parser.add_argument("--only", nargs="+", metavar="PATH#NUMBER", help="these mutants")
@@ -131,7 +131,7 @@ class _Room:
 
     def __init__(self, room: str) -> None:
         self.record, log = _record(room), _CACHE / f"{room}.log"
-        self._collected = CollectedRoom(_ROOT, ROOMS[room], log)
+        self._collected = CollectedRoom(_ROOT, TESTS[room], log)
         quickest = sorted(self.record.seconds, key=self.record.seconds.__getitem__)
         # Or all mutants would seem to be noticed.
         if self._collected.run(None, self._first(quickest, _CONTROL_S)) is not End.SURVIVED:
@@ -178,7 +178,7 @@ def _record(room: str) -> Record:
         ]
         environment = {**os.environ, "MUTATION_RECORD": str(path)}
         done = subprocess.run(
-            [*command, *SAME_EXAMPLES, *ROOMS[room]],
+            [*command, *SAME_EXAMPLES, *TESTS[room]],
             cwd=_ROOT, env=environment, capture_output=True, text=True,
         )  # fmt: skip
         if done.returncode:
@@ -191,7 +191,7 @@ def _record(room: str) -> Record:
 
 def _digest(room: str) -> str:
     """Return the digest of the product and of what the tests of the room are made of."""
-    folders = ("scheduler", "tests/support", "tests/reference", *ROOMS[room])
+    folders = ("scheduler", "tests/support", "tests/reference", *TESTS[room])
     digest = hashlib.sha256((_ROOT / "tests" / "conftest.py").read_bytes())
     for path in (path for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))):
         digest.update(path.read_bytes())

@@ -6,20 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: The tests of each room.
-ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
+#: Rooms whose modules are mutated.
+ROOMS: Final = ("core", "plugins", "queueing", "state")
+#: The tests of each room; those of `conformance` play recorded decisions of the real kube-scheduler.
+TESTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "conformance": ("tests/conformance",),
     "core": ("tests/core",),
     "plugins": ("tests/plugins", "tests/explain"),
     "queueing": ("tests/queueing",),
     # Plugins of others read the state through its read-only views.
     "state": ("tests/state", "tests/plugin"),
 }
-#: Rooms whose tests play the room as well. They are asked about a mutant that its own tests do not notice.
+#: Tests that play the room as well. They are asked about a mutant that its own tests do not notice.
 BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
-    "core": ("plugins",),
-    "plugins": ("core",),
+    "core": ("conformance", "plugins"),
+    "plugins": ("conformance", "core"),
     "queueing": ("core",),
-    "state": ("core", "plugins"),
+    "state": ("conformance", "core", "plugins"),
 }
 
 
