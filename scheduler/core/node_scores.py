@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler.framework.diagnosis import reason_counts
 from scheduler.framework.interface import FeasibleNodes, NodeFilter
 from scheduler.framework.reserving import Reservation
 from scheduler.framework.status import NodeStatuses
@@ -70,11 +71,7 @@ class FilterResult:
 
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason. O(n_rows) per filter that refused a node."""
-        counts: Counter[str] = Counter()
-        for refusal in self.refusals:
-            for reason, n_nodes in refusal.node_filter.count_reasons(refusal.rows):
-                counts[reason] += n_nodes
-        return counts
+        return reason_counts((refusal.node_filter.statuses(), refusal.rows) for refusal in self.refusals)
 
 
 class PluginScores(NamedTuple):

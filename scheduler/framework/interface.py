@@ -9,7 +9,7 @@ not loop over nodes in Python, see another plugin, log, count or read a clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -141,12 +141,6 @@ class NodeFilter(ABC):
     def statuses(self) -> NodeStatuses:
         """Return why the other rows are refused; only called for an unschedulable pod or a decision record."""
 
-    def count_reasons(self, rows: Mask) -> Iterator[tuple[str, int]]:
-        """Yield the reasons for which some of `rows` are refused, all of which are, and for how many of them."""
-        for status, n_rows in self.statuses().counts(rows):
-            for reason in status.reasons:
-                yield reason, n_rows
-
 
 class RoomFilter(NodeFilter):
     """
@@ -219,16 +213,6 @@ class RuleFilter(NodeFilter):
     def statuses(self) -> NodeStatuses:
         """Return the status of the first rule that each row does not satisfy."""
         return NodeStatuses.first_broken(self.rules, self._n_rows)
-
-    def count_reasons(self, rows: Mask) -> Iterator[tuple[str, int]]:
-        """Implement `NodeFilter.count_reasons`. O(n_rows) per rule, 2 µs at 5,000 rows."""
-        n_left = int(np.count_nonzero(rows))
-        for mask, status in self.rules:
-            rows, n_before = rows & mask, n_left
-            n_left = int(np.count_nonzero(rows))
-            if n_left < n_before:
-                for reason in status.reasons:
-                    yield reason, n_before - n_left
 
 
 @dataclass(frozen=True, slots=True)

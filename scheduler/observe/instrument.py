@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -321,9 +321,6 @@ class _TimedNodeFilter(NodeFilter):
 
     def statuses(self) -> NodeStatuses:
         return self._filter.statuses()
-
-    def count_reasons(self, rows: Mask) -> Iterator[tuple[str, int]]:
-        return self._filter.count_reasons(rows)
 
     @property
     def trial(self) -> Callable[[int], PreFilterExtensions] | None:

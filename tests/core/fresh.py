@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide
-from scheduler.framework.diagnosis import FitError, reason_counts
+from scheduler.framework.diagnosis import FitError
 from scheduler.framework.observer import Unobserved
 from scheduler.framework.profile import Profile
 from scheduler.model.pods import Pod
@@ -46,9 +46,8 @@ def _assert_same_scores(
     assert totals == wanted_totals, pod.key
     assert totals[decision.node_name] == max(totals.values()), pod.key
     assert _by_plugin(decision, state) == _by_plugin(wanted, fresh), pod.key
-    refusals = wanted.scores.filtered.refusals
-    reasons = reason_counts((refusal.node_filter.statuses(), refusal.rows) for refusal in refusals)
-    assert decision.scores.filtered.reason_counts() == reasons, pod.key
+    reasons = decision.scores.filtered.reason_counts()
+    assert reasons == wanted.scores.filtered.reason_counts(), pod.key
 
 
 def _totals(decision: ScheduleResult, state: ClusterState) -> Mapping[str, int]:

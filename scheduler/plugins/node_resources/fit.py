@@ -14,7 +14,7 @@ Source: plugins/noderesources/{fit,resource_allocation,least_allocated,most_allo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -267,38 +267,22 @@ class _RoomFilter(RoomFilter):
         O(refused rows) per requested resource.
         """
         rows = np.flatnonzero(~self.mask())
-        of_refused = self.statuses_beside(rows, self._none_taken())
+        of_refused = self.statuses_beside(rows, [np.zeros(1, dtype=np.int64)] * len(self.reasons))
         codes = np.zeros(self._view.n_rows, dtype=np.intp)
         codes[rows] = of_refused.codes
         return NodeStatuses(codes, of_refused.statuses)
 
     def statuses_beside(self, rows: Rows, taken: Sequence[Amounts]) -> NodeStatuses:
         """Return every shortage of these rows, in order, once other pods have taken so much."""
-        short = self._short(rows, taken)
+        nodes = self._nodes
+        short = [np.asarray(nodes.pods_left(rows) - taken[0] <= 0)]
         unresolvable = np.zeros(len(rows), dtype=np.bool_)
-        for (name, amount), is_short in zip(self.request, short[1:], strict=True):
-            use = self._nodes.use(name, rows)
+        for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
+            is_short = np.broadcast_to(self.left(name, rows) - by_others < amount, len(rows))
+            short.append(is_short)
+            use = nodes.use(name, rows)
             unresolvable |= is_short & (use is None or amount > use[1])
         return combined_statuses(short, unresolvable, self.reasons)
-
-    def count_reasons(self, rows: Mask) -> Iterator[tuple[str, int]]:
-        """Implement `NodeFilter.count_reasons`. In most clusters a node is full, and every bound pod's record asks."""
-        short = self._short(rows.nonzero()[0], self._none_taken())
-        for reason, is_short in zip(self.reasons, short, strict=True):
-            if n_rows := int(np.count_nonzero(is_short)):
-                yield reason, n_rows
-
-    def _short(self, rows: Rows, taken: Sequence[Amounts]) -> list[Mask]:
-        """Return for each reason to which of the rows it applies once other pods have taken so much."""
-        short = [np.asarray(self._nodes.pods_left(rows) - taken[0] <= 0)]
-        for (name, amount), by_others in zip(self.request, taken[1:], strict=True):
-            # A resource that no node has is left as one number, not as an amount by row.
-            is_short = np.empty(len(rows), dtype=np.bool_)
-            short.append(np.less(self.left(name, rows) - by_others, amount, out=is_short))
-        return short
-
-    def _none_taken(self) -> Sequence[Amounts]:
-        return [np.zeros(1, dtype=np.int64)] * len(self.reasons)
 
     def trial(self, row: int) -> PreFilterExtensions:
         """Return the answer while pods come and go."""
