@@ -190,7 +190,7 @@ class Attempt:
 
     def try_next(self, kind: Kind, rows: Mask, siblings: Sequence[Pod] = ()) -> Pieces[FitError | None]:
         """Place the next member of the kind on one of the rows; return why it has no place."""
-        decision = self.trial.decide(kind.left[0], rows, siblings)
+        decision = yield from self.trial.deciding(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
             self.place(kind, decision, is_owed=bool(siblings))
             yield
@@ -301,9 +301,9 @@ class Attempt:
         Room is counted by resources, so there may be less. `n_most`: more than as many are not counted; by default, as
         many as the kind has without a place.
         """
-        decision = self.trial.decide(kind.left[0], scope, is_scored=False)
+        decision = yield from self.trial.deciding(kind.left[0], scope, is_scored=False)
         if isinstance(decision, FitError) and (siblings := self.siblings(kind)):
-            decision = self.trial.decide(kind.left[0], scope, siblings, is_scored=False)
+            decision = yield from self.trial.deciding(kind.left[0], scope, siblings, is_scored=False)
         if isinstance(decision, FitError):
             self.note(kind, decision, scope)
             yield

@@ -182,7 +182,7 @@ def _advance(frame: _Frame, scope: Mask, attempt: Attempt) -> Pieces[bool]:
         siblings = attempt.siblings(kind) if frame.is_deferring else ()
         of_part = attempt.rows_of(kind)
         rows = frame.rows if of_part is None else frame.rows & of_part
-        decision = attempt.trial.decide(kind.left[0], rows, siblings)
+        decision = yield from attempt.trial.deciding(kind.left[0], rows, siblings)
         if isinstance(decision, ScheduleResult):
             frame.rows[decision.scores.chosen] = False
             attempt.place(kind, decision, is_owed=frame.is_deferring)

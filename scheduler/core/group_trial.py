@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide
+from scheduler.core.decide import CycleError, ScheduleResult, Scope, decide, deciding
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.group_devices import FirstFits, claim_forms
 from scheduler.core.pod_records import PodRecords
@@ -29,7 +29,7 @@ from scheduler.framework.profile import Profile
 from scheduler.model.instructions import Bind, WriteReservation
 from scheduler.model.pods import Pod
 from scheduler.state.arrays import Mask
-from scheduler.state.batches import Pieces
+from scheduler.state.batches import Pieces, finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 
@@ -120,11 +120,15 @@ class GroupTrial:
         """Return a trial like this one, without places, which is not observed."""
         return replace(self, observer=Unobserved())
 
-    def decide(
+    def decide(self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = ()) -> ScheduleResult | FitError:
+        """As `deciding`, at once."""
+        return finished(self.deciding(pod, rows, siblings))
+
+    def deciding(
         self, pod: Pod, rows: Mask, siblings: Sequence[Pod] = (), *, is_scored: bool = True
-    ) -> ScheduleResult | FitError:
+    ) -> Pieces[ScheduleResult | FitError]:
         """
-        Return the best of these rows for the member, or why there is none; see `core.decide.Scope`.
+        Return the best of these rows for the member, or why there is none, in pieces; see `core.decide.Scope`.
 
         `is_scored`: False if any of the feasible rows will do; then it is not observed.
         Raises OutOfDecisionsError and CycleBrokenError.
@@ -138,14 +142,14 @@ class GroupTrial:
         scope = Scope(rows, siblings)
         # An observer would bring the scorers back.
         profile, observer = (self.profile, self.observer) if is_scored else (self._unscored, Unobserved())
-        decision = decide(pod, self.view, profile, self.rng, observer, scope)
+        decision = yield from deciding(pod, self.view, profile, self.rng, observer, scope)
         if isinstance(decision, CycleError):
             raise CycleBrokenError(decision)
         if isinstance(decision, FitError):
-            return self._exchanged(pod, scope, decision) or decision
+            return (yield from self._exchanged(pod, scope, decision)) or decision
         return decision
 
-    def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> ScheduleResult | None:
+    def _exchanged(self, pod: Pod, scope: Scope, refused: FitError) -> Pieces[ScheduleResult | None]:
         """Return a row that takes the member once others there have other parts of the node; None if there is none."""
         plugins = (each for each in self.profile.filters if each.gives_out and each.name in refused.rejecting)
         plugin, n_left = next(plugins, None), min(_MOST_EXCHANGES, self.n_left)
@@ -161,6 +165,7 @@ class GroupTrial:
                 return None
             n_left -= 1
             self._n_counted += 1
+            yield
             if not self._exchange(indexes, row, pod, plugin):
                 self._in_vain.add(asked)
                 continue

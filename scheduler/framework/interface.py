@@ -26,6 +26,7 @@ from scheduler.model.devices import DeviceKind
 from scheduler.model.pods import Pod
 from scheduler.model.volumes import StorageKind
 from scheduler.state.arrays import Amounts, Mask, Rows, Scores
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 from scheduler.state.label_sets import LabelSet
 
@@ -105,6 +106,7 @@ class NodeFilter(ABC):
         domain_copies: returns, if this many pods come, the rules that limit the copies of the pod per domain. Pods with
             an equal key are limited together.
         reserve: returns what has to be written before the pod is bound to the row, which is not refused.
+        prepare: does in pieces what `mask_within` of these rows needs and takes long; the state does not change.
     """
 
     __slots__ = ()
@@ -113,6 +115,7 @@ class NodeFilter(ABC):
     copies: Callable[[], Amounts] | None = None
     domain_copies: Callable[[int], Mapping[Hashable, DomainCopies]] | None = None
     reserve: Callable[[int], Reservation | None] | None = None
+    prepare: Callable[[Mask], Pieces[None]] | None = None
 
     @property
     def trial(self) -> Callable[[int], PreFilterExtensions] | None:

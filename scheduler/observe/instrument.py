@@ -40,6 +40,7 @@ from scheduler.model.pods import Pod
 from scheduler.observe.out_of_tree_watch import OutOfTreeCall, OutOfTreeWatch
 from scheduler.observe.series import Histogram, HistogramSeries
 from scheduler.state.arrays import Mask, Scores
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster_view import ClusterView
 
 _Raw = TypeVar("_Raw")
@@ -199,10 +200,16 @@ class _PluginTimer:
         """Note that the next calls are about the pod, and so many nodes."""
 
     def run(
-        self, plugin: str, point: str, call: Callable[[], _T], status_of: Callable[[_T], str] = _success
+        self,
+        plugin: str,
+        point: str,
+        call: Callable[[], _T],
+        status_of: Callable[[_T], str] = _success,
+        *,
+        before_s: float = 0.0,
     ) -> _T:
-        """Return the result of the call, and observe how long it took."""
-        started_s = self.now_s()
+        """Return the result of the call, and observe how long it took, with `before_s` of work that was done before."""
+        started_s = self.now_s() - before_s
         try:
             result = call()
         except PluginFailed as failure:
@@ -300,12 +307,23 @@ class _TimedNodeFilter(NodeFilter):
     def __init__(self, name: str, node_filter: NodeFilter, timer: _PluginTimer) -> None:
         self._name, self._filter, self._timer = name, node_filter, timer
         self._is_timed = False
+        if node_filter.prepare is not None:
+            self.prepare = partial(self._timed_pieces, node_filter.prepare)
+        self._prepared_s = 0.0
         self.needs_pods, self.copies, self.domain_copies, self.reserve = (
             node_filter.needs_pods,
             node_filter.copies,
             node_filter.domain_copies,
             node_filter.reserve,
         )
+
+    def _timed_pieces(self, prepare: Callable[[Mask], Pieces[None]], rows: Mask) -> Pieces[None]:
+        began_s = self._timer.now_s()
+        for _ in prepare(rows):
+            self._prepared_s += self._timer.now_s() - began_s
+            yield
+            began_s = self._timer.now_s()
+        self._prepared_s += self._timer.now_s() - began_s
 
     def mask(self) -> Mask:
         return self._first_timed(self._filter.mask)
@@ -317,7 +335,7 @@ class _TimedNodeFilter(NodeFilter):
         if self._is_timed:
             return call()
         self._is_timed = True
-        return self._timer.run(self._name, "Filter", call)
+        return self._timer.run(self._name, "Filter", call, before_s=self._prepared_s)
 
     def statuses(self) -> NodeStatuses:
         return self._filter.statuses()

@@ -9,6 +9,7 @@ from typing import Final
 from tests.bench import templates
 from tests.bench.scene import N_APPLICATIONS
 from tests.bench.templates import Planned, Template
+from tests.hostile.claims import distinct_devices
 from tests.support import build
 from tests.support.build import HOSTNAME, Json
 
@@ -59,6 +60,7 @@ class HoldCluster:
     template: Callable[[HoldSize], Callable[[int], Template]]
     budgets: Mapping[str, Json] = field(default_factory=dict)
     n_waiting: Callable[[HoldSize], int] = lambda _: 0
+    has_devices: bool = False
 
     def nodes(self, size: HoldSize) -> list[Json]:
         """Return the nodes."""
@@ -76,6 +78,15 @@ class HoldCluster:
         specs = [Template(f"waiting-{index}", cpu=f"{9000 + index}m") for index in range(size.n_specs)]
         for index in range(self.n_waiting(size)):
             yield Planned(specs[index % len(specs)], NAMESPACE, f"waiting-{index}")
+
+    def device_slices(self, size: HoldSize, generation: int = 1) -> list[Json]:
+        """Return the slices of this generation, eight devices on each node, of which no two are equal."""
+        if not self.has_devices:
+            return []
+        slices = [distinct_devices(f"node-{index:06}", index) for index in range(size.n_nodes)]
+        for each in slices:
+            each["spec"]["pool"]["generation"] = generation
+        return slices
 
     def disruption_budgets(self) -> list[Json]:
         """Return the budgets, which allow no disruption."""
@@ -127,6 +138,7 @@ REPELLING: Final = HoldCluster("every pod repels a preemptor", _repelling)
 ONE_BUDGET: Final = HoldCluster(
     "one budget over all pods", _alike, {"budget": {"matchLabels": {"app": "low"}}}
 )
+DEVICES: Final = HoldCluster("applications, and devices that all differ", _applications, has_devices=True)
 LABEL_SETS: Final = HoldCluster(
     "many label sets under three budgets",
     _labelled,

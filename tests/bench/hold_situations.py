@@ -30,6 +30,7 @@ from tests.bench import templates
 from tests.bench.fed_api import FedApi
 from tests.bench.hold_clusters import (
     CROWD,
+    DEVICES,
     LABEL_SETS,
     NAMESPACE,
     ONE_BUDGET,
@@ -43,7 +44,8 @@ from tests.bench.loaded import SCHEDULER
 from tests.bench.served import Served
 from tests.bench.templates import Planned, Template
 from tests.support import build
-from tests.support.build import HOSTNAME, ZONE
+from tests.support.build import HOSTNAME, ZONE, Json
+from tests.support.device_documents import device_class, resource_claim
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -52,6 +54,7 @@ _POLL_S: Final = 0.02
 #: The timeout of unschedulable pods.
 _FLUSH_S: Final = 300.0
 _N_PREEMPTORS: Final = 3
+_N_CLAIMS: Final = 3
 _HEARTBEAT_S: Final = 5.0
 #: Fewer than a piece of an audit looks at, so that all pods have their turn.
 _AUDITED_PODS_PER_STEP: Final = 300
@@ -68,6 +71,9 @@ class Running:
         self.api.put("Namespace", build.namespace(NAMESPACE))
         for node in cluster.nodes(size):
             self.api.put("Node", node)
+        if cluster.has_devices:
+            self.api.put("DeviceClass", device_class())
+        self.publish(cluster.device_slices(size))
         for budget in cluster.disruption_budgets():
             self.api.put("PodDisruptionBudget", budget)
         self.api.store(cluster.running(size), "running")
@@ -90,6 +96,11 @@ class Running:
             options, Metrics(), connection, now_s=lambda: time.monotonic() + self.leapt_s
         )
         self.machine = self.scheduler._machine
+
+    def publish(self, slices: Iterable[Json]) -> None:
+        """Create or change slices of devices."""
+        for each in slices:
+            self.api.put("ResourceSlice", each)
 
     async def settled(self) -> None:
         """Wait until nothing is left to do. Raises TimeoutError."""
@@ -245,6 +256,33 @@ async def _explanation(running: Running) -> None:
             raise RuntimeError(f"no explanation of {pod.name}: {answer[:80]!r}")
 
 
+async def _claims(running: Running) -> None:
+    """Try pods whose claims select among all devices by expressions of their own, which no device satisfies."""
+    for number in range(_N_CLAIMS):
+        _claim(running, number)
+        await running.settled()
+
+
+async def _new_slices(running: Running) -> None:
+    """Publish the devices of a tenth of the nodes anew while such a pod waits, then of all."""
+    _claim(running, _N_CLAIMS)
+    await running.settled()
+    running.publish(DEVICES.device_slices(running.size, generation=2)[::10])
+    await running.settled()
+    running.publish(DEVICES.device_slices(running.size, generation=3))
+    await running.settled()
+
+
+def _claim(running: Running, number: int) -> None:
+    name = f"claims-{number}"
+    claim = resource_claim(name)
+    claim["metadata"]["namespace"] = NAMESPACE
+    expression = f'device.attributes["gpu.example.com"].index < -{number + 1}'
+    claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    running.api.put("ResourceClaim", claim)
+    running.api.create(Planned(Template(name, resource_claims=(name,)), NAMESPACE, name))
+
+
 async def _sweep(running: Running) -> None:
     for _ in range(2):
         running.leapt_s += SWEEP_PERIOD_S
@@ -294,6 +332,8 @@ SITUATIONS: Final = (
     Situation("recheck", CROWD, _recheck),
     Situation("relist", CROWD, _relist),
     Situation("node-labels", CROWD, _node_labels),
+    Situation("claims", DEVICES, _claims),
+    Situation("slices", DEVICES, _new_slices),
     Situation("woken", WAITING, _woken),
     Situation("flush", WAITING, _flush),
 )

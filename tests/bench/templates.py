@@ -14,6 +14,7 @@ from scheduler.model.group_topology import REQUIRED_TOPOLOGY
 from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from tests.support import build
 from tests.support.build import HOSTNAME, ZONE, Json
+from tests.support.device_documents import using_claims
 
 TEAM: Final = {"team": "devops"}
 #: Namespaces of pods whose terms list namespaces: of running pods, then of measured ones.
@@ -49,6 +50,8 @@ class Template:
     #: What the claim of every pod, which has the pod's name, is to begin with.
     claim: Claim = ""
     devices: Devices = ""
+    #: Names of the claims for devices that all pods share.
+    resource_claims: tuple[str, ...] = ()
     #: Whether the pods go at once when they are deleted, without a kubelet.
     goes_at_once: bool = False
     annotations: Json | None = None
@@ -72,6 +75,8 @@ class Template:
         elif self.devices == "extended":
             container["resources"]["limits"] = {EXTENDED_RESOURCE: "1"}
             container["resources"]["requests"][EXTENDED_RESOURCE] = "1"
+        if self.resource_claims:
+            spec |= using_claims(*self.resource_claims)
         if self.pod_group:
             spec["schedulingGroup"] = {"podGroupName": self.pod_group_for(scheduler)}
         if self.goes_at_once:

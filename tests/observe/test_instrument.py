@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
+import numpy as np
 import pytest
 
 from scheduler.assembly.profiles import build_profiles
-from scheduler.framework.interface import NodeFilter, PodContext, PreFilterResult
+from scheduler.framework.interface import NodeFilter, PodContext, PreFilterResult, RuleFilter
 from scheduler.framework.node_trial import FilterTrials
 from scheduler.framework.status import Code, Skip, Status
-from scheduler.observe.instrument import CycleObserver, _TimedNodeFilter
+from scheduler.observe.instrument import CycleObserver, _PluginTimer, _TimedNodeFilter
 from scheduler.observe.series import Family, Histogram, HistogramSeries
 from scheduler.settings.loading import default_settings
+from scheduler.state.arrays import Mask
+from scheduler.state.batches import Pieces
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from tests.observe.scheduling import Observed
@@ -128,9 +131,29 @@ def test_a_timed_plugin_decides_as_the_plugin_does() -> None:
 def test_a_timed_filter_passes_on_all_that_a_filter_may_define() -> None:
     """A filter of devices was asked about no row in a timed cycle, and its pod's claim was not given up."""
     may_define = {name for name in vars(NodeFilter) if not name.startswith("_")}
-    attributes = {"needs_pods", "copies", "domain_copies", "reserve"}
+    attributes = {"needs_pods", "copies", "domain_copies", "reserve", "prepare"}
     assert "mask_within" in may_define
     assert may_define - attributes <= vars(_TimedNodeFilter).keys()
+
+
+def test_what_a_filter_prepares_in_pieces_is_part_of_its_time() -> None:
+    """Filter takes one tick of the clock for each piece and one for the mask, and none for what is between pieces."""
+    ticks = count()
+    plugins = Histogram(Family("plugins", "help", ("plugin", "extension_point", "status"), (10.0,)))
+
+    class InPieces(RuleFilter):
+        def prepare(self, rows: Mask) -> Pieces[None]:
+            assert rows.all()
+            yield
+            yield
+
+    rows = np.ones(1, np.bool_)
+    timed = _TimedNodeFilter("InPieces", InPieces(1), _PluginTimer(plugins, lambda: next(ticks)))
+    assert timed.prepare is not None
+    for _ in timed.prepare(rows):
+        next(ticks)
+    timed.mask_within(rows)
+    assert plugins.labels("InPieces", "Filter", "Success").sum == 3 + 1
 
 
 @pytest.mark.parametrize("sampled", [0.0, 1.0])

@@ -142,7 +142,6 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
             return claims
         variants = None if special is None else Variants(pod, special, request, devices)
         index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
-        index.refresh()
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
         allocator = Allocator(index, inputs, self._results, seed=seed)

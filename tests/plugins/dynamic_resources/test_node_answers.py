@@ -15,6 +15,7 @@ from scheduler.plugins.dynamic_resources.inputs import Inputs, Refusal, TargetNo
 from scheduler.plugins.dynamic_resources.node_answers import Answer, Cycle, NodeAnswers
 from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.selection import SelectorResults
+from scheduler.state.batches import finished
 from tests.conformance.product import LiveCluster
 from tests.plugins.dynamic_resources.device_clusters import CLUSTERS, NODES, Cluster
 
@@ -80,9 +81,9 @@ class _Life:
         fresh = NodeAnswers()
         first_fit = self.allocator(self.index).first_fit([self.asked])
         kept = Cycle(self.allocator(self.index), [self.asked], self.index, view, first_fit)
-        self.answers.ask(view.alive, kept)
+        finished(self.answers.ask(view.alive, kept))
         # A search everywhere.
-        fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view))
+        finished(fresh.ask(view.alive, Cycle(self.allocator(fresh_index), [self.asked], fresh_index, view)))
         assert answers_of(self.answers) == answers_of(fresh)
         assert self.answers.same_as(NodeAnswers())
 

@@ -1,0 +1,73 @@
+"""The first search of all nodes for a claim: it comes in pieces, and has the answer that one piece would have."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.model.claim_writes import ClaimReservation
+from scheduler.model.instructions import Instruction, WriteReservation
+from scheduler.model.stimuli import CycleDue
+from tests.core.claim_cluster import ClaimCluster
+from tests.hostile.claims import N_DEVICES, distinct_devices
+from tests.support.build import Json
+from tests.support.device_documents import DRIVER, resource_claim
+from tests.support.driving import condition_of
+
+_N_NODES = 100
+
+
+def _claim(expression: str) -> Json:
+    claim = resource_claim("c")
+    claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    return claim
+
+
+@pytest.fixture
+def cluster() -> ClaimCluster:
+    """Return a cluster in which no two devices are equal."""
+    cluster = ClaimCluster(nodes=())
+    for number in range(_N_NODES):
+        cluster.node(f"n{number:03}")
+        cluster.show(distinct_devices(f"n{number:03}", number))
+    return cluster
+
+
+def _pieces(cluster: ClaimCluster, claim: Json) -> tuple[int, list[Instruction]]:
+    """Have a pod with the claim tried; return the number of pieces, and the instructions."""
+    cluster.store(claim)
+    cluster.watch()
+    cluster.using("c")
+    machine, n_pieces = cluster.machine, 1
+    instructions = machine.handle(CycleDue(), cluster.now_s)
+    while machine.is_in_cycle:
+        assert (instructions, machine.state.is_on_trial) == ([], True)
+        instructions, n_pieces = machine.step(), n_pieces + 1
+    return n_pieces, instructions
+
+
+def test_the_only_device_is_found_on_the_last_node(cluster: ClaimCluster) -> None:
+    last = _N_NODES * N_DEVICES - 1
+    n_pieces, instructions = _pieces(cluster, _claim(f'device.attributes["{DRIVER}"].index == {last}'))
+    assert n_pieces > 4
+    (reserve,) = instructions
+    assert isinstance(reserve, WriteReservation)
+    (write,) = reserve.writes
+    assert isinstance(write, ClaimReservation)
+    assert write.allocation is not None
+    (device,) = write.allocation.devices.results
+    assert (device.pool, device.device) == (f"n{_N_NODES - 1:03}", f"gpu-{N_DEVICES - 1}")
+
+
+def test_no_node_has_the_device(cluster: ClaimCluster) -> None:
+    n_pieces, instructions = _pieces(cluster, _claim(f'device.attributes["{DRIVER}"].index < 0'))
+    assert n_pieces > 4
+    told = condition_of(instructions)
+    assert told.message.startswith(f"0/{_N_NODES} nodes are available: {_N_NODES} cannot allocate all claims")
+    assert cluster.machine.handle(CycleDue(), cluster.now_s) == []
+
+
+def test_new_slices_are_looked_at_in_pieces(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.pool_index._POOLS_PER_PIECE", 10)
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.node_answers._DEVICES_PER_PIECE", 10**9)
+    n_pieces, _ = _pieces(cluster, _claim("true"))
+    assert n_pieces == _N_NODES // 10 + 1
