@@ -102,6 +102,10 @@ class PluginFailed(SchedulerError):
         super().__init__(message)
 
 
+class SearchUnfinished(SchedulerError):
+    """A plugin's search takes more than one turn: what it has found is kept. Caught by `core.decide`."""
+
+
 class InvariantViolation(SchedulerError):
     """
     Our own state contradicts itself: a bug. Raised by audits and never caught: the process stops.

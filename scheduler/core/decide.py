@@ -17,7 +17,7 @@ import numpy as np
 
 from scheduler.core.node_scores import INFEASIBLE, FilterResult, NodeScores, PluginScores, Refusal
 from scheduler.core.nominated_filter import refusals_with_nominated
-from scheduler.errors import PluginFailed
+from scheduler.errors import PluginFailed, SearchUnfinished
 from scheduler.framework.diagnosis import FitError, PluginRefusals, PostFiltered
 from scheduler.framework.interface import FeasibleNodes, NodeScorer, PodContext, PreFilterResult, Rng
 from scheduler.framework.node_trial import FilterTrials
@@ -34,6 +34,8 @@ from scheduler.state.cluster_view import ClusterView
 
 NO_NODES: Final = "no nodes available to schedule pods"
 
+#: Decisions that one attempt may take while each gets further: selectors of 200,000 devices, which take a second.
+MAX_TURNS: Final = 16
 #: Fewest nodes that sampling may look for, as upstream's minFeasibleNodesToFind.
 _FEWEST_FEASIBLE: Final = 100
 
@@ -50,10 +52,16 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True)
 class CycleError:
-    """A failed cycle; the pod is tried again after a backoff. `unschedulable`: it is reported as Unschedulable."""
+    """
+    A failed cycle; the pod is tried again after a backoff.
+
+    `unschedulable`: it is reported as Unschedulable. `goes_on`: another decision gets further, as a plugin keeps what
+    it has found.
+    """
 
     message: str
     unschedulable: bool = False
+    goes_on: bool = False
 
 
 Decision = ScheduleResult | FitError | CycleError
@@ -109,6 +117,8 @@ def deciding(
     except PluginFailed as failure:
         observer.leave(failure.point, Code.ERROR)
         decision = CycleError(str(failure))
+    except SearchUnfinished as unfinished:
+        decision = CycleError(str(unfinished), goes_on=True)
     observer.end()
     return decision
 

@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from scheduler.core.audit import differences
-from scheduler.core.decide import CycleError, Decision, ScheduleResult, deciding
+from scheduler.core.decide import MAX_TURNS, CycleError, Decision, ScheduleResult, deciding
 from scheduler.core.decision_annotation import DecisionAnnotations
 from scheduler.core.event_handlers import EventHandlers
 from scheduler.core.fallbacks import Fallbacks
@@ -329,6 +329,8 @@ class Machine:
                 instructions = yield from self._trying_relaxed(queued, decision, profile, now_s)
                 # `+= yield from` would extend a list that was taken meanwhile.
                 self._ordered += instructions
+            case CycleError(goes_on=True) if queued.n_turns < MAX_TURNS:
+                self.queue.give_back(queued)
             case CycleError(message, unschedulable):
                 self._ordered += self._fail(queued, message, now_s, unschedulable=unschedulable)
             case _:

@@ -9,7 +9,7 @@ The scheduling queue: which pending pod is tried next, and when a rejected pod i
     BACKOFF         pop while no pod is active, not after an error  (popped)
     (popped)        put_back of a rejected pod                      UNSCHEDULABLE
     (popped)        put_back after an error                         BACKOFF
-    (popped)        give_back of a pod that was not tried           ACTIVE
+    (popped)        give_back of a pod whose attempt is not over    ACTIVE
     UNSCHEDULABLE   event or update that may help, timeout          BACKOFF, or ACTIVE if that is over
     GATED           event or update that may help the gating plugin as UNSCHEDULABLE
     GATED           let_through                                     as UNSCHEDULABLE
@@ -300,6 +300,7 @@ class PodQueue:
         self._backlog.finish()
         queued.unschedulable_plugins = unschedulable_plugins
         queued.after_flush = queued.is_surplus = False
+        queued.n_turns = 0
         if unschedulable_plugins:
             queued.unschedulable_count += 1
             queued.earlier_errors, queued.error_count = queued.error_count, 0
@@ -311,11 +312,16 @@ class PodQueue:
         to = SubQueue.UNSCHEDULABLE if unschedulable_plugins else SubQueue.BACKOFF
         self._move(queued, to, SCHEDULE_ATTEMPT_FAILURE, now_s)
 
-    def give_back(self, queued: QueuedPod) -> None:
-        """Take back a popped member of a group that was placed without it; it is tried on its own, at its old place."""
+    def give_back(self, queued: QueuedPod, *, is_surplus: bool = False) -> None:
+        """
+        Take back a popped pod whose attempt is not over; it takes its next turn at its old place.
+
+        `is_surplus`: it is a member of a group that was placed without it, and is tried on its own.
+        """
         self._backlog.finish()
         queued.attempts -= 1
-        queued.is_surplus = True
+        queued.n_turns += 1
+        queued.is_surplus |= is_surplus
         queued.sub_queue = SubQueue.ACTIVE
         self._pods[queued.uid] = queued
         self._count_rejection(queued, +1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.core.decide import MAX_TURNS
 from scheduler.model.claim_writes import ClaimReservation
 from scheduler.model.instructions import Instruction, WriteReservation
 from scheduler.model.stimuli import CycleDue
+from scheduler.queueing.queued_pod import SubQueue
 from tests.core.claim_cluster import ClaimCluster
 from tests.hostile.claims import N_DEVICES, distinct_devices
 from tests.support.build import Json
@@ -71,3 +73,40 @@ def test_new_slices_are_looked_at_in_pieces(cluster: ClaimCluster, monkeypatch: 
     monkeypatch.setattr("scheduler.plugins.dynamic_resources.node_answers._DEVICES_PER_PIECE", 10**9)
     n_pieces, _ = _pieces(cluster, _claim("true"))
     assert n_pieces == _N_NODES // 10 + 1
+
+
+def test_selectors_of_many_devices_take_several_turns_of_one_attempt(
+    cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is reported between two turns, which come at once."""
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    cluster.store(_claim(f'device.attributes["{DRIVER}"].index == {_N_NODES * N_DEVICES - 1}'))
+    cluster.watch()
+    pod = cluster.using("c")
+    n_turns, instructions = 1, cluster.cycle()
+    while not instructions:
+        queued = cluster.machine.queue.get(pod.uid)
+        assert queued is not None
+        assert (queued.sub_queue, queued.attempts, queued.n_turns) == (SubQueue.ACTIVE, 0, n_turns)
+        cluster.audit()
+        n_turns, instructions = n_turns + 1, cluster.cycle()
+    assert 3 < n_turns <= MAX_TURNS
+    (reserve,) = instructions
+    assert isinstance(reserve, WriteReservation)
+    assert reserve.node_name == f"n{_N_NODES - 1:03}"
+
+
+def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backoff(
+    cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 300)
+    cluster.store(_claim(f'device.attributes["{DRIVER}"].index < 0'))
+    cluster.watch()
+    pod = cluster.using("c")
+    told = [cluster.cycle() for _ in range(MAX_TURNS + 1)]
+    assert told[:-1] == [[]] * MAX_TURNS
+    assert condition_of(told[-1]).reason == "SchedulerError"
+    queued = cluster.machine.queue.get(pod.uid)
+    assert queued is not None
+    assert (queued.sub_queue, queued.attempts, queued.n_turns) == (SubQueue.BACKOFF, 1, 0)
+    assert cluster.cycle() == []

@@ -64,6 +64,11 @@ class Allocator:
         self._budget = Budget(self._n_steps)
         self._results.start_pod()
 
+    @property
+    def has_evaluated_all_it_may(self) -> bool:
+        """Whether selectors of more devices are to be evaluated than one decision may."""
+        return self._results.is_spent
+
     def allocate(self, node: TargetNode, claims: Sequence[ResourceClaim]) -> tuple[Allocation, ...] | Refusal:
         """Return the allocation of each claim on the node, or why there is none."""
         pools = self._pools.pools(node)

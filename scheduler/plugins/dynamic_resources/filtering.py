@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.errors import PluginFailed
+from scheduler.errors import PluginFailed, SearchUnfinished
 from scheduler.framework.interface import NodeFilter, PreFilterExtensions
 from scheduler.framework.status import Code, NodeStatuses, Status, failed, unresolvable, unschedulable
 from scheduler.model.allocations import Allocation
@@ -134,7 +134,8 @@ class DeviceFilter(NodeFilter):
         """
         Return the same of these rows alone.
 
-        Raises PluginFailed if the search for devices fails at one of them, or has to go on in another decision.
+        Raises PluginFailed if the search for devices fails at one of them, or takes more steps than one decision may,
+        and SearchUnfinished if selectors are still to be evaluated.
         """
         self._asked |= rows
         accepted = self._accepted(rows, until_error=True)
@@ -143,6 +144,8 @@ class DeviceFilter(NodeFilter):
             if isinstance(answer, Status) and answer.code is Code.ERROR:
                 raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {answer.message}')
         if not accepted.any() and (rows & (self._has_devices == Answer.POSTPONED)).any():
+            if self._allocator.has_evaluated_all_it_may:
+                raise SearchUnfinished(ENDED_AT_LIMIT)
             # An error, so that the pod is tried again soon: the next decision gets further.
             raise PluginFailed(NAME, "Filter", f'running "{NAME}" filter plugin: {ENDED_AT_LIMIT}')
         return accepted

@@ -45,6 +45,11 @@ class SelectorResults:
         self._selectors: dict[str, Selector | CompileError] = {}
         self._results: dict[str, dict[Device, bool | EvaluationError]] = {}
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the pod has evaluated as much as it may."""
+        return self._cost_left <= 0
+
     def start_pod(self) -> None:
         """Let the next pod evaluate as much as any other."""
         self._cost_left = MAX_COST
