@@ -62,7 +62,7 @@ class Allocator:
     def renew(self) -> None:
         """Let the search take as much as at first."""
         self._budget = Budget(self._n_steps)
-        self._results.start_pod()
+        self._results.renew()
 
     @property
     def has_evaluated_all_it_may(self) -> bool:

@@ -221,7 +221,7 @@ class DeviceInspection:
         result = self.results.matches(expression, candidate)
         if isinstance(result, SearchError) and self.n_budgets > 0:
             self.n_budgets -= 1
-            self.results.start_pod()
+            self.results.renew()
             result = self.results.matches(expression, candidate)
         return result
 

@@ -18,9 +18,10 @@ from scheduler.model.device_requests import ResourceClaim
 from scheduler.model.devices import DeviceClass, PoolId
 from scheduler.model.nodes import Node
 from scheduler.plugins.dynamic_resources.allocator import Allocator
+from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.first_fit import FirstFit
 from scheduler.plugins.dynamic_resources.inputs import Refusal, RefusalKind, SearchError, TargetNode
-from scheduler.plugins.dynamic_resources.pool_index import AuditWindow, PoolIndex
+from scheduler.plugins.dynamic_resources.pool_index import PoolIndex
 from scheduler.plugins.dynamic_resources.pools import NodePools
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.state.arrays import Mask

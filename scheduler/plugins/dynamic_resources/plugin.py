@@ -82,7 +82,6 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
     def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
         self._args, self._semantics = args, context.semantics
         self._claim_of, self._serves_claims = context.resource_claim, context.serves_claims
-        self._results = SelectorResults()
         self._extended_request = MemoBySpec(extended_request)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -144,7 +143,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
         inputs = Inputs(devices.allocated, devices.classes)
         seed = f"{pod.uid}/{devices.allocated.version}"
-        allocator = Allocator(index, inputs, self._results, seed=seed)
+        allocator = Allocator(index, inputs, SelectorResults(view.kept), seed=seed)
         device_filter = DeviceFilter(
             pod, claims, variants, view, index, allocator, self._args, self._semantics
         )
@@ -161,7 +160,7 @@ class DynamicResources(PreEnqueuePlugin, FilterPlugin, ScorePlugin, PostFilterPl
         devices = view.devices
         index = view.kept("pools of devices", lambda: PoolIndex(devices, devices.changes))
         inputs = Inputs(devices.allocated, devices.classes)
-        inspection = DeviceInspection(index, inputs, self._results)
+        inspection = DeviceInspection(index, inputs, SelectorResults(view.kept))
         return explain_devices(RefusedNodes(context, device_filter, inspection))
 
     def explain_rejection(self, context: ExplainContext) -> str:

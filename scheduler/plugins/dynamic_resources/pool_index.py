@@ -7,11 +7,12 @@ devices of its own, such a pool matters on a node only if it is incomplete or in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from scheduler.model.devices import PoolId, ResourceSlice
+from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import SearchError, SliceView, TargetNode
 from scheduler.plugins.dynamic_resources.pools import (
     NodePools,
@@ -24,10 +25,6 @@ from scheduler.plugins.dynamic_resources.pools import (
 from scheduler.state.batches import Pieces, finished
 from scheduler.state.device_changes import DeviceChanges
 
-_T = TypeVar("_T")
-
-#: Values that an audit compares at once, 20 to 50 µs each.
-_AUDITED_AT_ONCE: Final = 64
 #: Nodes whose pools are kept: more than a cluster has, since nodes that left without slices of their own stay.
 _MAX_NODES: Final = 65_536
 #: Pools that are looked at again in one piece, 3 to 5 µs each.
@@ -55,19 +52,6 @@ class _Reach:
 
 
 _NO_REACH: Final = _Reach()
-
-
-class AuditWindow:
-    """Which of many values an audit compares next: a few at a time, so that a running scheduler can."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def of(self, values: Sequence[_T]) -> Sequence[_T]:
-        """Return the next few of the values."""
-        start = self._next if self._next < len(values) else 0
-        self._next = start + _AUDITED_AT_ONCE
-        return values[start : self._next]
 
 
 class PoolIndex:

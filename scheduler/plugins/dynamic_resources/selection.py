@@ -6,7 +6,9 @@ Source: structured/internal/incubating/allocator_incubating.go, isSelectable and
 
 from __future__ import annotations
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from typing import Final, TypeAlias
 
 from scheduler.cel import (
     COST_LIMIT,
@@ -17,6 +19,7 @@ from scheduler.cel import (
 )
 from scheduler.model.device_fields import fields_of
 from scheduler.model.devices import Device
+from scheduler.plugins.dynamic_resources.audit_window import AuditWindow
 from scheduler.plugins.dynamic_resources.inputs import Candidate, SearchError
 
 ENDED_AT_LIMIT: Final = "search for devices ended at its limit"
@@ -26,66 +29,90 @@ MAX_COST: Final = COST_LIMIT // 8
 #: To see a device as expressions do, in the same units. It takes 13 µs, but a first decision over 5,000 nodes, with a
 #: selector of the class and one of the claim, is not to be cut short.
 _COST_OF_DEVICE: Final = 5
-#: The most expressions whose results are kept.
-_MAX_EXPRESSIONS: Final = 256
 #: The most results that are kept of one expression: 2,000 slices with the most devices.
 _MAX_RESULTS: Final = 262_144
 
 
+class ExpressionResults:
+    """A compiled CEL expression, and its results by driver and device, which never change."""
+
+    def __init__(self, expression: str) -> None:
+        self.selector = compile_selector(expression)
+        self.by_driver: defaultdict[str, dict[Device, bool | EvaluationError]] = defaultdict(dict)
+        self._audited = AuditWindow()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the expression, and 64 of each result."""
+        return 2000 + 64 * sum(map(len, self.by_driver.values()))
+
+    def same_as(self, fresh: ExpressionResults) -> bool:
+        """Return whether the next few results are what an evaluation gives now; for the audit."""
+        known = [(driver, device) for driver, results in self.by_driver.items() for device in results]
+        return all(
+            isinstance(fresh.selector, Selector)
+            and fresh.selector.evaluate(fields_of(driver, device), COST_LIMIT)[0]
+            == self.by_driver[driver][device]
+            for driver, device in self._audited.of(known)
+        )
+
+
+#: Returns the value that is kept by a key, made where there is none, as `ClusterView.kept`.
+Keep: TypeAlias = Callable[[Hashable, Callable[[], ExpressionResults]], ExpressionResults]
+
+
+def _keep_nothing(_key: Hashable, make: Callable[[], ExpressionResults]) -> ExpressionResults:
+    return make()
+
+
 class SelectorResults:
     """
-    The results of CEL expressions by device, which are kept as long as there is room.
+    The results of CEL expressions by device, for one pod.
 
-    What may be evaluated for one pod is bounded. Results are kept, so that the next try gets further.
+    What it may evaluate in a cycle is bounded. What is evaluated is kept, so that the next cycle gets further.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Keep = _keep_nothing) -> None:
+        self._keep = keep
         #: What may still be evaluated for the pod.
         self._cost_left = MAX_COST
-        self._selectors: dict[str, Selector | CompileError] = {}
-        self._results: dict[str, dict[Device, bool | EvaluationError]] = {}
+        self._opened: dict[str, ExpressionResults] = {}
 
     @property
     def is_spent(self) -> bool:
         """Whether the pod has evaluated as much as it may."""
         return self._cost_left <= 0
 
-    def start_pod(self) -> None:
-        """Let the next pod evaluate as much as any other."""
+    def renew(self) -> None:
+        """Let the pod evaluate as much as at first."""
         self._cost_left = MAX_COST
 
     def matches(
         self, expression: str, candidate: Candidate
     ) -> bool | CompileError | EvaluationError | SearchError:
         """Return whether the expression is true for the device, or why it has no answer."""
-        results = self._results.get(expression)
-        if results is None:
-            results = self._opened(expression)
+        opened = self._opened.get(expression)
+        if opened is None:
+            opened = self._opened[expression] = self._keep(
+                ("selector of devices", expression), lambda: ExpressionResults(expression)
+            )
+        results = opened.by_driver[candidate.id.driver]
         result = results.get(candidate.device)
         if result is not None:
             return result
-        selector = self._selectors[expression]
-        if isinstance(selector, CompileError):
-            return selector
+        if isinstance(opened.selector, CompileError):
+            return opened.selector
         if len(results) >= _MAX_RESULTS:
             results.clear()
         if self._cost_left <= 0:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
         limit = COST_LIMIT if self._cost_left == MAX_COST else self._cost_left
-        result, cost = selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
+        result, cost = opened.selector.evaluate(fields_of(candidate.id.driver, candidate.device), limit)
         self._cost_left -= _COST_OF_DEVICE + cost
         if cost > limit and limit < COST_LIMIT:
             return SearchError(ENDED_AT_LIMIT, is_limit=True)
         results[candidate.device] = result
         return result
-
-    def _opened(self, expression: str) -> dict[Device, bool | EvaluationError]:
-        if len(self._results) >= _MAX_EXPRESSIONS:
-            oldest = next(iter(self._results))
-            del self._results[oldest], self._selectors[oldest]
-        self._selectors[expression] = compile_selector(expression)
-        results = self._results[expression] = {}
-        return results
 
 
 def all_match(
