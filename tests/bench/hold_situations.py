@@ -251,13 +251,9 @@ async def _explanation(running: Running) -> None:
     ):
         running.api.create(pod)
         await running.settled()
-        await _explain(running, pod.name)
-
-
-async def _explain(running: Running, pod: str) -> None:
-    answer = await running.get(f"/debug/explain?namespace={NAMESPACE}&pod={pod}")
-    if b'"PendingExplanation"' not in answer:
-        raise RuntimeError(f"no explanation of {pod}: {answer[:80]!r}")
+        answer = await running.get(f"/debug/explain?namespace={NAMESPACE}&pod={pod.name}")
+        if b'"PendingExplanation"' not in answer:
+            raise RuntimeError(f"no explanation of {pod.name}: {answer[:80]!r}")
 
 
 async def _claims(running: Running) -> None:
@@ -267,16 +263,9 @@ async def _claims(running: Running) -> None:
         await running.settled()
 
 
-async def _explained_claim(running: Running) -> None:
-    """Explain such a pod."""
-    _claim(running, _N_CLAIMS)
-    await running.settled()
-    await _explain(running, f"claims-{_N_CLAIMS}")
-
-
 async def _new_slices(running: Running) -> None:
     """Publish the devices of a tenth of the nodes anew while such a pod waits, then of all."""
-    _claim(running, _N_CLAIMS + 1)
+    _claim(running, _N_CLAIMS)
     await running.settled()
     running.publish(DEVICES.device_slices(running.size, generation=2)[::10])
     await running.settled()
@@ -344,7 +333,6 @@ SITUATIONS: Final = (
     Situation("relist", CROWD, _relist),
     Situation("node-labels", CROWD, _node_labels),
     Situation("claims", DEVICES, _claims),
-    Situation("claim-explained", DEVICES, _explained_claim),
     Situation("slices", DEVICES, _new_slices),
     Situation("woken", WAITING, _woken),
     Situation("flush", WAITING, _flush),
