@@ -123,6 +123,23 @@ def deciding(
     return decision
 
 
+def deciding_in_turns(
+    pod: Pod,
+    view: ClusterView,
+    profile: Profile,
+    rng: Rng,
+    observer: Observer,
+    scope: Scope | None = None,
+) -> Pieces[Decision]:
+    """As `deciding`, with all turns of an attempt, for where no other pod waits for its own."""
+    for _ in range(MAX_TURNS):
+        decision = yield from deciding(pod, view, profile, rng, observer, scope)
+        if not isinstance(decision, CycleError) or not decision.goes_on:
+            return decision
+        yield
+    return decision
+
+
 def _decide(
     pod: Pod, view: ClusterView, profile: Profile, rng: Rng, observer: Observer, scope: Scope | None
 ) -> Pieces[Decision | UnfitPod]:

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 import numpy as np
 from msgspec.structs import replace as with_parts
 
-from scheduler.core.decide import MAX_TURNS, CycleError, Decision, ScheduleResult, decide
+from scheduler.core.decide import CycleError, Decision, ScheduleResult, decide, deciding_in_turns
 from scheduler.core.decision_annotation import DecisionRecord, RankedNode, ranked_nodes
 from scheduler.core.fallbacks import Fallbacks
 from scheduler.core.group_members import waiting_members
@@ -43,6 +43,7 @@ from scheduler.queueing.rule_clocks import RuleClocks
 from scheduler.simulation.changes import ChangeTrial
 from scheduler.simulation.groups import move_notes, next_cycle, rank_notes
 from scheduler.simulation.world import World
+from scheduler.state.batches import finished
 from scheduler.state.cluster import ClusterState
 from scheduler.state.cluster_view import ClusterView
 from scheduler.syntax.plurals import counted
@@ -152,10 +153,10 @@ def _next_decision(request: ExplainRequest) -> tuple[Decision, tuple[str, ...]]:
     profile = request.new_profile(view)
     # A nomination of which no watch has told yet counts too.
     pod = nominated.applied_to(request.pod) if nominated.node_of(request.pod.uid) else request.pod
-    decision = decide(pod, view, profile, request.rng, Unobserved())
-    for turn in range(MAX_TURNS):
-        if isinstance(decision, CycleError) and (decision.goes_on or turn < _MORE_TRIES):
-            decision = decide(pod, view, profile, request.rng, Unobserved())
+    decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
+    for _ in range(_MORE_TRIES):
+        if isinstance(decision, CycleError):
+            decision = finished(deciding_in_turns(pod, view, profile, request.rng, Unobserved()))
     if isinstance(decision, FitError) and request.state.groups.key_of(pod) is None:
         fallbacks = Fallbacks(request.state, view, PodRecords(request.state), RuleClocks())
         relaxation = fallbacks.consider(pod, decision, profile, request.now_s)

@@ -7,6 +7,7 @@ import pytest
 from scheduler.core.decide import MAX_TURNS
 from scheduler.model.claim_writes import ClaimReservation
 from scheduler.model.instructions import Instruction, WriteReservation
+from scheduler.model.pod_groups import GROUP, MIN_COUNT
 from scheduler.model.stimuli import CycleDue
 from scheduler.queueing.queued_pod import SubQueue
 from tests.core.claim_cluster import ClaimCluster
@@ -110,3 +111,16 @@ def test_selectors_that_take_too_many_turns_are_an_error_and_go_on_after_a_backo
     assert queued is not None
     assert (queued.sub_queue, queued.attempts, queued.n_turns) == (SubQueue.BACKOFF, 1, 0)
     assert cluster.cycle() == []
+
+
+def test_a_group_takes_all_turns_in_its_cycle(cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its members would wait for a backoff between two turns, and hold nothing meanwhile."""
+    monkeypatch.setattr("scheduler.plugins.dynamic_resources.selection.MAX_COST", 3000)
+    for number in range(2):
+        claim = _claim(f'device.attributes["{DRIVER}"].index >= {(_N_NODES - 1) * N_DEVICES}')
+        claim["metadata"] |= {"name": f"c{number}", "uid": f"claim-c{number}"}
+        cluster.store(claim)
+        cluster.watch()
+        cluster.using(f"c{number}", name=f"member-{number}", labels={GROUP: "g", MIN_COUNT: "2"})
+    reserved = [each for each in cluster.cycle() if isinstance(each, WriteReservation)]
+    assert [each.node_name for each in reserved] == [f"n{_N_NODES - 1:03}"] * 2
